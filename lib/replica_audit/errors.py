@@ -1,0 +1,53 @@
+"""What can go wrong, named for what happened.
+
+Malformed input is data: decoders raise an `InputError`, and whoever reads files turns it into a row of `input_errors`.
+Only `ConfigError` and `UsageError` stop a run.
+"""
+
+from __future__ import annotations
+
+
+class AuditError(Exception):
+    """Anything the product raises on purpose. `exit_code` is what a command ends with when nothing catches it."""
+
+    exit_code = 2
+
+
+class UsageError(AuditError):
+    """The command line asks for something impossible: a bad option, two inputs of one cluster."""
+
+
+class ConfigError(AuditError):
+    """The configuration file or an override names an unknown key or a bad value."""
+
+
+class InputError(AuditError):
+    """A file cannot be read as what it claims to be.
+
+    Args:
+        reason: what is wrong, in one sentence.
+        line: the line of a text file, counted from 1; None where lines mean nothing.
+        byte_offset: the byte of the file, counted from 0; None where bytes mean nothing.
+    """
+
+    def __init__(self, reason: str, *, line: int | None = None, byte_offset: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.byte_offset = byte_offset
+
+
+class CheckpointError(InputError):
+    """A checkpoint file that Kafka itself would refuse to load."""
+
+
+class DumpLogError(InputError):
+    """Text that is not, or not usably, output of kafka-dump-log."""
+
+
+class SegmentError(InputError):
+    """A segment whose bytes stop making sense."""
+
+
+class MetadataError(InputError):
+    """A cluster-metadata.json, meta.properties or partition.metadata that cannot be understood."""

@@ -1,0 +1,1 @@
+"""What Kafka writes: bytes and text in, values out. No Spark."""

@@ -1,0 +1,289 @@
+"""Everything below one broker's folder: its replica directories with their small files read, and what cannot be used.
+
+Files are known by name and content. Nothing here decides about the protocol, and nothing raises for what a user's disk may hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from replica_audit.errors import InputError
+from replica_audit.formats import checkpoints, dump_log, log_dir
+from replica_audit.model import Problem, ReplicaFiles, SegmentFile
+from replica_audit.protocol.epoch_table import EpochTable
+
+_T = TypeVar("_T")
+_SNIFFED = 4096
+_REMEDIES = {
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
+    "move the file away on the broker and let the replica be recovered from its leader",
+    log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
+    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
+}
+_CANNOT_READ = "give the audit's user read permission on it, or copy it again"
+
+
+@dataclass(slots=True)
+class _LogDir:
+    """The offset checkpoints of one log directory while its replicas are collected."""
+
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    clean_shutdown: bool = False
+    offline_reason: str | None = None
+
+
+def replicas_of(folder: Path) -> Iterator[ReplicaFiles | Problem]:
+    """Walk one broker's folder.
+
+    Yields:
+        One `ReplicaFiles` per replica directory, with its own problems in it, and one `Problem` for each that belongs to no replica.
+    """
+    walk = _Walk()
+    yield from walk.run(folder)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.log_dirs: dict[str, _LogDir] = defaultdict(_LogDir)
+        self.problems: list[Problem] = []
+        self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
+        self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
+        self.unknown: list[str] = []
+
+    def run(self, folder: Path) -> Iterator[ReplicaFiles | Problem]:
+        for parent, directories, files in os.walk(folder, onerror=self._unreadable_directory):
+            directories.sort()
+            if "remote-log-index-cache" in directories:
+                directories.remove("remote-log-index-cache")
+            self._visit(Path(parent), directories, sorted(files))
+        self._attach_dumps()
+        if self.unknown:
+            self.problems.append(
+                Problem(
+                    path=self.unknown[0],
+                    kind="file",
+                    code="unrecognised-files",
+                    detail=f"{len(self.unknown)} file(s) in {folder.name} are neither Kafka's nor kafka-dump-log's; this is the first",
+                    remedy="nothing to do if they do not belong to the brokers; else check how they were copied",
+                )
+            )
+        yield from self.replicas.values()
+        yield from self.problems
+
+    def _visit(self, parent: Path, directories: list[str], files: list[str]) -> None:
+        name = log_dir.replica_directory(parent.name)
+        is_replica = name and (
+            any(log_dir.segment_name(f) for f in files) or log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
+        )
+        left_empty = name and not files and not directories and str(parent.parent) in self.log_dirs
+        if name and (is_replica or left_empty):
+            self._replica(parent, name, files)
+        elif any(f in files for f in (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)):
+            self._log_dir(parent, files)
+        for file in files:
+            if file == log_dir.EPOCH_CHECKPOINT and not is_replica:
+                self._parse(parent / file, checkpoints.leader_epoch_lines, self.problems)
+            elif not log_dir.is_known(file):
+                self._sniff(parent / file)
+
+    def _log_dir(self, path: Path, files: list[str]) -> None:
+        found = self.log_dirs[str(path)]
+        found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in files
+        if log_dir.META_PROPERTIES in files:
+            self._parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+        for name in log_dir.OFFSET_CHECKPOINTS:
+            if name not in files:
+                continue
+            lines = self._parse(path / name, checkpoints.offset_lines, self.problems)
+            if lines is None and name == log_dir.HIGH_WATERMARKS:
+                found.offline_reason = f"{name} of its log directory cannot be read: a broker takes the directory offline"
+            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
+
+    def _replica(self, path: Path, name: log_dir.ReplicaDirectory, files: list[str]) -> None:
+        problems: list[Problem] = []
+        owner = self.log_dirs[str(path.parent)]
+        state, lines, healed = self._epoch_checkpoint(path, files, problems)
+        segments = _segments(path, files, problems)
+        topic_id = None
+        if log_dir.PARTITION_METADATA in files:
+            topic_id = self._parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
+        key = (name.topic, name.partition)
+
+        def offset(checkpoint: str) -> int | None:
+            return owner.offsets.get(checkpoint, {}).get(key)
+
+        offline = owner.offline_reason
+        if state == "unreadable":
+            offline = f"{log_dir.EPOCH_CHECKPOINT} cannot be loaded ({problems[0].detail}): a broker takes the directory offline"
+        self.replicas[(str(path.parent), path.name)] = ReplicaFiles(
+            log_dir=str(path.parent),
+            directory=path.name,
+            topic=name.topic,
+            partition=name.partition,
+            state=name.state,
+            topic_id=topic_id,
+            segments=tuple(segments),
+            checkpoint_state=state,
+            checkpoint=tuple(tuple(line) for line in lines),  # type: ignore[misc]
+            epochs=tuple(tuple(entry) for entry in healed),  # type: ignore[misc]
+            high_watermark=offset(log_dir.HIGH_WATERMARKS),
+            recovery_point=offset(log_dir.RECOVERY_POINTS),
+            log_start_offset=offset(log_dir.LOG_STARTS),
+            cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
+            clean_shutdown=owner.clean_shutdown,
+            offline_reason=offline,
+            problems=tuple(problems),
+        )
+
+    def _epoch_checkpoint(
+        self, path: Path, files: list[str], problems: list[Problem]
+    ) -> tuple[str, list[checkpoints.EpochLine], EpochTable]:
+        if log_dir.EPOCH_CHECKPOINT not in files:
+            return "missing", [], ()
+        file = path / log_dir.EPOCH_CHECKPOINT
+        lines = self._parse(file, checkpoints.leader_epoch_lines, problems)
+        if lines is None:
+            return "unreadable", [], ()
+        healed = checkpoints.healed(lines)
+        for line, note in healed.notes:
+            remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
+            problems.append(
+                Problem(
+                    path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code="checkpoint-out-of-order", detail=note, remedy=remedy, line=line
+                )
+            )
+        state = "healed" if healed.notes else "ok" if lines else "empty"
+        return state, lines, healed.epochs
+
+    def _parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
+        """Read and parse a small file; what fails becomes a problem and None."""
+        remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
+        try:
+            return parser(path.read_bytes())
+        except InputError as error:
+            code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
+        except OSError as error:
+            code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
+            remedy = _CANNOT_READ
+        problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
+        return None
+
+    def _sniff(self, path: Path) -> None:
+        try:
+            with path.open("rb") as stream:
+                if not dump_log.looks_like_dump(stream.read(_SNIFFED)):
+                    self.unknown.append(str(path))
+                    return
+                stream.seek(0)
+                self.dumps.extend((path, section) for section in dump_log.sections(stream))
+        except OSError as error:
+            self.problems.append(_cannot_read(path, "file", error))
+        except InputError as error:
+            self.problems.append(
+                Problem(
+                    path=str(path), kind="dump", code="malformed", detail=error.reason, remedy="dump the segment again", line=error.line
+                )
+            )
+
+    def _attach_dumps(self) -> None:
+        """Give every section of a dump to the replica directory it names, or else to the folder it lies in."""
+        for path, section in self.dumps:
+            directory = section.directory if log_dir.replica_directory(section.directory) else path.parent.name
+            name = log_dir.replica_directory(directory)
+            if name is None:
+                detail = "neither its 'Dumping' line nor its folder names a TOPIC-PARTITION"
+                remedy = "keep the 'Dumping PATH' line that kafka-dump-log prints, or put the text into a folder named TOPIC-PARTITION"
+                self.problems.append(
+                    Problem(path=str(path), kind="dump", code="unknown-replica", detail=detail, remedy=remedy, line=section.first_line)
+                )
+                continue
+            self._attach(path, section, directory, name)
+
+    def _attach(self, path: Path, section: dump_log.DumpSection, directory: str, name: log_dir.ReplicaDirectory) -> None:
+        file = SegmentFile(
+            path=str(path),
+            source="dump",
+            base_offset=section.segment_base_offset or 0,
+            size_bytes=section.byte_end - section.byte_start,
+            byte_start=section.byte_start,
+            byte_end=section.byte_end,
+            first_line=section.first_line,
+        )
+        key = self._home_of(path, section, directory)
+        replica = self.replicas.get(key)
+        if replica is None:
+            replica = _only_dumped(key[0], directory, name)
+        twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
+        if twin is None:
+            self.replicas[key] = replace(replica, segments=(*replica.segments, file))
+            return
+        problem = Problem(
+            path=str(path),
+            kind="dump",
+            code="segment-given-twice",
+            detail=f"segment {file.base_offset} of {directory} is also read from {twin.path}",
+            remedy="leave one of the two out; the other one was used",
+            line=section.first_line,
+        )
+        self.replicas[key] = replace(replica, problems=(*replica.problems, problem))
+
+    def _home_of(self, path: Path, section: dump_log.DumpSection, directory: str) -> tuple[str, str]:
+        homes = [key for key in self.replicas if key[1] == directory]
+        same_folder = [key for key in homes if Path(key[0], key[1]) == path.parent]
+        same_name = [key for key in homes if Path(key[0]).name == Path(section.log_dir).name]
+        for candidates in (same_folder, same_name, homes):
+            if len(candidates) == 1:
+                return candidates[0]
+        return section.log_dir or str(path.parent.parent if path.parent.name == directory else path.parent), directory
+
+    def _unreadable_directory(self, error: OSError) -> None:
+        self.problems.append(_cannot_read(Path(str(error.filename)), "directory", error))
+
+
+def _only_dumped(parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
+    """A replica of which only text of kafka-dump-log was collected."""
+    return ReplicaFiles(
+        log_dir=parent,
+        directory=directory,
+        topic=name.topic,
+        partition=name.partition,
+        state=name.state,
+        topic_id=None,
+        segments=(),
+        checkpoint_state="not-collected",
+        checkpoint=(),
+        epochs=(),
+        high_watermark=None,
+        recovery_point=None,
+        log_start_offset=None,
+        cleaner_offset=None,
+        clean_shutdown=False,
+        offline_reason=None,
+        problems=(),
+    )
+
+
+def _segments(path: Path, files: list[str], problems: list[Problem]) -> Iterator[SegmentFile]:
+    """The segment files that count: `.deleted` and `.cleaned` never, `.swap` unless a `.cleaned` file voids it."""
+    cleaned = min((base for f in files if (base := log_dir.is_cleaned(f)) is not None), default=None)
+    for file in files:
+        name = log_dir.segment_name(file)
+        if name is None or name.suffix in (".deleted", ".cleaned"):
+            continue
+        if name.suffix == ".swap" and cleaned is not None and name.base_offset >= cleaned:
+            continue
+        try:
+            size = (path / file).stat().st_size
+        except OSError as error:
+            problems.append(_cannot_read(path / file, "segment", error))
+            continue
+        yield SegmentFile(path=str(path / file), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")
+
+
+def _cannot_read(path: Path, kind: str, error: OSError) -> Problem:
+    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=_CANNOT_READ)

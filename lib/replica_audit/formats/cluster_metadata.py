@@ -1,0 +1,117 @@
+"""`cluster-metadata.json`: leaders, epochs, ISR and topic configurations at the time of the copy.
+
+Unknown keys are ignored, missing optional keys are unknown. Shape: version 1; see `docs/inputs.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from replica_audit.errors import MetadataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What the file says of the cluster as a whole. `broker_states` maps a broker id to `up`, `down` or `paused`."""
+
+    cluster_id: str | None
+    captured_at: str | None
+    kafka_version: str | None
+    inter_broker_protocol: str | None
+    metadata_version: int | None
+    broker_states: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """What the file says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    compacted: bool
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
+    """The head of the file, and the whole document for `partitions`.
+
+    Raises:
+        MetadataError: not JSON (with the line), another version, or a value of the wrong type (with its place).
+    """
+    try:
+        document = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise MetadataError(f"not JSON: {error.msg}", line=error.lineno, byte_offset=error.pos) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise MetadataError(f"not JSON: {error}", byte_offset=getattr(error, "start", 0)) from None
+    if not isinstance(document, dict) or document.get("version") != 1:
+        raise MetadataError("not a cluster-metadata.json of version 1")
+    features = _typed(document, "features", dict, "") or {}
+    brokers = _typed(document, "brokers", list, "") or []
+    head = ClusterMetadata(
+        cluster_id=_typed(document, "cluster_id", str, ""),
+        captured_at=_typed(document, "captured_at", str, ""),
+        kafka_version=_typed(document, "kafka_version", str, ""),
+        inter_broker_protocol=_typed(document, "inter_broker_protocol_version", str, ""),
+        metadata_version=_typed(features, "metadata.version", int, "features."),
+        broker_states={
+            _required(broker, "id", int, f"brokers[{i}]."): _typed(broker, "state", str, f"brokers[{i}].") or "unknown"
+            for i, broker in enumerate(brokers)
+        },
+    )
+    return head, document
+
+
+def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
+    """Every partition that the document names.
+
+    Raises:
+        MetadataError: a value of the wrong type, with its place.
+    """
+    for i, topic in enumerate(_typed(document, "topics", list, "") or []):
+        at = f"topics[{i}]."
+        name = _required(topic, "topic", str, at)
+        configs = _typed(topic, "configs", dict, at) or {}
+        for j, partition in enumerate(_typed(topic, "partitions", list, at) or []):
+            where = f"{at}partitions[{j}]."
+            leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
+            yield PartitionMetadata(
+                topic=name,
+                partition=_required(partition, "partition", int, where),
+                topic_id=_typed(topic, "topic_id", str, at),
+                compacted="compact" in str(configs.get("cleanup.policy", "")),
+                leader=-1 if leader is None else leader,
+                leader_epoch=-1 if epoch is None else epoch,
+                replicas=_ids(partition, "replicas", where),
+                isr=_ids(partition, "isr", where),
+            )
+
+
+def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
+    values = _typed(owner, key, list, where) or []
+    if not all(isinstance(value, int) for value in values):
+        raise MetadataError(f"{where}{key} holds something that is not a broker id")
+    return tuple(values)
+
+
+def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(owner, dict):
+        raise MetadataError(f"{where.rstrip('.')} is not an object")
+    value = owner.get(key)
+    if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise MetadataError(f"{where}{key} is {json.dumps(value)[:40]}, not of type {kind.__name__}")
+    return value
+
+
+def _required(owner: Any, key: str, kind: type, where: str) -> Any:
+    value = _typed(owner, key, kind, where)
+    if value is None:
+        raise MetadataError(f"{where}{key} is missing")
+    return value

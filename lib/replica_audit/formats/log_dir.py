@@ -1,0 +1,88 @@
+"""The names of files and directories in a broker's log directory, and what each is.
+
+Sources: LocalLog.parseTopicPartitionName and its DELETE, FUTURE and STRAY patterns, LogFileUtils, LogManager (4.2.0).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+CLUSTER_METADATA = "cluster-metadata.json"
+METADATA_TOPIC = "__cluster_metadata"
+
+_SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
+_STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
+_SEGMENT = re.compile(r"(\d{20})\.log(\.swap|\.cleaned|\.deleted)?")
+_BESIDE_A_SEGMENT = re.compile(
+    r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
+)
+_KNOWN = frozenset(
+    {META_PROPERTIES, PARTITION_METADATA, EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, CLUSTER_METADATA}
+    | {".lock", "bootstrap.checkpoint", "quorum-state"}
+)
+
+
+class ReplicaDirectory(NamedTuple):
+    """What a replica directory's name says. `state` is current, deleted, future or stray."""
+
+    topic: str
+    partition: int
+    state: str
+
+
+class SegmentName(NamedTuple):
+    """What a segment file's name says. `suffix` is empty, `.swap`, `.cleaned` or `.deleted`."""
+
+    base_offset: int
+    suffix: str
+
+
+def replica_directory(name: str) -> ReplicaDirectory | None:
+    """Parse `TOPIC-PARTITION`, or that with `.<uuid>-delete`, `-future` or `-stray`; None if the name is none of these."""
+    state = "current"
+    suffixed = _SUFFIXED.fullmatch(name)
+    if suffixed:
+        state = _STATES[suffixed[4]]
+        name = f"{suffixed[1]}-{suffixed[2]}"
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()):
+        return None
+    return ReplicaDirectory(topic, int(partition), state)
+
+
+def segment_name(name: str) -> SegmentName | None:
+    """Parse `%020d.log` with or without a suffix; None for any other name."""
+    match = _SEGMENT.fullmatch(name)
+    return SegmentName(int(match[1]), match[2] or "") if match else None
+
+
+def is_cleaned(name: str) -> int | None:
+    """The base offset of any `.cleaned` file, whose presence voids `.swap` files at or above it (KAFKA-6264); None for others."""
+    return int(name[:20]) if name.endswith(".cleaned") and name[:20].isdigit() else None
+
+
+def is_known(name: str) -> bool:
+    """Whether a file of this name belongs in a log directory, whether or not the audit reads it."""
+    return (
+        name in _KNOWN
+        or _SEGMENT.fullmatch(name) is not None
+        or _BESIDE_A_SEGMENT.fullmatch(name) is not None
+        or (name.endswith(".tmp") and name.removesuffix(".tmp") in _KNOWN)
+        or (name.endswith(".log") and "server" in name)
+    )
+
+
+def is_broker_folder(name: str) -> int | None:
+    """The broker id in a folder's name: `broker-3`, `broker=3`, `broker_3`, `broker3` or `3`; None for other names."""
+    match = re.fullmatch(r"(?:broker[-=_]?)?(\d{1,10})", name)
+    return int(match[1]) if match else None

@@ -1,0 +1,151 @@
+"""The values that pass between layers. Pure data; offsets are record offsets, `end` and `log_end_offset` are exclusive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class BatchHeader(NamedTuple):
+    """One record batch as its header tells it (magic 2), or one entry of a legacy message set (magic 0, 1).
+
+    `last_offset` is inclusive. `leader_epoch` is -1 where the format has none. For a compressed legacy entry only the
+    last offset is stored: `base_offset` is then the lower bound that the entry before it leaves.
+    `crc_valid` is None where the checksum was not verified. `record_count` is None where the text does not tell it.
+    """
+
+    position: int
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    magic: int
+    leader_epoch: int
+    record_count: int | None
+    max_timestamp_ms: int
+    crc: int
+    crc_valid: bool | None
+    codec: str
+    is_transactional: bool
+    is_control: bool
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Where a segment, or its text, stops being a log. Always the last item that a reader yields.
+
+    `code` is one of `torn-batch`, `trailing-bytes`, `zero-filled-tail`, `bad-batch-length`, `bad-batch-header`,
+    `offsets-not-increasing`, `dump-truncated`, `dump-malformed`. `byte_offset` is a position in the segment (also when it was read from
+    text);
+    `line` is a line of the text, counted from 1.
+    """
+
+    code: str
+    detail: str
+    byte_offset: int | None = None
+    line: int | None = None
+
+
+class Run(NamedTuple):
+    """Consecutive batches of one segment with one leader epoch and no offset missing between them.
+
+    Offsets are inclusive at both ends. Timestamps are the smallest and largest of the batches' max timestamps, in milliseconds.
+    `magic` is the newest format in the run. `intact` is False where the run is batches whose CRC does not match.
+    """
+
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    batch_count: int
+    record_count: int
+    size_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    magic: int
+    intact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One segment as it was read: its runs in file order, and whether the reader stopped before its end.
+
+    `base_offset` is the number in the file name. `swap` marks a `.swap` file, a finished replacement that was not yet renamed.
+    """
+
+    base_offset: int
+    runs: tuple[Run, ...]
+    damaged: bool = False
+    swap: bool = False
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset of a segment without batches (LogSegment.readNextOffset)."""
+        return self.runs[-1].last_offset + 1 if self.runs else self.base_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in the input that cannot be used as it is: one row of `input_errors`.
+
+    `kind` says what the file is taken for (`directory`, `segment`, `leader-epoch-checkpoint`, ...); `line` counts from 1, `byte_offset`
+    from 0.
+    """
+
+    path: str
+    kind: str
+    code: str
+    detail: str
+    remedy: str
+    line: int | None = None
+    byte_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """Where one segment of a replica is to be read from: a raw file, or a part of a text of kafka-dump-log.
+
+    `source` is `raw` or `dump`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 for a raw file.
+    """
+
+    path: str
+    source: str
+    base_offset: int
+    size_bytes: int
+    swap: bool = False
+    byte_start: int = -1
+    byte_end: int = -1
+    first_line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFiles:
+    """One replica directory of one broker, with what the small files in it and beside it say.
+
+    `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
+    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), `epochs` the table as loaded.
+    The four offsets are the entries of the offset checkpoints, None if there is none. `offline_reason`: why a broker would take the
+    directory offline.
+    """
+
+    log_dir: str
+    directory: str
+    topic: str
+    partition: int
+    state: str
+    topic_id: str | None
+    segments: tuple[SegmentFile, ...]
+    checkpoint_state: str
+    checkpoint: tuple[tuple[int, int, int], ...]
+    epochs: tuple[tuple[int, int], ...]
+    high_watermark: int | None
+    recovery_point: int | None
+    log_start_offset: int | None
+    cleaner_offset: int | None
+    clean_shutdown: bool
+    offline_reason: str | None
+    problems: tuple[Problem, ...]

@@ -1,0 +1,1 @@
+"""What Kafka decides: pure functions, no engine, no files."""

@@ -1,0 +1,236 @@
+"""One leader and one of its followers: where their logs part, what survives the cut, what was committed and is lost.
+
+Nothing below the larger cleaner checkpoint is evidence (compaction runs on every replica by itself), nothing below the larger log start
+(retention does), and no offset beyond what both sides can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from replica_audit.protocol import lineage
+from replica_audit.protocol.epoch_table import EpochTable, latest_epoch, truncate_from_end
+from replica_audit.protocol.exchange import ReplicaState, Truncation
+from replica_audit.protocol.replica_log import LoadedLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica as the rules see it.
+
+    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none. `checkpoint_known` is False where no
+    checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
+    broker's process runs, so nothing was loaded from disk; None if unknown.
+    """
+
+    broker_id: int
+    log: LoadedLog
+    history: lineage.History
+    high_watermark: int | None = None
+    cleaner_offset: int | None = None
+    topic_id: str | None = None
+    checkpoint_known: bool = True
+    unreadable: str | None = None
+    alive: bool | None = None
+    in_isr: bool = False
+
+    def as_leader(self) -> ReplicaState:
+        """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
+        return self._state(self.log.epochs)
+
+    def as_follower(self) -> ReplicaState:
+        """The follower's side: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
+        return self._state(truncate_from_end(self.log.epochs, self.log.log_end_offset))
+
+    def _state(self, epochs: EpochTable) -> ReplicaState:
+        log = self.log
+        clamped = min(max(self.high_watermark or 0, log.log_start_offset), log.log_end_offset)
+        return ReplicaState(
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            epochs=epochs,
+            # a running member of the ISR has its high watermark in memory, at most a fetch behind; the file is old
+            high_watermark=log.log_end_offset if self.alive and self.in_isr else clamped,
+            first_segment_base=log.first_segment_base,
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether the log holds no offset."""
+        return self.log.log_end_offset <= self.log.log_start_offset
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether anything of the replica tells an epoch."""
+        return bool(self.log.epochs) or any(span.leader_epoch >= 0 for span in self.history)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
+
+    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant.
+    """
+
+    leader_epoch: int = -1
+    compacted: bool = False
+    simultaneous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One truncation with what the batches tell of it: where the file is really cut and whether the fetcher then fails."""
+
+    truncation: Truncation
+    physical_offset: int | None
+    fetcher_fails: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One leader and one of its followers, with the truncation that the cluster's protocol performs.
+
+    `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
+    """
+
+    leader: Replica
+    follower: Replica
+    context: Context
+    effect: Effect
+    witnesses: Sequence[Replica] = ()
+    start: int = field(init=False)
+    end: int = field(init=False)
+    cleaned: int = field(init=False)
+    difference: lineage.Piece | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive the comparable range [start, end), the larger cleaner checkpoint and the first difference at or above it."""
+        leader, follower = self.leader.log, self.follower.log
+        derived = {
+            "start": max(leader.log_start_offset, follower.log_start_offset),
+            "end": min(leader.log_end_offset, follower.log_end_offset),
+            "cleaned": cleaned_until(self.leader, self.follower),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "difference", difference(self.leader, self.follower, self.context, self.end))
+
+    @property
+    def cut(self) -> int | None:
+        """The offset to which the follower truncates."""
+        return self.effect.truncation.truncation_offset
+
+    @property
+    def leader_copied_earlier(self) -> bool:
+        """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
+        leader, follower = self.leader, self.follower
+        if self.context.simultaneous or not leader.alive or follower.log.log_end_offset <= leader.log.log_end_offset:
+            return False
+        current = max(self.context.leader_epoch, latest_epoch(leader.log.epochs))
+        beyond = [span for span in follower.history if span.end_offset > leader.log.log_end_offset]
+        return self.difference is None and current >= 0 and all(span.leader_epoch >= current for span in beyond)
+
+    @property
+    def no_common_range(self) -> bool:
+        """Whether the follower ends below the leader's log start while holding anything."""
+        return not self.follower.empty and self.follower.log.log_end_offset < self.leader.log.log_start_offset
+
+    @property
+    def divergence_offset(self) -> int | None:
+        """The first offset at which the logs part: the follower's first that is not the leader's; None if they do not."""
+        if self.no_common_range or self.leader_copied_earlier:
+            return None
+        if self.cut is not None and self.cut < self.cleaned:
+            return self.cut
+        if self.effect.truncation.effective_cuts and self.effect.truncation.effective_cuts[-1] < self.start:
+            return self.cut  # the leader's table still knows the epochs that its log no longer holds
+        if self.difference:
+            return self.difference.first_offset
+        ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
+        return self.leader.log.log_end_offset if ahead else None
+
+    @property
+    def still_diverged(self) -> bool:
+        """Whether batches that survive the cut still conflict with the leader."""
+        return still_diverged(self.leader, self.follower, self.context, self.effect)
+
+    @property
+    def lost(self) -> int:
+        """How many removed offsets lie below a persisted high watermark of a replica that holds them, while the leader does not."""
+        first = removal_start(self.follower, self.effect)
+        if first is None:
+            return 0
+        ranges: list[tuple[int, int]] = []
+        for witness in (self.follower, *self.witnesses):
+            ranges += self._lost_according_to(witness, first)
+        return _covered(ranges)
+
+    def _lost_according_to(self, witness: Replica, first: int) -> list[tuple[int, int]]:
+        follower, leader = self.follower, self.leader
+        end = min(follower.log.log_end_offset, witness.high_watermark or 0)
+        shared = [
+            piece
+            for piece in lineage.pieces(follower.history, witness.history, first, end)
+            if piece.left_epoch is not None and piece.left_epoch == piece.right_epoch and (witness is follower or piece.left_epoch >= 0)
+        ]
+        return [
+            (piece.first_offset, piece.end_offset)
+            for part in shared
+            for piece in lineage.pieces(
+                # what retention took from the leader is not lost
+                follower.history,
+                leader.history,
+                max(part.first_offset, leader.log.log_start_offset),
+                part.end_offset,
+            )
+            if piece.first_offset >= leader.log.log_end_offset or piece.right_epoch not in (None, piece.left_epoch)
+        ]
+
+
+def cleaned_until(leader: Replica, follower: Replica) -> int:
+    """The larger cleaner checkpoint: below it neither batches nor table entries are evidence."""
+    return max(leader.cleaner_offset or 0, follower.cleaner_offset or 0)
+
+
+def difference(leader: Replica, follower: Replica, context: Context, end: int) -> lineage.Piece | None:
+    """The first difference below `end` that is evidence: above both log starts and both cleaner checkpoints."""
+    start = max(leader.log.log_start_offset, follower.log.log_start_offset, cleaned_until(leader, follower))
+    return lineage.first_difference(leader.history, follower.history, start, end, gaps_count=not context.compacted)
+
+
+def still_diverged(leader: Replica, follower: Replica, context: Context, effect: Effect) -> bool:
+    """Whether what the follower holds once records flow again conflicts with the leader.
+
+    What lies between the physical cut and the fetch offset is never fetched again, so it is missing; unless the fetcher fails there.
+    """
+    truncation = effect.truncation
+    if truncation.restart_offset is not None:
+        return False
+    survives_to = truncation.fetch_offset if effect.physical_offset is None else min(effect.physical_offset, truncation.fetch_offset)
+    survivor = Replica(
+        broker_id=follower.broker_id,
+        log=follower.log,
+        history=lineage.until(follower.history, survives_to),
+        cleaner_offset=follower.cleaner_offset,
+    )
+    compared_to = survives_to if effect.fetcher_fails else truncation.fetch_offset
+    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset)) is not None
+
+
+def removal_start(follower: Replica, effect: Effect) -> int | None:
+    """The first offset that the follower's files lose: the log start on a restart, else the physical cut; None if nothing goes."""
+    if effect.truncation.restart_offset is not None:
+        return None if follower.empty else follower.log.log_start_offset
+    if effect.truncation.truncation_offset is None:
+        return None
+    return effect.truncation.truncation_offset if effect.physical_offset is None else effect.physical_offset
+
+
+def _covered(ranges: Sequence[tuple[int, int]]) -> int:
+    """How many offsets a set of [first, end) ranges covers."""
+    total, reached = 0, 0
+    for first, end in sorted(ranges):
+        total += max(0, end - max(first, reached))
+        reached = max(reached, end)
+    return total

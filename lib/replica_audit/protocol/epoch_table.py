@@ -1,0 +1,150 @@
+"""The leader epoch table of one replica: epoch → start offset, and what Kafka does with it.
+
+A table is an ascending tuple of `EpochEntry`. Every function is pure and returns a new table.
+Sources: LeaderEpochFileCache (storage, 4.2.0) for the current rules; LeaderEpochFileCache (core, 0.11 to 1.1) for `kip101_*`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the first offset that was, or will be, written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+EpochTable = tuple[EpochEntry, ...]
+EMPTY: EpochTable = ()
+UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+
+
+def table(pairs: Iterable[tuple[int, int]]) -> EpochTable:
+    """Pairs of (epoch, start offset), already in order, as a table; nothing is checked."""
+    return tuple(EpochEntry(epoch, start) for epoch, start in pairs)
+
+
+def latest_epoch(entries: EpochTable) -> int:
+    """The last epoch of the table; -1 if it is empty."""
+    return entries[-1].epoch if entries else UNDEFINED_EPOCH
+
+
+def assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
+    """Record that `epoch` starts at `start_offset` (2.0 and later).
+
+    Entries at the end whose epoch or start is not below the new one are dropped, so the result stays strictly ascending in both.
+
+    Raises:
+        ValueError: the epoch or the offset is negative (IllegalArgumentException in Kafka).
+    """
+    if epoch < 0 or start_offset < 0:
+        raise ValueError(f"epoch {epoch} at start offset {start_offset}: neither may be negative")
+    if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+        return entries
+    keep = len(entries)
+    while keep and (entries[keep - 1].epoch >= epoch or entries[keep - 1].start_offset >= start_offset):
+        keep -= 1
+    return (*entries[:keep], EpochEntry(epoch, start_offset))
+
+
+def load(lines: Iterable[tuple[int, int]]) -> EpochTable:
+    """The table of a broker of 2.7 or later that has read a checkpoint's lines: each goes through `assign`, the later line wins.
+
+    Raises:
+        ValueError: a line holds a negative epoch or offset.
+    """
+    entries: EpochTable = EMPTY
+    for epoch, start_offset in lines:
+        entries = assign(entries, epoch, start_offset)
+    return entries
+
+
+def truncate_from_end(entries: EpochTable, end_offset: int) -> EpochTable:
+    """Drop every entry that starts at or above `end_offset` (exclusive end of the log). A negative offset changes nothing."""
+    if end_offset < 0:
+        return entries
+    return tuple(entry for entry in entries if entry.start_offset < end_offset)
+
+
+def truncate_from_start(entries: EpochTable, start_offset: int) -> EpochTable:
+    """Drop the entries at or below the new log start and re-insert the last of them at it: the covering epoch survives, moved up."""
+    if start_offset < 0 or not entries:
+        return entries
+    dropped = [entry for entry in entries if entry.start_offset <= start_offset]
+    if not dropped:
+        return entries
+    return (EpochEntry(dropped[-1].epoch, start_offset), *entries[len(dropped) :])
+
+
+def end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: int) -> EpochEntry:
+    """The end of an epoch as a leader of 2.0 or later answers it: (largest epoch not above the requested one, its exclusive end offset).
+
+    (-1, -1) if the requested epoch is -1 or no known epoch is as high. An epoch below the first entry is echoed with the first start.
+    """
+    if requested_epoch == UNDEFINED_EPOCH:
+        return UNDEFINED
+    if requested_epoch == latest_epoch(entries):
+        return EpochEntry(requested_epoch, log_end_offset)
+    later = _first_later(entries, requested_epoch)
+    if later == len(entries):
+        return UNDEFINED
+    floor_epoch = entries[later - 1].epoch if later else requested_epoch
+    return EpochEntry(floor_epoch, entries[later].start_offset)
+
+
+def epoch_for_offset(entries: EpochTable, offset: int) -> int | None:
+    """The epoch that covers `offset`: that of the last entry starting at or below it; None below the first entry."""
+    index = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+    return entries[index - 1].epoch if index else None
+
+
+def entries_in_range(entries: EpochTable, start_offset: int, end_offset: int) -> EpochTable:
+    """The slice of the table that describes [start_offset, end_offset), its first entry moved up to the start."""
+    return truncate_from_start(truncate_from_end(entries, end_offset), start_offset)
+
+
+def appended(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
+    """The table after a batch was appended (UnifiedLog.append): one older than magic 2 clears it (2.3 and later)."""
+    if magic < 2:
+        return EMPTY
+    return assign(entries, epoch, base_offset) if epoch >= 0 else entries
+
+
+def recovered(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
+    """The table after log recovery has met a batch (LogSegment.recover): only an epoch above the latest one is added."""
+    if magic < 2 or epoch < 0 or epoch <= latest_epoch(entries):
+        return entries
+    return assign(entries, epoch, base_offset)
+
+
+def kip101_assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
+    """`assign` of 0.11 to 1.1: appended only if the epoch is new and the start is not below the last; otherwise ignored.
+
+    Raises:
+        ValueError: the epoch is negative.
+    """
+    if epoch < 0:
+        raise ValueError(f"epoch {epoch} may not be negative")
+    if epoch > latest_epoch(entries) and (not entries or start_offset >= entries[-1].start_offset):
+        return (*entries, EpochEntry(epoch, start_offset))
+    return entries
+
+
+def kip101_end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: int) -> int:
+    """The end of an epoch as a leader of 0.11 to 1.1 answers it: -1 if the epoch is above the latest or below the first."""
+    if requested_epoch == UNDEFINED_EPOCH or not entries or requested_epoch < entries[0].epoch:
+        return UNDEFINED_EPOCH_OFFSET
+    if requested_epoch == entries[-1].epoch:
+        return log_end_offset
+    later = _first_later(entries, requested_epoch)
+    return entries[later].start_offset if later < len(entries) else UNDEFINED_EPOCH_OFFSET
+
+
+def _first_later(entries: EpochTable, epoch: int) -> int:
+    return bisect_right(entries, epoch, key=lambda entry: entry.epoch)

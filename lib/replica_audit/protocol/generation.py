@@ -1,0 +1,62 @@
+"""Which generation of the truncation rule a cluster runs.
+
+The inter-broker protocol decides, not the version of the jars; truncate-on-fetch needs followers of 2.8 besides (KAFKA-10554).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from replica_audit.protocol.exchange import Protocol
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:-IV(\d+))?")
+_NO_IV = 99  # a version without -IVn stands for the last one of its release
+
+
+class Generation(NamedTuple):
+    """The rule and, in words, what it was derived from."""
+
+    protocol: Protocol
+    reason: str
+
+
+def generation(
+    *, requested: str | None, inter_broker_protocol: str | None, metadata_version: int | None, broker_version: str | None
+) -> Generation:
+    """Choose the rule.
+
+    Args:
+        requested: a `Protocol` value asked for by the user; None or `auto` derives it.
+        inter_broker_protocol: `inter.broker.protocol.version`, such as `2.4-IV1`.
+        metadata_version: the finalised level of the feature `metadata.version`: its presence alone means KRaft, 3.0 or later.
+        broker_version: release of the brokers, such as `4.2.0`.
+    """
+    if requested and requested != "auto":
+        return Generation(Protocol(requested), "asked for by --protocol")
+    ibp, broker = _parse(inter_broker_protocol), _parse(broker_version)
+    if ibp:
+        return Generation(_by_inter_broker_protocol(ibp, broker), f"inter.broker.protocol.version {inter_broker_protocol}")
+    if metadata_version is not None:
+        return Generation(Protocol.TRUNCATE_ON_FETCH, f"metadata.version level {metadata_version} (KRaft)")
+    if broker:
+        return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {broker_version}")
+    return Generation(Protocol.TRUNCATE_ON_FETCH, "no version known: the rule of 2.8 and later")
+
+
+def _parse(version: str | None) -> tuple[int, int, int] | None:
+    """(major, minor, IV): 0.x releases carry their third number in the minor, as 0.11.0 is one release line."""
+    match = _VERSION.match(version or "")
+    if not match:
+        return None
+    return int(match[1]), int(match[2]), int(match[4]) if match[4] else _NO_IV
+
+
+def _by_inter_broker_protocol(ibp: tuple[int, int, int], broker: tuple[int, int, int] | None) -> Protocol:
+    if ibp < (0, 11, 2):
+        return Protocol.HIGH_WATERMARK
+    if ibp < (2, 0, 0):
+        return Protocol.KIP_101
+    if ibp < (2, 7, 1) or (broker or ibp) < (2, 8, 0):
+        return Protocol.KIP_279
+    return Protocol.TRUNCATE_ON_FETCH

@@ -1,0 +1,34 @@
+"""Which replica leads a partition, by metadata or, without it, by what the logs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.epoch_table import latest_epoch
+
+CLUSTER_METADATA = "cluster-metadata"
+INFERRED = "inferred"
+NO_LEADER = -1
+
+
+class Leadership(NamedTuple):
+    """The leading broker and where that is known from. `leader_id` is -1 where no replica can lead."""
+
+    leader_id: int
+    source: str
+
+
+def leadership(metadata_leader: int, replicas: Sequence[Replica]) -> Leadership:
+    """The metadata's leader, else the replica with the highest (last epoch of its table as found, log end offset).
+
+    Of equals the lowest id leads. Unreadable replicas never lead by inference.
+    """
+    if metadata_leader >= 0:
+        return Leadership(metadata_leader, CLUSTER_METADATA)
+    candidates = [replica for replica in replicas if not replica.unreadable]
+    if not candidates:
+        return Leadership(NO_LEADER, INFERRED)
+    best = max(candidates, key=lambda replica: (latest_epoch(replica.log.epochs), replica.log.log_end_offset, -replica.broker_id))
+    return Leadership(best.broker_id, INFERRED)

@@ -1,0 +1,158 @@
+"""What a broker makes of a replica's files when it loads them.
+
+Sources: LogLoader, LogSegment.recover and UnifiedLog of 4.2.0, held against real brokers of 1.1.1, 2.4.1, 3.9.1 and 4.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from replica_audit.model import Run, Segment
+from replica_audit.protocol.epoch_table import EMPTY, EpochTable, assign, epoch_for_offset, recovered, truncate_from_start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """A replica as its broker would see it after loading.
+
+    `epochs` is the table as found: healed, completed by recovery and cut at the log start, but with entries at the log end still in it:
+    they are real on a live leader, and `truncate_from_end` drops them everywhere else.
+    `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
+    `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
+    `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
+    segments.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    first_segment_base: int
+    epochs: EpochTable
+    runs: tuple[Run, ...]
+    corrupt_offset: int | None = None
+    broken_segment: int | None = None
+    recovery_cut: int | None = None
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
+    """Put finished `.swap` files in the place of the segments they replace (LogLoader.load); ascending by base offset.
+
+    Every ordinary segment whose base lies in [smallest swap base, largest swap next offset) goes.
+    """
+    ordered = sorted(segments, key=lambda segment: (segment.base_offset, not segment.swap))
+    swaps = [segment for segment in ordered if segment.swap]
+    if not swaps:
+        return ordered
+    low, high = swaps[0].base_offset, max(segment.next_offset for segment in swaps)
+    return [segment for segment in ordered if segment.swap or not low <= segment.base_offset < high]
+
+
+def load_log(
+    segments: Sequence[Segment],
+    *,
+    checkpoint: EpochTable,
+    log_start_checkpoint: int | None,
+    recovery_point: int,
+    recovers: bool,
+) -> LoadedLog:
+    """Load a replica the way LogLoader does.
+
+    Args:
+        segments: at least one, ascending by base offset, `.swap` files already in place.
+        checkpoint: the epoch table of `leader-epoch-checkpoint`, healed; empty if there is none.
+        log_start_checkpoint: the entry of `log-start-offset-checkpoint`; None if there is none.
+        recovery_point: first offset that may not have been flushed; 0 if unknown.
+        recovers: whether the broker would recover the log, that is: it was not shut down cleanly and is not running.
+    """
+    kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
+    first_base = kept[0].base_offset
+    log_end_offset = kept[-1].next_offset
+    log_start_offset = max(first_base, log_start_checkpoint or 0)
+    if log_end_offset < log_start_offset:
+        return LoadedLog(
+            log_start_offset=log_start_offset,
+            log_end_offset=log_start_offset,
+            first_segment_base=log_start_offset,
+            epochs=EMPTY,
+            runs=(),
+            recovery_cut=recovery_cut,
+        )
+    return LoadedLog(
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        first_segment_base=first_base,
+        epochs=truncate_from_start(epochs, log_start_checkpoint or 0),
+        runs=tuple(run for segment in kept for run in segment.runs),
+        corrupt_offset=next((run.first_offset for segment in kept for run in segment.runs if not run.intact), None),
+        broken_segment=_broken_segment(kept),
+        recovery_cut=recovery_cut,
+        missing=tuple(
+            (before.next_offset, after.base_offset - 1) for before, after in pairwise(kept) if before.next_offset < after.base_offset
+        ),
+    )
+
+
+def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: int) -> tuple[list[Segment], EpochTable, int | None]:
+    """Recover from the segment that holds the recovery point: end the log at the first bad batch, learn epochs above the latest."""
+    first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    kept = list(segments[:first])
+    for segment in segments[first:]:
+        good: list[Run] = []
+        for run in segment.runs:
+            if not run.intact:
+                break
+            good.append(run)
+            epochs = recovered(epochs, run.leader_epoch, run.first_offset, run.magic)
+        whole = len(good) == len(segment.runs) and not segment.damaged
+        kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good)))
+        if not whole:
+            return kept, epochs, kept[-1].next_offset
+    return kept, epochs, None
+
+
+def _broken_segment(segments: Sequence[Segment]) -> int | None:
+    """A torn or zero-filled end is harmless in the last segment only; no segment may begin below the end of the one before it."""
+    for before, after in pairwise(segments):
+        if before.damaged:
+            return before.base_offset
+        if after.base_offset < before.next_offset or (after.runs and after.runs[0].first_offset < before.next_offset):
+            return after.base_offset
+    return None
+
+
+def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
+    """The table that the batches alone give: the first batch of each epoch, assigned in order, formats before magic 2 left out."""
+    entries: EpochTable = EMPTY
+    for run in runs:
+        if run.leader_epoch >= 0:
+            entries = assign(entries, run.leader_epoch, run.first_offset)
+    return entries
+
+
+def contradiction(epochs: EpochTable, runs: Iterable[Run], floor: int) -> tuple[Run, int, int | None] | None:
+    """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
+
+    The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
+    offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
+    """
+    for run in runs:
+        if run.last_offset < floor or run.leader_epoch < 0:
+            continue
+        for offset in (max(run.first_offset, floor), run.last_offset):
+            said = epoch_for_offset(epochs, offset)
+            if said != run.leader_epoch:
+                return run, offset, said
+    return None
+
+
+def truncate_batches(batches: Sequence[tuple[int, int]], offset: int) -> tuple[list[tuple[int, int]], int]:
+    """`LocalLog.truncateTo(offset)` on (base, last) ranges, both inclusive: the surviving ranges and the log end offset in memory.
+
+    The whole batch that holds the offset goes, yet the log end offset becomes the offset itself.
+    """
+    log_end_offset = batches[-1][1] + 1 if batches else offset
+    if offset >= log_end_offset:
+        return list(batches), log_end_offset
+    return [batch for batch in batches if batch[1] < offset], offset

@@ -1,0 +1,183 @@
+"""The verdict on one follower: the first rule of the table that holds.
+
+The rules are the product's own, each resting on what Kafka does: KIP-101 and KIP-279 (what a cut leaves), KAFKA-6361 (silent divergence),
+the high watermark as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.protocol.comparison import Comparison, removal_start
+from replica_audit.protocol.replica_log import contradiction
+
+
+class Verdict(StrEnum):
+    """What is true of a follower, worst first."""
+
+    UNREADABLE = "unreadable"
+    STALE_TOPIC_ID = "stale_topic_id"
+    LOG_MATCHING_VIOLATION = "log_matching_violation"
+    COMMITTED_LOSS = "committed_loss"
+    STALE_TAIL = "stale_tail"
+    CONTENT_MISMATCH = "content_mismatch"
+    COMPACTION_DIFFERS = "compaction_differs"
+    INCONCLUSIVE = "inconclusive"
+    EPOCH_TABLE_ONLY = "epoch_table_only"
+    LAGGING = "lagging"
+    IDENTICAL = "identical"
+
+
+class Severity(StrEnum):
+    """How loudly a verdict calls, loudest first."""
+
+    CRITICAL = "critical"
+    ERROR = "error"
+    WARNING = "warning"
+    NONE = "none"
+
+
+SEVERITIES: dict[Verdict, Severity] = {
+    Verdict.COMMITTED_LOSS: Severity.CRITICAL,
+    Verdict.LOG_MATCHING_VIOLATION: Severity.CRITICAL,
+    Verdict.CONTENT_MISMATCH: Severity.CRITICAL,
+    Verdict.STALE_TAIL: Severity.ERROR,
+    Verdict.UNREADABLE: Severity.ERROR,
+    Verdict.STALE_TOPIC_ID: Severity.ERROR,
+    Verdict.EPOCH_TABLE_ONLY: Severity.WARNING,
+    Verdict.COMPACTION_DIFFERS: Severity.WARNING,
+    Verdict.INCONCLUSIVE: Severity.WARNING,
+    Verdict.IDENTICAL: Severity.NONE,
+    Verdict.LAGGING: Severity.NONE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict and the sentence that explains it."""
+
+    verdict: Verdict
+    reason: str
+
+    @property
+    def severity(self) -> Severity:
+        """The verdict's severity."""
+        return SEVERITIES[self.verdict]
+
+
+def judge(comparison: Comparison) -> Judgement:
+    """The first rule that holds; the last one always does."""
+    for rule in _RULES:
+        judgement = rule(comparison)
+        if judgement is not None:
+            return judgement
+    raise AssertionError("the last rule always holds")
+
+
+def _unreadable(c: Comparison) -> Judgement | None:
+    return Judgement(verdict=Verdict.UNREADABLE, reason=c.follower.unreadable) if c.follower.unreadable else None
+
+
+def _stale_topic_id(c: Comparison) -> Judgement | None:
+    theirs, own = c.leader.topic_id, c.follower.topic_id
+    if not theirs or not own or theirs == own:
+        return None
+    return Judgement(
+        verdict=Verdict.STALE_TOPIC_ID, reason=f"topic id {own} is not the leader's {theirs}: a log of an earlier topic of this name"
+    )
+
+
+def _incomparable(c: Comparison) -> Judgement | None:
+    if c.leader.unreadable:
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unreadable: {c.leader.unreadable}")
+    if c.no_common_range:
+        reason = f"no common range: the log ends at {c.follower.log.log_end_offset}, the leader's starts at {c.leader.log.log_start_offset}"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+    if c.leader_copied_earlier:
+        reason = (
+            f"leader copied earlier: offsets {c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1} are of its current epoch, "
+            "and the copies were not taken at one instant"
+        )
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+    return None
+
+
+def _log_matching_violation(c: Comparison) -> Judgement | None:
+    if c.still_diverged:
+        where = c.difference.first_offset if c.difference else c.effect.physical_offset
+        return Judgement(
+            verdict=Verdict.LOG_MATCHING_VIOLATION,
+            reason=f"batches from offset {where} on differ from the leader's and survive: {_difference(c)}",
+        )
+    if c.follower.in_isr and c.difference and c.difference.first_offset < (c.leader.high_watermark or 0):
+        reason = f"in the ISR, yet differs below the leader's high watermark {c.leader.high_watermark}: {_difference(c)}"
+        return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)
+    return None
+
+
+def _difference(c: Comparison) -> str:
+    piece = c.difference
+    if piece is None:
+        return f"offsets {c.effect.physical_offset}..{c.effect.truncation.fetch_offset - 1} are cut away and never fetched again"
+    leader, follower = ("missing" if e is None else f"epoch {e}" for e in (piece.left_epoch, piece.right_epoch))
+    return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
+
+
+def _committed_loss(c: Comparison) -> Judgement | None:
+    lost = c.lost
+    if not lost:
+        return None
+    reason = f"{lost} of the removed offsets were committed (below a persisted high watermark), and the leader does not hold them"
+    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason)
+
+
+def _stale_tail(c: Comparison) -> Judgement | None:
+    if c.cut is None:
+        return None
+    tail = f"offsets {removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
+    return Judgement(verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: {tail} are not known to have been committed")
+
+
+def _no_epochs(c: Comparison) -> Judgement | None:
+    if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history:
+        return None
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE, reason="no epochs: neither log has leader epochs (format before v2), equal offsets prove nothing"
+    )
+
+
+def _epoch_table_only(c: Comparison) -> Judgement | None:
+    for role, replica, state in (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader())):
+        if not replica.checkpoint_known:
+            continue
+        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0)
+        found = contradiction(state.epochs, replica.log.runs, floor)
+        if found:
+            run, offset, said = found
+            says = "no epoch" if said is None else f"epoch {said}"
+            whose = f"{role} {replica.broker_id}'s"
+            reason = f"{whose} leader-epoch-checkpoint gives {says} at offset {offset}, its batches epoch {run.leader_epoch}"
+            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reason)
+    return None
+
+
+def _clean(c: Comparison) -> Judgement:
+    behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
+    if behind > 0:
+        return Judgement(verdict=Verdict.LAGGING, reason=f"a clean prefix of the leader, {behind} offsets behind")
+    return Judgement(verdict=Verdict.IDENTICAL, reason="same epochs over the same offsets")
+
+
+_RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
+    _unreadable,
+    _stale_topic_id,
+    _incomparable,
+    _log_matching_violation,
+    _committed_loss,
+    _stale_tail,
+    _no_epochs,
+    _epoch_table_only,
+    _clean,
+)

@@ -1,0 +1,81 @@
+"""What a run tells a person: the single source of the terminal's text and of `--json`. Counts and the worst findings, never all rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding, as its line shows it. Offsets as in `replica_verdicts`; None where there is nothing to say."""
+
+    cluster_id: str
+    verdict: str
+    severity: str
+    topic: str
+    partition: int
+    leader_id: int
+    follower_id: int
+    leader_source: str
+    divergence_offset: int | None
+    truncation_offset: int | None
+    restart_offset: int | None
+    fetcher_fails: bool
+    removed_records: int | None
+    removed_below_high_watermark: int | None
+    reason: str
+    evidence: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputProblem:
+    """One row of `input_errors`."""
+
+    path: str
+    line: int | None
+    byte_offset: int | None
+    code: str
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One audited cluster.
+
+    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first.
+    """
+
+    cluster_id: str
+    path: str
+    label: str
+    brokers: int
+    replicas: int
+    partitions: int
+    protocol: str
+    protocol_reason: str
+    metadata: bool
+    inferred_leaders: int
+    verdicts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`."""
+
+    run_id: str
+    warehouse: str
+    exit_code: int
+    fail_on: str
+    seconds: float
+    clusters: tuple[Cluster, ...]
+    findings: tuple[Finding, ...]
+    finding_count: int
+    problems: tuple[InputProblem, ...]
+    problem_count: int
+    changes: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same content as plain values."""
+        return asdict(self)

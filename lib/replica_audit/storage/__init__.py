@@ -1,0 +1,1 @@
+"""Side effects: inputs, tables, the session."""

@@ -1,0 +1,106 @@
+"""The report tables in Delta: created from `schemas`, written so that a run's rows are replaced as a whole, visible when complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from replica_audit.errors import UsageError
+from replica_audit.schemas import AUDIT_RUNS, TABLES, Table
+from replica_audit.transforms.arrow import spark_schema
+
+_WRITERS = 4
+_CATALOG = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
+
+
+class Warehouse:
+    """Where the tables live: a directory or URI, or `catalog.schema`."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        """Name the place; nothing is read or written yet."""
+        self.spark = spark
+        self.location = location
+        self.in_catalog = _CATALOG.fullmatch(location) is not None
+
+    def identifier(self, table: Table) -> str:
+        """The table's name in SQL."""
+        return f"{self.location}.{table.name}" if self.in_catalog else f"delta.`{self.location.rstrip('/')}/{table.name}`"
+
+    def read(self, table: Table) -> DataFrame:
+        """The whole table."""
+        return self.spark.table(self.identifier(table))
+
+    def create_missing(self) -> None:
+        """Create the tables that are not there yet.
+
+        Raises:
+            UsageError: the place cannot be written, or holds something else under a table's name.
+        """
+        missing = [table for table in TABLES if not self._exists(table)]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for created in [pool.submit(self._create, table) for table in missing]:
+                created.result()
+
+    def _exists(self, table: Table) -> bool:
+        if self.in_catalog:
+            return self.spark.catalog.tableExists(self.identifier(table))
+        return DeltaTable.isDeltaTable(self.spark, f"{self.location.rstrip('/')}/{table.name}")
+
+    def _create(self, table: Table) -> None:
+        try:
+            builder = DeltaTable.createIfNotExists(self.spark).comment(table.grain).clusterBy(*table.cluster_by)
+            builder = (
+                builder.tableName(self.identifier(table))
+                if self.in_catalog
+                else builder.location(f"{self.location.rstrip('/')}/{table.name}")
+            )
+            for column in table.columns:
+                kind = spark_schema(table.arrow)[column.name].dataType
+                builder = builder.addColumn(column.name, kind, nullable=column.nullable, comment=column.comment)
+            for name, check in table.constraints.items():
+                builder = builder.property(f"delta.constraints.{name}", check)
+            builder.property("delta.enableDeletionVectors", "false").execute()
+        except AnalysisException as error:
+            raise UsageError(f"warehouse {self.location}: table {table.name} cannot be created: {error.getMessage()}") from None
+
+    def knows(self, run_id: str) -> bool:
+        """Whether a run of this name was ever begun: its first row in any table is that of `audit_runs`."""
+        return not self.read(AUDIT_RUNS).where(F.col("run_id") == F.lit(run_id)).isEmpty()
+
+    def write_run(self, table: Table, rows: DataFrame, run_id: str, *, replace: bool) -> None:
+        """Write the rows of a run, in one commit.
+
+        Args:
+            table: to write to.
+            rows: all of run `run_id`, with all of the table's columns, in any order.
+            run_id: the run.
+            replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
+        """
+        written = rows.select([F.col(column.name) for column in table.columns])
+        writer = written.write.format("delta").option("userMetadata", run_id)
+        writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{run_id}'") if replace else writer.mode("append")
+        if self.in_catalog:
+            writer.saveAsTable(self.identifier(table))
+        else:
+            writer.save(f"{self.location.rstrip('/')}/{table.name}")
+
+    def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool) -> None:
+        """`write_run` for several tables, a few at a time."""
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace) for table, rows in frames]:
+                written.result()
+
+    def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
+        """A few rows made on the driver as a frame of the table's schema."""
+        schema = spark_schema(table.arrow)
+        return self.spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
+
+    def complete_runs(self) -> DataFrame:
+        """The rows of `audit_runs` that count."""
+        return self.read(AUDIT_RUNS).where("status = 'complete'")

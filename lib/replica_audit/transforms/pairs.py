@@ -1,0 +1,239 @@
+"""One leader and one follower → what each protocol truncates, and the verdict, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
+from replica_audit.formats.replica_reader import batches_from
+from replica_audit.protocol.comparison import Comparison, Context, Effect, Replica, difference, removal_start, still_diverged
+from replica_audit.protocol.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal
+from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
+from replica_audit.protocol.exchange import Protocol, Request, Step, Truncation
+from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.truncation import RULES
+from replica_audit.protocol.verdict import Judgement, Verdict, judge
+from replica_audit.transforms.replicas import Loaded
+from replica_audit.transforms.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One replica of a pair: as it was loaded, and as the rules see it."""
+
+    loaded: Loaded
+    replica: Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A leader and a follower that both have a log."""
+
+    leader: Side
+    follower: Side
+    leadership: Leadership
+    context: Context
+    applies: Protocol
+    witnesses: Sequence[Replica]
+
+    @property
+    def keys(self) -> Row:
+        """The columns that every row of the pair begins with."""
+        return pair_keys(
+            self.follower.loaded.files.topic, self.follower.loaded.files.partition, self.leadership, self.follower.replica.broker_id
+        )
+
+
+def pair_keys(topic: str, partition: int, leadership: Leadership, follower_id: int) -> Row:
+    """The key columns of a pair's rows."""
+    return {"topic": topic, "partition": partition, "leader_id": leadership.leader_id, "follower_id": follower_id}
+
+
+def lookup_rows(pair: Pair) -> Iterator[Row]:
+    """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
+    leader = pair.leader.replica.as_leader()
+    for epoch, _start in pair.follower.replica.as_follower().epochs:
+        answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
+        yield {
+            **pair.keys,
+            "requested_epoch": epoch,
+            "answered_epoch": answer.epoch,
+            "end_offset": answer.start_offset,
+            "kip101_end_offset": kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset),
+        }
+
+
+def compare(pair: Pair) -> tuple[list[Row], Row]:
+    """The pair's four rows of `truncation_points` and its row of `replica_verdicts`.
+
+    Batches are read a second time only where the protocol that applies cuts, or where the logs differ or have nothing in common:
+    from the follower's batch that holds the cut, and from the leader's that holds the fetch offset.
+    """
+    leader, follower = pair.leader.replica, pair.follower.replica
+    truncations = [rule(leader.as_leader(), follower.as_follower()) for rule in RULES.values()]
+    applied = next(truncation for truncation in truncations if truncation.protocol is pair.applies)
+    end = min(leader.log.log_end_offset, follower.log.log_end_offset)
+    overlaps = end > max(leader.log.log_start_offset, follower.log.log_start_offset)
+    looks_closer = applied.truncation_offset is not None or not overlaps or difference(leader, follower, pair.context, end) is not None
+    rows = []
+    effect, removal = Effect(truncation=applied, physical_offset=None, fetcher_fails=False), None
+    for truncation in truncations:
+        measured = _removal(pair, truncation) if looks_closer else None
+        candidate = Effect(
+            truncation=truncation,
+            physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
+            fetcher_fails=looks_closer and _fetcher_fails(pair, truncation),
+        )
+        rows.append(_truncation_row(pair, candidate))
+        if truncation is applied:
+            effect, removal = candidate, measured
+    comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=effect, witnesses=pair.witnesses)
+    return rows, _verdict_row(pair, comparison, judge(comparison), removal)
+
+
+def _removal(pair: Pair, truncation: Truncation) -> Removal | None:
+    follower = pair.follower.replica
+    start = follower.log.log_start_offset if truncation.restart_offset is not None else truncation.truncation_offset
+    if start is None or (truncation.restart_offset is not None and follower.empty):
+        return None
+    return measure_removal(batches_from(pair.follower.loaded.files_in_log, start), start, follower.log.log_end_offset)
+
+
+def _fetcher_fails(pair: Pair, truncation: Truncation) -> bool:
+    offset = truncation.fetch_offset
+    if not can_fail_to_append(truncation) or offset >= pair.leader.replica.log.log_end_offset:
+        return False
+    batches = batches_from(pair.leader.loaded.files_in_log, offset)
+    for batch in batches:
+        if batch.last_offset >= offset:
+            return lies_inside_a_batch([batch], offset)
+    return False
+
+
+def _truncation_row(pair: Pair, effect: Effect) -> Row:
+    truncation, follower = effect.truncation, pair.follower.replica
+    removed_from = removal_start(follower, effect)
+    return {
+        **pair.keys,
+        "leader_source": pair.leadership.source,
+        "protocol": str(truncation.protocol),
+        "applies": truncation.protocol is pair.applies,
+        "truncation_offset": truncation.truncation_offset,
+        "restart_offset": truncation.restart_offset,
+        "fetcher_fails": effect.fetcher_fails,
+        "round_trips": truncation.round_trips,
+        "rounds": [_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)],
+        "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
+        "removed_offsets": 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from),
+        "still_diverged": still_diverged(pair.leader.replica, follower, pair.context, effect),
+    }
+
+
+def _is_round(step: Step, protocol: Protocol) -> bool:
+    """An answer of the leader; ListOffsets belongs to the out-of-range answer, the clean fetch counts where the fetch is the question."""
+    if step.request is Request.OFFSET_FOR_LEADER_EPOCH:
+        return True
+    return step.request is Request.FETCH and (step.out_of_range or protocol is Protocol.TRUNCATE_ON_FETCH)
+
+
+def _round(step: Step) -> Row:
+    def known(epoch: int | None) -> int | None:
+        return None if epoch is None or epoch < 0 else epoch
+
+    return {
+        "requested_epoch": known(step.requested_epoch),
+        "answered_epoch": known(step.answered_epoch),
+        "answered_end_offset": step.answered_end_offset,
+        "truncate_to": step.truncate_to,
+        "complete": step.complete,
+    }
+
+
+def _verdict_row(pair: Pair, comparison: Comparison, judgement: Judgement, removal: Removal | None) -> Row:
+    truncation = comparison.effect.truncation
+    leader_end, follower_end = comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset
+    parts = comparison.divergence_offset
+    common = max(comparison.end, comparison.start) if parts is None else parts
+    return {
+        **pair.keys,
+        "leader_source": pair.leadership.source,
+        "verdict": str(judgement.verdict),
+        "severity": str(judgement.severity),
+        "common_prefix_end_offset": None if comparison.no_common_range else common,
+        "divergence_offset": parts,
+        "follower_diverged_end_offset": follower_end if parts is not None and parts < follower_end else None,
+        "leader_diverged_end_offset": leader_end if parts is not None and parts < leader_end else None,
+        "truncation_offset": truncation.truncation_offset,
+        "restart_offset": truncation.restart_offset,
+        "protocol": str(truncation.protocol),
+        "removed_offsets": removal.offsets if removal else 0,
+        "removed_records": removal.records if removal else 0,
+        "removed_bytes": removal.size_bytes if removal else 0,
+        "removed_below_high_watermark": comparison.lost,
+        "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
+        "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
+        "open_transactions": list(removal.open_producer_ids) if removal else [],
+        "observed_truncation_offset": None,
+        "evidence": _evidence(pair, comparison, judgement),
+        "reason": judgement.reason,
+    }
+
+
+def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str | None:
+    """The files that the verdict rests on, each with its offset and epoch."""
+    if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
+        return None
+    at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
+    facts = [_fact(role, side, at) for role, side in (("leader", pair.leader), ("follower", pair.follower))]
+    files = pair.follower.loaded.files
+    if files.high_watermark is not None:
+        facts.append(f"{Path(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")
+    if judgement.verdict is Verdict.EPOCH_TABLE_ONLY:
+        facts += [
+            str(Path(side.loaded.files.log_dir) / side.loaded.files.directory / EPOCH_CHECKPOINT) for side in (pair.leader, pair.follower)
+        ]
+    return "; ".join(facts)
+
+
+def _fact(role: str, side: Side, offset: int) -> str:
+    held = next((span for span in side.replica.history if span.first_offset <= offset < span.end_offset), None)
+    if held is None:
+        return (
+            f"{role} {side.replica.broker_id}: {side.loaded.file_at(offset)} ends at {side.replica.log.log_end_offset}, nothing at {offset}"
+        )
+    name = f"epoch {held.leader_epoch}" if held.leader_epoch >= 0 else "no epoch"
+    return f"{role} {side.replica.broker_id}: {side.loaded.file_at(offset)} has {name} at {offset}"
+
+
+def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgement: Judgement) -> Row:
+    """A row of `replica_verdicts` for a pair that cannot be compared."""
+    empty = dict.fromkeys(
+        (
+            "common_prefix_end_offset",
+            "divergence_offset",
+            "follower_diverged_end_offset",
+            "leader_diverged_end_offset",
+            "truncation_offset",
+            "restart_offset",
+            "removed_offsets",
+            "removed_records",
+            "removed_bytes",
+            "removed_below_high_watermark",
+            "first_removed_timestamp_ms",
+            "last_removed_timestamp_ms",
+            "open_transactions",
+            "observed_truncation_offset",
+            "evidence",
+        )
+    )
+    return {
+        **keys,
+        **empty,
+        "leader_source": leader_source,
+        "verdict": str(judgement.verdict),
+        "severity": str(judgement.severity),
+        "protocol": str(protocol),
+        "reason": judgement.reason,
+    }

@@ -1,0 +1,238 @@
+"""The files of one replica and the scans of its segments → the replica as its broker would load it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, METADATA_TOPIC
+from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
+from replica_audit.protocol.lineage import history_of_runs
+from replica_audit.protocol.reconcile import reconcile
+from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
+from replica_audit.transforms.rows import Row, segment, segment_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A replica with what its files say.
+
+    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log.
+    """
+
+    broker_id: int
+    files: ReplicaFiles
+    log: LoadedLog | None
+    unreadable: str | None
+    files_in_log: tuple[SegmentFile, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the replica takes part in verdicts: a current directory of an ordinary topic."""
+        return self.files.state == "current" and self.files.topic != METADATA_TOPIC
+
+    def replica(self, *, alive: bool | None, in_isr: bool) -> Replica:
+        """The replica as the rules see it; only where there is a log."""
+        if self.log is None:
+            raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
+        return Replica(
+            broker_id=self.broker_id,
+            log=self.log,
+            history=tuple(history_of_runs(self.log.runs)),
+            high_watermark=self.files.high_watermark,
+            cleaner_offset=self.files.cleaner_offset,
+            topic_id=self.files.topic_id,
+            checkpoint_known=self.files.checkpoint_state != "not-collected",
+            unreadable=self.unreadable,
+            alive=alive,
+            in_isr=in_isr,
+        )
+
+    def file_at(self, offset: int) -> str:
+        """The path of the segment, or text, that holds an offset."""
+        holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
+        return max(holding, key=lambda file: file.base_offset).path if holding else str(Path(self.files.log_dir) / self.files.directory)
+
+
+def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bool | None, compacted: bool) -> Loaded:
+    """Load one replica.
+
+    Args:
+        broker_id: of the broker whose folder holds it.
+        files: what its small files say.
+        scans: rows of the shape SEGMENT_SCAN, one per segment, any order.
+        alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
+        compacted: whether metadata says that the topic is compacted.
+    """
+    problems = [*files.problems, *(Problem(**problem) for scan in scans for problem in scan["problems"])]
+    segments = after_swaps(segment(scan) for scan in scans)
+    read = {(part.base_offset, part.swap): part for part in (segment_file(scan["file"]) for scan in scans)}
+    files_in_log = tuple(read[(part.base_offset, part.swap)] for part in segments)
+    log: LoadedLog | None = None
+    if segments:
+        log = load_log(
+            segments,
+            checkpoint=_checkpoint(files, [run for part in segments for run in part.runs]),
+            log_start_checkpoint=files.log_start_offset,
+            recovery_point=files.recovery_point or 0,
+            recovers=not files.clean_shutdown and not alive,
+        )
+        may_have_holes = compacted or files.cleaner_offset is not None
+        problems += _log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+    else:
+        problems.append(_no_segments(files))
+    return Loaded(
+        broker_id=broker_id,
+        files=files,
+        log=log,
+        unreadable=_unreadable(files, scans, log),
+        files_in_log=files_in_log,
+        problems=tuple(problems),
+    )
+
+
+def _checkpoint(files: ReplicaFiles, runs: list[Run]) -> EpochTable:
+    return epochs_from_runs(runs) if files.checkpoint_state == "not-collected" else table(files.epochs)
+
+
+def _unreadable(files: ReplicaFiles, scans: Sequence[Row], log: LoadedLog | None) -> str | None:
+    failed = next((scan["file"]["path"] for scan in scans if scan["failed"]), None)
+    if files.offline_reason:
+        return files.offline_reason
+    if failed:
+        return f"segment {failed} cannot be read"
+    if log is None:
+        return f"{files.directory} holds no segment that can be read"
+    if log.corrupt_offset is not None:
+        return f"the batch at offset {log.corrupt_offset} does not match its CRC"
+    if log.broken_segment is not None:
+        return f"segment {log.broken_segment} is damaged inside the log"
+    return None
+
+
+def _no_segments(files: ReplicaFiles) -> Problem:
+    return Problem(
+        path=str(Path(files.log_dir) / files.directory),
+        kind="directory",
+        code="no-segments",
+        detail="a replica directory without a readable segment file",
+        remedy="copy the directory again, with its .log files",
+    )
+
+
+def _log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
+    directory = Path(files.log_dir) / files.directory
+    for first, last in () if may_have_holes else log.missing:
+        yield Problem(
+            path=str(directory),
+            kind="directory",
+            code="missing-offsets",
+            detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
+            remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
+        )
+    for line, epoch, start in files.checkpoint:
+        if not alive and start > log.log_end_offset:
+            yield Problem(
+                path=str(directory / EPOCH_CHECKPOINT),
+                kind=EPOCH_CHECKPOINT,
+                code="checkpoint-beyond-log-end",
+                detail=f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry",
+                remedy="none: legal after a crash, and without effect",
+                line=line,
+            )
+
+
+def log_row(loaded: Loaded) -> Row:
+    """The replica as a row of `replica_logs`, without the run's keys."""
+    files, log = loaded.files, loaded.log
+    runs = log.runs if log else ()
+    return {
+        "topic": files.topic,
+        "partition": files.partition,
+        "broker_id": loaded.broker_id,
+        "log_dir": files.log_dir,
+        "directory": files.directory,
+        "topic_id": files.topic_id,
+        "state": files.state,
+        "log_start_offset": log.log_start_offset if log else None,
+        "log_end_offset": log.log_end_offset if log else None,
+        "high_watermark": files.high_watermark,
+        "recovery_point": files.recovery_point,
+        "cleaner_offset": files.cleaner_offset,
+        "last_epoch": runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
+        "batch_count": sum(run.batch_count for run in runs),
+        "record_count": sum(run.record_count for run in runs),
+        "size_bytes": sum(run.size_bytes for run in runs),
+        "checkpoint_state": files.checkpoint_state,
+        "recovery_cut_offset": log.recovery_cut if log else None,
+        "unreadable_reason": loaded.unreadable,
+        "captured_at": None,
+    }
+
+
+def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Iterator[Row]:
+    """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
+    runs: list[Run] = []
+    for run in segment(scan).runs:
+        if runs and runs[-1].leader_epoch == run.leader_epoch:
+            runs[-1] = _joined(runs[-1], run)
+        else:
+            runs.append(run)
+    for run in runs:
+        row = run._asdict()
+        del row["magic"], row["intact"]
+        yield {
+            "topic": topic,
+            "partition": partition,
+            "broker_id": broker_id,
+            "log_dir": scan["log_dir"],
+            "segment_base_offset": scan["file"]["base_offset"],
+            "source": scan["file"]["source"],
+            **row,
+        }
+
+
+def _joined(first: Run, second: Run) -> Run:
+    return first._replace(
+        last_offset=second.last_offset,
+        batch_count=first.batch_count + second.batch_count,
+        record_count=first.record_count + second.record_count,
+        size_bytes=first.size_bytes + second.size_bytes,
+        min_timestamp_ms=min(first.min_timestamp_ms, second.min_timestamp_ms),
+        max_timestamp_ms=max(first.max_timestamp_ms, second.max_timestamp_ms),
+    )
+
+
+def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool) -> Iterator[Row]:
+    """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
+
+    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas.
+    """
+    if loaded.log is None or not loaded.is_compared:
+        return
+    leads = leader is not None and leader.broker_id == loaded.broker_id
+    replica = loaded.replica(alive=None, in_isr=False)
+    in_effect = (replica.as_leader() if leads else replica.as_follower()).epochs
+    known = loaded.files.checkpoint_state != "not-collected"
+    checkpoint = table((epoch, start) for _line, epoch, start in loaded.files.checkpoint) if known else None
+    found = reconcile(
+        loaded.log,
+        in_effect if loaded.unreadable is None else EMPTY,
+        checkpoint,
+        cleaned_until=cleaned_until,
+        compacted=compacted,
+        leader=None if leads or leader is None else leader.as_leader().epochs,
+    )
+    for entry in found:
+        yield {
+            "topic": loaded.files.topic,
+            "partition": loaded.files.partition,
+            "broker_id": loaded.broker_id,
+            **entry._asdict(),
+            "source": entry.source,
+            "agrees": entry.agrees,
+        }

@@ -1,0 +1,66 @@
+"""Rows between Arrow and the values of `model`: the one place where dictionaries become values and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from replica_audit.model import Problem, ReplicaFiles, Run, Segment, SegmentFile
+
+Row = dict[str, Any]
+MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_ROWS_PER_BATCH = 256
+
+
+def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out."""
+
+    def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[Row] = []
+        for batch in batches:
+            for row in batch.to_pylist():
+                for made in function(row):
+                    pending.append(made)
+                    if len(pending) >= _ROWS_PER_BATCH:
+                        yield pa.RecordBatch.from_pylist(pending, schema=schema)
+                        pending = []
+        if pending:
+            yield pa.RecordBatch.from_pylist(pending, schema=schema)
+
+    return over_batches
+
+
+def replica_row(files: ReplicaFiles) -> Row:
+    """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
+    row = {name: getattr(files, name) for name in files.__slots__}
+    row["segments"] = [asdict(segment) for segment in files.segments]
+    row["checkpoint"] = [{"line": line, "epoch": epoch, "start_offset": start} for line, epoch, start in files.checkpoint]
+    row["epochs"] = [{"epoch": epoch, "start_offset": start} for epoch, start in files.epochs]
+    row["problems"] = [asdict(problem) for problem in files.problems]
+    return row
+
+
+def replica_files(row: Row) -> ReplicaFiles:
+    """A row of the shape REPLICA_FILES as a value."""
+    values = dict(row)
+    values["segments"] = tuple(SegmentFile(**segment) for segment in row["segments"])
+    values["checkpoint"] = tuple((entry["line"], entry["epoch"], entry["start_offset"]) for entry in row["checkpoint"])
+    values["epochs"] = tuple((entry["epoch"], entry["start_offset"]) for entry in row["epochs"])
+    values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
+    return ReplicaFiles(**values)
+
+
+def segment_file(row: Row) -> SegmentFile:
+    """A row of the shape SEGMENT_FILE as a value."""
+    return SegmentFile(**row)
+
+
+def segment(row: Row) -> Segment:
+    """A row of the shape SEGMENT_SCAN as the segment that was scanned."""
+    file = row["file"]
+    return Segment(
+        base_offset=file["base_offset"], swap=file["swap"], damaged=row["damaged"], runs=tuple(Run(**run) for run in row["runs"])
+    )
