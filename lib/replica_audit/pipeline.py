@@ -102,9 +102,8 @@ class _Audit:
 
     def _audit(self, roots: Sequence[Root]) -> Report:
         settings = self.request.settings
-        listed = inventory(self.spark.createDataFrame(self._sources(roots), SOURCES).repartition(max(1, len(self._sources(roots)))))
-        if settings.topics:
-            listed = listed.where(F.col("topic").isNull() | F.col("topic").rlike(f"^(?:{settings.topics})$"))
+        sources = self._sources(roots)
+        listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
         replicas, files, size = listed.agg(
             F.count("replica"),
@@ -166,7 +165,9 @@ class _Audit:
     def _write_tables(self, audited: DataFrame, problems: DataFrame, current: DataFrame) -> DataFrame:
         """Write every table but `audit_runs`, a few at a time; returns the findings with their history."""
         run_id = self.request.run_id
-        before = findings_of.latest_before(self.warehouse.read(schemas.FINDINGS), self.warehouse.complete_runs(), run_id)
+        before = findings_of.latest_before(
+            self.warehouse.read(schemas.FINDINGS), self.warehouse.complete_runs(), run_id, self.request.settings.topics
+        )
         history = findings_of.with_history(current, before, run_id).persist(StorageLevel.MEMORY_AND_DISK)
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in _FROM_AUDITED]
         jobs += [(schemas.INPUT_ERRORS, problems), (schemas.FINDINGS, history)]

@@ -10,9 +10,9 @@ from replica_audit.formats import cluster_metadata
 from replica_audit.formats.log_dir import CLUSTER_METADATA, is_broker_folder
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.generation import generation
-from replica_audit.transforms.inventory import _list_source
+from replica_audit.transforms.inventory import list_source
 from replica_audit.transforms.partitions import ClusterFacts, PartitionAudit
-from replica_audit.transforms.segments import _scan
+from replica_audit.transforms.segments import scan_segment
 
 Row = dict[str, Any]
 
@@ -43,7 +43,7 @@ def audit(root: Path, cluster: ClusterFacts | None = None) -> dict[str, list[Row
         sources.append({"cluster_id": "c", "broker_id": None, "path": str(root / CLUSTER_METADATA), "kind": "metadata"})
     partitions: dict[tuple[str, int], Row] = {}
     tables: dict[str, list[Row]] = defaultdict(list)
-    for row in (made for source in sources for made in _list_source(source)):
+    for row in (made for source in sources for made in list_source(source)):
         if row.get("problem"):
             tables["problems"].append(row["problem"])
             continue
@@ -57,7 +57,7 @@ def audit(root: Path, cluster: ClusterFacts | None = None) -> dict[str, list[Row
         entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
         for file in row["replica"]["segments"]:
             keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
-            for scanned in _scan({"cluster_id": "c", "broker_id": row["broker_id"], **keys, "file": file}):
+            for scanned in scan_segment({"cluster_id": "c", "broker_id": row["broker_id"], **keys, "file": file}):
                 entry["segments"].append({"broker_id": row["broker_id"], "segment": scanned["segment"]})
     cluster = cluster or facts(root)
     for _key, entry in sorted(partitions.items()):

@@ -73,12 +73,13 @@ def with_history(current: DataFrame, before: DataFrame, run_id: str) -> DataFram
     )
 
 
-def latest_before(findings_table: DataFrame, complete_runs: DataFrame, run_id: str) -> DataFrame:
-    """The findings of each cluster's latest complete run other than `run_id`."""
+def latest_before(findings_table: DataFrame, complete_runs: DataFrame, run_id: str, topics: str = "") -> DataFrame:
+    """The findings of each cluster's latest complete run other than `run_id`; of matching topics only, for a run looks at no others."""
     latest = (
         complete_runs.where(F.col("run_id") != F.lit(run_id))
         .groupBy("cluster_id")
         .agg(F.max_by("run_id", "started_at").alias("run_id"))
         .select("cluster_id", "run_id")
     )
-    return findings_table.join(F.broadcast(latest), on=["cluster_id", "run_id"], how="left_semi")
+    in_scope = findings_table.where(F.col("topic").rlike(f"^(?:{topics})$")) if topics else findings_table
+    return in_scope.join(F.broadcast(latest), on=["cluster_id", "run_id"], how="left_semi")

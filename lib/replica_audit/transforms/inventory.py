@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -18,20 +20,25 @@ from replica_audit.transforms.rows import Row, map_rows, replica_row
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
 
 
-def inventory(sources: DataFrame) -> DataFrame:
+def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
     """List every source inside tasks.
 
     Args:
         sources: one row per broker folder (`kind` is broker) or cluster-metadata.json (`kind` is metadata); columns SOURCES.
+        topics: regular expression that a topic's whole name must match; empty for all.
 
     Returns:
         Rows of the shape INVENTORY: exactly one of `replica`, `metadata` and `problem` is not null.
     """
-    return sources.mapInArrow(map_rows(_list_source, INVENTORY), spark_schema(INVENTORY))
+    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY), spark_schema(INVENTORY))
 
 
-def _list_source(source: Row) -> Iterator[Row]:
-    yield from _list_broker(source) if source["kind"] == "broker" else _list_metadata(source)
+def list_source(source: Row, topics: str = "") -> Iterator[Row]:
+    """The rows of one source, problems of the topics left out included."""
+    wanted = re.compile(topics or ".*", re.DOTALL)
+    for row in _list_broker(source) if source["kind"] == "broker" else _list_metadata(source):
+        if row.get("topic") is None or wanted.fullmatch(row["topic"]):
+            yield row
 
 
 def _row(source: Row, **values: object) -> Row:

@@ -51,10 +51,11 @@ def segments(inventory: DataFrame, parallelism: int) -> DataFrame:
         )
         .repartition(parallelism)
     )
-    return files.mapInArrow(map_rows(_scan, SEGMENTS), spark_schema(SEGMENTS))
+    return files.mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
 
 
-def _scan(row: Row) -> Iterator[Row]:
+def scan_segment(row: Row) -> Iterator[Row]:
+    """One segment file of a replica as its row of the shape SEGMENTS."""
     file = segment_file(row["file"])
     found, problems, failed = _scanned(file)
     yield {

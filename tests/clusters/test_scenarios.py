@@ -1,0 +1,138 @@
+"""Real brokers' directories: what the audit says must be what the brokers then did.
+
+The sample in this repository always; every scenario of `../shared/clusters` where that folder stands beside the project.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters.expectations import AFTER, BEFORE, CLEAN, CORRUPTED, Expected
+from tests.support import in_process
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "tests" / "data" / "sample"
+SHARED = ROOT.parent / "shared" / "clusters"
+Row = dict[str, Any]
+
+SCENARIOS = [(path, ROOT / "tests" / "data" / "expected" / f"{path.name}.json") for path in sorted(SAMPLE.iterdir())]
+SHARED_SCENARIOS = [path.parent for path in sorted(SHARED.glob("*/expected.json"))]
+SCENARIOS += [(path / "before", path / "expected.json") for path in SHARED_SCENARIOS]
+CORRUPTED_CASES = sorted(path for path in (SHARED / "corrupted").glob("*/before") if path.parent.name in CORRUPTED)
+
+
+def _name(case: object) -> str:
+    path = case[0] if isinstance(case, tuple) else case
+    assert isinstance(path, Path)
+    return "/".join(path.relative_to(ROOT.parent).parts[-2:])
+
+
+def _follower(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}/{row['follower_id']}"
+
+
+def _moves(replica: Row) -> bool:
+    """Whether the replica was its leader, or its leader changed between the two snapshots."""
+    return (
+        replica["leader_before"] != replica["leader_after"]
+        or replica["replica"] == replica["leader_before"]
+        or replica["leader_before"] == -1
+    )
+
+
+def _said(replica: Row) -> Row:
+    """What the brokers logged, in the columns of truncation_points."""
+    cuts = [cut["offset"] for cut in replica["fetcher_truncations"] if not cut.get("no_effect")]
+    by_high_watermark = replica["log_truncations"] if replica["high_watermark_truncation"] is not None else []
+    restarts = replica["full_truncations"]
+    return {
+        "rounds": cuts,
+        "truncation_offset": ([*by_high_watermark[-1:], *cuts] or [None])[-1],
+        "restart_offset": restarts[-1]["start_at"] if restarts else None,
+        "fetcher_fails": replica["fetcher_failed"],
+    }
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("case", SCENARIOS, ids=_name)
+def test_cuts_are_what_the_brokers_did(case: tuple[Path, Path]) -> None:
+    path, expected = case
+    tables = in_process.audit(path)
+    points = {_follower(row): row for row in tables["truncation_points"] if row["applies"]}
+    verdicts = {_follower(row): row for row in tables["replica_verdicts"]}
+    compared, wrong = 0, []
+    for replica in json.loads(expected.read_text(encoding="utf-8"))["replicas"]:
+        if _moves(replica):
+            continue
+        compared += 1
+        name = f"{replica['topic']}-{replica['partition']}/{replica['replica']}"
+        row, said = points[name], _said(replica)
+        got = {key: row[key] for key in said if key != "rounds"}
+        got["rounds"] = [part["truncate_to"] for part in row["rounds"] if part["truncate_to"] is not None]
+        if got != said:
+            wrong.append((name, got, said))
+        assert verdicts[name]["truncation_offset"] == row["truncation_offset"]
+    assert not wrong
+    assert compared, "nothing was compared"
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("case", SCENARIOS, ids=_name)
+def test_verdicts_before(case: tuple[Path, Path]) -> None:
+    path, expected_file = case
+    scenario = path.parent.name if path.name == "before" else path.name
+    rows = in_process.audit(path)["replica_verdicts"]
+    cut = {_follower(row) for row in rows if row["truncation_offset"] is not None}
+    _check(rows, BEFORE[scenario], cut)
+    assert json.loads(expected_file.read_text(encoding="utf-8"))["scenario"] == scenario
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", [path / "after" for path in SHARED_SCENARIOS], ids=_name)
+def test_verdicts_after(path: Path) -> None:
+    rows = in_process.audit(path)["replica_verdicts"]
+    assert rows
+    _check(rows, AFTER.get(path.parent.name, Expected()), set())
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", [path / "stopped" for path in SHARED_SCENARIOS if (path / "stopped").is_dir()], ids=_name)
+def test_nothing_is_found_on_brokers_that_were_stopped_in_order(path: Path) -> None:
+    _check(in_process.audit(path)["replica_verdicts"], Expected(), set())
+
+
+def _check(rows: list[Row], expected: Expected, cut: set[str]) -> None:
+    wrong = []
+    for row in rows:
+        name = _follower(row)
+        if name in expected.named:
+            right = {expected.named[name]}
+        elif expected.everything:
+            right = {expected.everything}
+        else:
+            right = {expected.cut} if name in cut and expected.cut else set(CLEAN)
+        if row["verdict"] not in right:
+            wrong.append((name, row["verdict"], row["reason"], right))
+    assert not wrong
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", CORRUPTED_CASES, ids=lambda path: path.parent.name)
+def test_corrupted_replicas(path: Path) -> None:
+    verdicts, code, position = CORRUPTED[path.parent.name]
+    tables = in_process.audit(path)
+    changed = json.loads((path.parent / "corruption.json").read_text(encoding="utf-8"))["what"][0]["file"]
+    topic, partition = Path(changed).parent.name.rsplit("-", 1)
+    for row in tables["replica_verdicts"]:
+        hit = row["follower_id"] == 2 and (row["topic"], row["partition"]) == (topic, int(partition))
+        assert row["verdict"] in (verdicts if hit else CLEAN), (_follower(row), row["reason"])
+    problems = [*tables["input_errors"], *tables["problems"]]
+    assert [problem["code"] for problem in problems] == ([code] if code else [])
+    for problem in problems:
+        assert problem["remedy"]
+        if position:
+            assert problem[position] is not None
