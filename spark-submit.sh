@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Runs a job of jobs/ with this project's own Python, Spark and Delta Lake; makes them ready on first use.
+set -euo pipefail
+
+# shellcheck source=tools/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/tools/environment.sh"
+
+usage() {
+    cat <<'TEXT'
+usage: ./spark-submit.sh [--dry-run] JOB [options of the job]
+       ./spark-submit.sh JOB --help        what a job does and its options
+       ./spark-submit.sh                   set everything up, list the jobs
+
+Runs jobs/JOB.py. The first start creates .venv/ (Python packages) and .cache/ (jars) beside this
+script, which takes a few minutes; later ones start at once. Needed on the machine: Python 3.11+
+and a Java 17+ runtime.
+
+  --dry-run              print the command that would run, shell-quoted, and exit; before or after JOB
+
+environment:
+  SPARK_MASTER           where Spark runs (default: local[*], this machine)
+  SPARK_SUBMIT_ARGS      more flags for spark-submit, separated by blanks
+  SPARK_DRIVER_MEMORY    memory of the driver, and so of everything under local[*] (default: 2g)
+  JAVA_HOME              the Java runtime (default: the java on PATH)
+  REPLICA_AUDIT_MAVEN_MIRROR   where to fetch the jars from instead of Maven Central
+
+TEXT
+    list_jobs
+}
+
+# One line for each job: its name and the first line of its docstring.
+list_jobs() {
+    printf 'jobs:\n'
+    awk 'FNR == 1 { name = FILENAME; sub(/.*\//, "", name); sub(/\.py$/, "", name); gsub(/"""/, ""); printf "  %-18s %s\n", name, $0 }' "$ROOT"/jobs/*.py
+}
+
+wrong_usage() {
+    say "error: $1"
+    list_jobs >&2
+    say "see ./spark-submit.sh --help"
+    exit "$USAGE_ERROR"
+}
+
+job=""
+dry_run=false
+arguments=()
+literal=false
+for argument in "$@"; do
+    if [ "$argument" = --dry-run ] && ! $literal; then
+        dry_run=true
+    elif [ -n "$job" ]; then
+        if [ "$argument" = -- ]; then literal=true; fi
+        arguments+=("$argument")
+    else
+        case "$argument" in
+        -h | --help) usage && exit 0 ;;
+        -*) wrong_usage "unknown option $argument; a job's options come after its name" ;;
+        *) job="$argument" ;;
+        esac
+    fi
+done
+
+if [ -z "$job" ]; then
+    if $dry_run; then wrong_usage "--dry-run needs a job"; fi
+    environment_require_java
+    environment_packages ""
+    environment_jars
+    printf 'ready: ./spark-submit.sh JOB [options]\n'
+    list_jobs
+    exit 0
+fi
+
+file="$ROOT/jobs/$job.py"
+case "$job" in *[!a-z0-9_]*) wrong_usage "no job named $job" ;; esac
+[ -f "$file" ] || wrong_usage "no job named $job"
+
+needs_spark=true
+if grep -q '^# runs-on: driver' "$file"; then needs_spark=false; fi
+for argument in ${arguments[@]+"${arguments[@]}"}; do
+    # Help must not wait for a JVM.
+    case "$argument" in -h | --help) needs_spark=false ;; esac
+done
+
+if $needs_spark; then
+    environment_spark_flags "replica-audit $job"
+    # Word splitting is the point of SPARK_SUBMIT_ARGS; file name patterns in it are not.
+    set -f
+    # shellcheck disable=SC2206
+    more=(${SPARK_SUBMIT_ARGS:-})
+    set +f
+    command=("$VENV/bin/spark-submit" "${SPARK_FLAGS[@]}" ${more[@]+"${more[@]}"} "$file")
+else
+    command=("$VENV/bin/python" "$file")
+fi
+command+=(${arguments[@]+"${arguments[@]}"})
+
+if $dry_run; then
+    if $needs_spark; then
+        environment_spark_variables
+        printf '%s=%q ' SPARK_HOME "$SPARK_HOME" PYSPARK_PYTHON "$PYSPARK_PYTHON" PYSPARK_DRIVER_PYTHON "$PYSPARK_DRIVER_PYTHON"
+    fi
+    line="$(printf '%q ' "${command[@]}")"
+    printf '%s\n' "${line% }"
+    exit 0
+fi
+
+if ! $needs_spark; then
+    environment_packages ""
+    exec "${command[@]}"
+fi
+environment_require_java
+environment_packages ""
+environment_jars
+environment_package_zip
+environment_spark_variables
+# The JVM announces a module that Spark asks for; there is no option that stops it.
+exec "${command[@]}" 2> >(exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)

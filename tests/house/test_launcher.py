@@ -1,0 +1,259 @@
+"""spark-submit.sh itself: the real script, with what it finds on the machine replaced."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.house.checkout import Checkout, Ran
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout.make(tmp_path)
+
+
+def flag(ran: Ran, name: str) -> str:
+    """The value of the last such flag of a printed command: it is the one that counts."""
+    words = shlex.split(ran.out)
+    return words[len(words) - words[::-1].index(name)]
+
+
+@pytest.mark.parametrize("arguments", [(), ("audit",)])
+def test_without_java_it_says_what_to_install(checkout: Checkout, arguments: tuple[str, ...]) -> None:
+    ran = checkout.run(*arguments)
+    assert ran.code == 2
+    assert "error: a Java 17 or newer runtime is needed; found: none (JAVA_HOME is not set, no java on PATH)" in ran.err
+    assert "openjdk-17-jre-headless" in ran.err
+    assert checkout.untouched()
+
+
+@pytest.mark.parametrize(("version", "major"), [("11.0.22", "Java 11"), ("1.8.0_402", "Java 8"), ("16", "Java 16")])
+def test_an_old_java_is_named(checkout: Checkout, version: str, major: str) -> None:
+    java = checkout.java(version)
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert f"found: {major} ({java})" in ran.err
+    assert checkout.untouched()
+
+
+def test_a_java_that_fails_is_named(checkout: Checkout) -> None:
+    java = checkout.script(checkout.path / "java", "echo 'no runtime here' >&2", "exit 1")
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert f"found: {java}, which does not tell its version" in ran.err
+
+
+def test_the_release_file_tells_the_version_without_starting_java(checkout: Checkout, tmp_path: Path) -> None:
+    home = tmp_path / "old java"
+    checkout.script(home / "bin" / "java", "echo started >&2", "exit 1")
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.1"\n')
+    ran = checkout.run("audit", JAVA_HOME=str(home))
+    assert ran.code == 2
+    assert f"found: Java 11 ({home}/bin/java)" in ran.err
+
+
+def test_java_home_without_java_is_named(checkout: Checkout, tmp_path: Path) -> None:
+    ran = checkout.run("audit", JAVA_HOME=str(tmp_path / "gone"))
+    assert ran.code == 2
+    assert f"found: JAVA_HOME={tmp_path}/gone, which has no bin/java" in ran.err
+
+
+def test_a_java_on_path_serves_where_java_home_does_not(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.java("11", home=tmp_path / "old")
+    checkout.java("21.0.1")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", 'echo "JAVA_HOME=${JAVA_HOME:-unset}"')
+    assert checkout.run("audit", JAVA_HOME=str(tmp_path / "old")).out == "JAVA_HOME=unset\n"
+
+
+def test_a_good_java_home_stays(checkout: Checkout, tmp_path: Path) -> None:
+    home = tmp_path / "new"
+    checkout.java("17.0.9", home=home)
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", 'echo "$JAVA_HOME"')
+    assert checkout.run("audit", JAVA_HOME=str(home)).out == f"{home}\n"
+
+
+def test_without_python_it_says_what_to_install(checkout: Checkout) -> None:
+    checkout.java("17")
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert "error: Python 3.11 or newer is needed; found: none on PATH" in ran.err
+    assert checkout.untouched()
+
+
+def test_an_old_python_is_named(checkout: Checkout) -> None:
+    checkout.java("17")
+    python = checkout.script(checkout.path / "python3", 'case "$2" in *print*) echo 3.9 ;; *) exit 1 ;; esac')
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert f"found: Python 3.9 ({python})" in ran.err
+
+
+@pytest.mark.parametrize("name", ["adit", "audit.py", "../audit", "", "AUDIT"])
+def test_an_unknown_job_is_refused_with_the_list(checkout: Checkout, name: str) -> None:
+    checkout.job("second_job")
+    ran = checkout.run(name, "--input", "x") if name else checkout.run("no such job")
+    assert ran.code == 2
+    assert "error: no job named" in ran.err
+    assert "  audit " in ran.err
+    assert "  second_job         The job second_job." in ran.err
+    assert checkout.untouched()
+
+
+def test_an_option_before_the_job_is_refused(checkout: Checkout) -> None:
+    ran = checkout.run("--input", "x", "audit")
+    assert ran.code == 2
+    assert "error: unknown option --input" in ran.err
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_needs_nothing(checkout: Checkout, option: str) -> None:
+    ran = checkout.run(option)
+    assert ran.code == 0
+    assert ran.out.startswith("usage: ./spark-submit.sh")
+    for word in ("SPARK_MASTER", "SPARK_SUBMIT_ARGS", "--dry-run", "  audit "):
+        assert word in ran.out
+    assert checkout.untouched()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--dry-run", "audit", "--input", "a b"), ("audit", "--dry-run", "--input", "a b"), ("audit", "--input", "a b", "--dry-run")],
+)
+def test_dry_run_prints_the_command_and_sets_nothing_up(checkout: Checkout, arguments: tuple[str, ...]) -> None:
+    ran = checkout.run(*arguments)
+    assert (ran.code, ran.err) == (0, "")
+    words = shlex.split(ran.out)
+    assert f"PYSPARK_PYTHON={checkout.root}/.venv/bin/python" in words
+    assert words[3] == f"{checkout.root}/.venv/bin/spark-submit"
+    assert words[-3:] == [f"{checkout.root}/jobs/audit.py", "--input", "a b"]
+    assert flag(ran, "--master") == "local[*]"
+    assert flag(ran, "--properties-file") == f"{checkout.root}/conf/spark-defaults.conf"
+    assert flag(ran, "--driver-memory") == "2g"
+    assert flag(ran, "--driver-class-path") == f"{checkout.root}/.cache/jars/*"
+    assert checkout.untouched()
+
+
+def test_after_two_dashes_everything_is_the_jobs(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", 'printf "%s\\n" "${@: -2}"')
+    assert checkout.run("audit", "--", "--dry-run").out == "--\n--dry-run\n"
+
+
+def test_variables_reach_the_command(checkout: Checkout) -> None:
+    ran = checkout.run("audit", "--dry-run", SPARK_DRIVER_MEMORY="5g", SPARK_SUBMIT_ARGS="--conf spark.x=* --verbose")
+    assert flag(ran, "--driver-memory") == "5g"
+    words = shlex.split(ran.out)
+    assert words[-4:-1] == ["--conf", "spark.x=*", "--verbose"]
+
+
+def test_jars_and_package_travel_to_a_cluster(checkout: Checkout) -> None:
+    ran = checkout.run("audit", "--dry-run", SPARK_MASTER="spark://127.0.0.1:7077")
+    assert flag(ran, "--master") == "spark://127.0.0.1:7077"
+    jars = flag(ran, "--jars").split(",")
+    assert len(jars) == 8
+    assert f"{checkout.root}/.cache/jars/delta-spark_4.2_2.13-4.4.0.jar" in jars
+    assert flag(ran, "--py-files") == f"{checkout.root}/.cache/replica_audit.zip"
+    assert "--driver-class-path" not in ran.out
+
+
+def test_a_driver_job_needs_neither_spark_nor_java(checkout: Checkout) -> None:
+    checkout.job("second_job", runs_on="driver")
+    assert shlex.split(checkout.run("second_job", "--dry-run", "x").out) == [
+        f"{checkout.root}/.venv/bin/python",
+        f"{checkout.root}/jobs/second_job.py",
+        "x",
+    ]
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/python", 'echo "python $*"', "exit 3")
+    assert checkout.run("second_job", "x") == Ran(code=3, out=f"python {checkout.root}/jobs/second_job.py x\n", err="")
+
+
+def test_the_help_of_a_job_waits_for_no_jvm(checkout: Checkout) -> None:
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/python", 'echo "python $*"')
+    assert checkout.run("audit", "--help") == Ran(code=0, out=f"python {checkout.root}/jobs/audit.py --help\n", err="")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
+def test_exit_codes_pass_through(checkout: Checkout, code: int) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "echo said", f"exit {code}")
+    assert checkout.run("audit") == Ran(code=code, out="said\n", err="")
+    assert not list(checkout.cwd.iterdir())
+
+
+def test_what_the_jvm_announces_is_dropped_and_no_more(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    lines = ["WARNING: Using incubator modules: jdk.incubator.vector", "WARNING: something else"]
+    checkout.script(checkout.root / ".venv/bin/spark-submit", *(f"echo '{line}' >&2" for line in lines))
+    assert checkout.run("audit").err == lines[1] + "\n"
+
+
+def test_another_spark_in_the_users_shell_does_not_count(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "env")
+    foreign = {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/x", "PYSPARK_DRIVER_PYTHON": "jupyter", "SPARK_REMOTE": "sc://x"}
+    lines = checkout.run("audit", **foreign, PYSPARK_SUBMIT_ARGS="x").out.splitlines()
+    seen = dict(line.split("=", 1) for line in lines)
+    python = f"{checkout.root}/.venv/bin/python"
+    assert seen["SPARK_HOME"] == f"{checkout.root}/.venv/lib/python3.11/site-packages/pyspark"
+    assert seen["PYSPARK_PYTHON"] == seen["PYSPARK_DRIVER_PYTHON"] == python
+    assert seen["PATH"].startswith(f"{checkout.root}/.venv/bin:")
+    assert not {"SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"} & seen.keys()
+
+
+def test_without_a_job_a_prepared_environment_lists_the_jobs(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.job("second_job")
+    ran = checkout.run()
+    assert (ran.code, ran.err) == (0, "")
+    assert "ready" in ran.out
+    assert "  audit " in ran.out
+    assert "  second_job         The job second_job." in ran.out
+
+
+@pytest.mark.parametrize("change", ["stamp", "versions", "requirements", "moved"])
+def test_what_changes_the_packages_makes_the_environment_anew(checkout: Checkout, tmp_path: Path, change: str) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "exit 0")
+    assert checkout.run("audit").code == 0
+    if change == "stamp":
+        (checkout.root / ".venv/.replica-audit-installed").unlink()
+    elif change == "moved":
+        moved = checkout.root.rename(tmp_path / "elsewhere")
+        checkout = Checkout(root=moved, cwd=checkout.cwd, path=checkout.path)
+    else:
+        path = checkout.root / ("conf/constraints.txt" if change == "versions" else "setup.cfg")
+        path.write_text(path.read_text().replace("pyspark==", "pyspark==1"))
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert "error: Python 3.11 or newer is needed" in ran.err  # the set-up began, and this PATH has no Python
+
+
+def test_settings_of_the_linters_do_not(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "exit 0")
+    path = checkout.root / "setup.cfg"
+    path.write_text(path.read_text().replace("timeout = 300", "timeout = 301"))
+    assert checkout.run("audit").code == 0
+
+
+def test_a_missing_jar_is_fetched_again(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    next((checkout.root / ".cache/jars").iterdir()).unlink()
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert "error: Python 3.11 or newer is needed" in ran.err

@@ -1,0 +1,72 @@
+"""spark-submit.sh with this project's own Spark: what a user sees of a run, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.house.checkout import ROOT, Checkout
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A copy that borrows the packages and jars of the environment that runs the tests."""
+    made = Checkout.make(tmp_path)
+    made.prepared()
+    packages = next((ROOT / ".venv/lib").glob("python3*")) / "site-packages"
+    pyspark = made.root / ".venv/lib/python3.11/site-packages/pyspark"
+    pyspark.rmdir()
+    pyspark.symlink_to(packages / "pyspark")
+    made.script(made.root / ".venv/bin/python", f"exec '{ROOT}/.venv/bin/python' \"$@\"")
+    (made.root / ".venv/bin/spark-submit").symlink_to(ROOT / ".venv/bin/spark-submit")
+    shutil.rmtree(made.root / ".cache/jars")
+    (made.root / ".cache/jars").symlink_to(ROOT / ".cache/jars")
+    return made
+
+
+VARIABLES = {
+    "PATH": os.environ["PATH"],
+    **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+    "SPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1",
+}
+
+
+def test_a_run_shows_what_the_job_says_and_leaves_nothing_behind(checkout: Checkout, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    checkout.job(
+        "writes",
+        "import sys",
+        "from pyspark.sql import SparkSession",
+        "spark = SparkSession.builder.getOrCreate()",
+        "def same(batches):",
+        "    import replica_audit.model",
+        "    yield from batches",
+        f"spark.range(7).mapInArrow(same, 'id long').write.format('delta').save({str(table)!r})",
+        f"print(spark.read.format('delta').load({str(table)!r}).count(), 'rows')",
+        "print('progress', file=sys.stderr)",
+        "sys.exit(3)",
+    )
+    ran = checkout.run("writes", **VARIABLES)
+    assert (ran.code, ran.out, ran.err) == (3, "7 rows\nprogress\n", "")
+    assert (table / "_delta_log").is_dir()
+    assert not list(checkout.cwd.iterdir())
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "kill"])
+def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool) -> None:
+    checkout.job("waits", "import time", "print('up', flush=True)", "time.sleep(100)")
+    with checkout.start("waits", **VARIABLES) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        if whole_group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130

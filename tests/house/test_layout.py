@@ -1,0 +1,95 @@
+"""The project's own shape: folders, jobs, versions that must agree, and what no file may say."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.checkout import ROOT, project_files
+
+JOBS = sorted((ROOT / "jobs").glob("*.py"))
+# In pieces, for this file is looked at, too.
+FORBIDDEN = [
+    *(
+        b".".join(parts)
+        for parts in [(b"pypi", b"org"), (b"pythonhosted", b"org"), (b"maven", b"org"), (b"maven", b"apache", b"org/maven2")]
+    ),
+    *(b"/" + folder + b"/" for folder in (b"work", b"root")),
+]
+
+
+def setup() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser()
+    parsed.read(ROOT / "setup.cfg")
+    return parsed
+
+
+def requirements() -> list[str]:
+    options = setup()
+    lists = [options["options"]["install_requires"], *options["options.extras_require"].values()]
+    return [line for lines in lists for line in lines.split("\n") if line]
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "conf/constraints.txt").read_text().splitlines()
+    return {canonical(name): version for name, version in (line.split("==") for line in lines if not line.startswith("#"))}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_top_level_folders() -> None:
+    folders = {path.relative_to(ROOT).parts[0] for path in project_files() if path.parent != ROOT}
+    assert folders <= {".ci", "conf", "docs", "jobs", "lib", "notebooks", "tests", "tools"}
+
+
+def test_what_a_run_makes_is_ignored() -> None:
+    made = re.compile(r"(^|/)(\.venv|\.cache|warehouse|spark-warehouse|metastore_db|__pycache__|[^/]*\.egg-info)(/|$)|derby\.log$")
+    assert not [path for path in project_files() if made.search(str(path.relative_to(ROOT)))]
+
+
+@pytest.mark.parametrize("name", ["spark-submit.sh", "tests/run.sh", ".ci/run"])
+def test_scripts_can_be_run(name: str) -> None:
+    assert os.access(ROOT / name, os.X_OK)
+    assert (ROOT / name).read_text().startswith("#!/usr/bin/env bash\n")
+
+
+@pytest.mark.parametrize("job", JOBS, ids=[job.stem for job in JOBS])
+def test_a_job_only_hands_over(job: Path) -> None:
+    lines = job.read_text().splitlines()
+    assert len(lines) <= 30
+    assert re.fullmatch(r'""".+[.]"""', lines[0]), "the launcher lists the first line"
+    assert re.search(r"^# runs-on: (spark|driver)$", job.read_text(), re.MULTILINE)
+    names = {node.module for node in ast.walk(ast.parse(job.read_text())) if isinstance(node, ast.ImportFrom)}
+    assert names == {"replica_audit.cli"}
+
+
+def test_every_requirement_has_an_exact_version() -> None:
+    exact = constraints()
+    assert exact
+    missing = [line for line in requirements() if canonical(re.split(r"[\[<>=~! ]", line)[0]) not in exact]
+    assert not missing
+
+
+def test_jars_fit_the_python_packages() -> None:
+    exact = constraints()
+    spark = ".".join(exact["pyspark"].split(".")[:2])
+    ivy = (ROOT / "conf/ivy.xml").read_text()
+    assert f'name="delta-spark_{spark}_2.13" rev="{exact["delta-spark"]}"' in ivy
+    assert set(re.findall(r'name="delta-[^"]*" rev="([^"]*)"', ivy)) == {exact["delta-spark"]}
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    found = [f"{path.relative_to(ROOT)}: {text.decode()}" for path in project_files() for text in FORBIDDEN if text in path.read_bytes()]
+    assert not found
+
+
+def test_modules_are_named_for_what_they_hold() -> None:
+    vague = {"utils.py", "util.py", "helpers.py", "base.py", "common.py", "misc.py"}
+    assert not [path for path in (ROOT / "lib").rglob("*.py") if path.name in vague]

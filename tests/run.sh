@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Checks and tests: tests/run.sh runs them all, tests/run.sh ARGS... gives ARGS to pytest and runs nothing else.
+set -euo pipefail
+
+# shellcheck source=tools/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../tools/environment.sh"
+cd "$ROOT"
+
+environment_require_java
+environment_packages test,lint
+environment_jars
+
+# Tests start Spark as jobs do, but small and without the second compiler, which costs short runs more than it gives.
+SPARK_MASTER="${SPARK_MASTER:-local[2]}"
+environment_spark_flags replica-audit-tests
+environment_spark_variables
+printf -v PYSPARK_SUBMIT_ARGS '%q ' "${SPARK_FLAGS[@]}" --driver-java-options -XX:TieredStopAtLevel=1 --conf spark.sql.shuffle.partitions=2 pyspark-shell
+export PYSPARK_SUBMIT_ARGS
+
+failed=""
+# Prints what a check says only where it fails.
+check() {
+    local output
+    if output="$("$@" 2>&1)"; then
+        printf 'ok      %s\n' "$*"
+    else
+        printf '%s\nFAILED  %s\n' "$output" "$*"
+        failed="$failed $1"
+    fi
+}
+
+if [ $# -eq 0 ]; then
+    check ruff check .
+    check ruff format --check .
+    check mypy
+    check lint-imports --cache-dir .cache/import-linter
+fi
+
+# Last, so that its closing line ends the output.
+result=0
+python -m pytest "$@" || result=$?
+if [ -n "$failed" ]; then
+    say "failed before the tests:$failed"
+    exit 1
+fi
+exit "$result"

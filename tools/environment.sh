@@ -1,0 +1,249 @@
+# The environment that spark-submit.sh and tests/run.sh share; sourced, never run. Bash 3.2 will do.
+#
+#   environment_require_java            a Java runtime that Spark can use, or the end
+#   environment_packages EXTRAS         .venv/ with the pinned packages and this project; EXTRAS: "" or "test,lint"
+#   environment_jars                    .cache/jars/ with the Delta Lake jars
+#   environment_spark_flags [NAME]      SPARK_FLAGS: what spark-submit is given for every job
+#
+# The first two starts at once must not collide, and one killed half-way must not count: a lock is held while anything is
+# made, and what says "made" comes last (a stamp in .venv/, a rename for .cache/jars/).
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="$ROOT/.venv"
+CACHE="$ROOT/.cache"
+JARS="$CACHE/jars"
+STAMP="$VENV/.replica-audit-installed"
+JAVA_MINIMUM=17
+USAGE_ERROR=2
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "error: $1"
+    shift
+    if [ $# -gt 0 ]; then printf '  %s\n' "$@" >&2; fi
+    exit "$USAGE_ERROR"
+}
+
+# ---------------------------------------------------------------------------------------------------------------- Java
+
+# The major version of the given java, or nothing. The runtime's release file says it without starting a JVM.
+java_major() {
+    local java line version=""
+    java="$(readlink -f "$1" 2>/dev/null)" || java="$1"
+    if [ -r "${java%/*}/../release" ]; then
+        while IFS= read -r line; do
+            case "$line" in JAVA_VERSION=*) version="${line#*=}" ;; esac
+        done <"${java%/*}/../release"
+    fi
+    if [ -z "$version" ]; then
+        version="$("$1" -version 2>&1 | sed -n 's/.* version \("[^"]*"\).*/\1/p' | head -n 1)" || version=""
+    fi
+    version="${version//\"/}"
+    version="${version#1.}" # Java 8 called itself 1.8
+    printf '%s' "${version%%[!0-9]*}"
+}
+
+environment_require_java() {
+    local java major found=""
+    for java in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(type -P java || true)"; do
+        [ -n "$java" ] || continue
+        major=""
+        if [ -x "$java" ]; then major="$(java_major "$java")"; fi
+        if [ -n "$major" ] && [ "$major" -ge "$JAVA_MINIMUM" ]; then
+            # Spark looks at JAVA_HOME first, so one that does not serve must not stay.
+            case "$java" in "${JAVA_HOME:-/}/bin/java") ;; *) unset JAVA_HOME ;; esac
+            JAVA="$java"
+            return
+        fi
+        if [ -n "$major" ]; then
+            found="${found:+$found; }Java $major ($java)"
+        elif [ -x "$java" ]; then
+            found="${found:+$found; }$java, which does not tell its version"
+        else
+            found="${found:+$found; }JAVA_HOME=$JAVA_HOME, which has no bin/java"
+        fi
+    done
+    fail "a Java $JAVA_MINIMUM or newer runtime is needed; found: ${found:-none (JAVA_HOME is not set, no java on PATH)}" \
+        "Install a Java 17 or 21 runtime, for example" \
+        "  Debian, Ubuntu:  apt-get install openjdk-17-jre-headless   (or openjdk-21-jre-headless)" \
+        "  Fedora, RHEL:    dnf install java-21-openjdk-headless" \
+        "or set JAVA_HOME to one. Neither a compiler (javac) nor Maven is needed."
+}
+
+# -------------------------------------------------------------------------------------------------------------- Python
+
+# Sets PYTHON to an interpreter that can make the virtual environment.
+find_python() {
+    local name found="" version
+    for name in python3.11 python3.12 python3.13 python3.14 python3 python; do
+        name="$(type -P "$name")" || continue
+        # Shims of version managers exist for versions that are not installed: only running one tells.
+        version="$("$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" || continue
+        if ! "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+            found="${found:+$found; }Python $version ($name)"
+        elif ! "$name" -c 'import ensurepip, fcntl, venv' 2>/dev/null; then
+            found="${found:+$found; }Python $version ($name), without its venv module (Debian, Ubuntu: apt-get install python$version-venv)"
+        else
+            PYTHON="$name"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed; found: ${found:-none on PATH}" \
+        "Install one, for example  apt-get install python3 python3-venv"
+}
+
+# --------------------------------------------------------------------------------------------------------------- Setup
+
+# Runs a function with the lock held and every other start waiting.
+locked() {
+    find_python
+    mkdir -p "$CACHE" || fail "cannot write to $ROOT, where the environment has to be set up first"
+    exec 9>"$CACHE/setup.lock"
+    # A lock on an open file belongs to this shell as much as to the Python that asks for it, and ends with this shell.
+    if ! "$PYTHON" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null; then
+        say "setting up: waiting for another start that is setting up ..."
+        "$PYTHON" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+    fi
+    trap 'say "setting up: interrupted; the next start begins anew"; exit 130' INT
+    "$@"
+    trap - INT
+    exec 9>&-
+}
+
+# What .venv/ is made from: the installed parts of setup.cfg, the exact versions, and the folder, whose path its scripts hold.
+packages_fingerprint() {
+    { printf '%s\n' "$ROOT" && awk '/^\[/ { on = /^\[(metadata|options)/ } on' "$ROOT/setup.cfg" && cat "$ROOT/conf/constraints.txt"; } | cksum
+}
+
+# True if .venv/ is whole, up to date and has the extras.
+packages_ready() {
+    local fingerprint="" extras=""
+    [ -x "$VENV/bin/python" ] && [ -r "$STAMP" ] || return 1
+    { read -r fingerprint && read -r extras; } <"$STAMP" || return 1
+    [ "$fingerprint" = "$PACKAGES" ] || return 1
+    # The test environment serves for running, too.
+    [ -z "$1" ] || [ "$extras" = "$1" ]
+}
+
+environment_packages() {
+    PACKAGES="$(packages_fingerprint)"
+    packages_ready "$1" || locked make_packages "$1"
+}
+
+make_packages() {
+    local before=""
+    packages_ready "$1" && return # made by the start that we waited for
+    if packages_ready ""; then
+        before="$(cat "$STAMP")"
+    else
+        say "setting up: creating .venv with $PYTHON ..."
+        rm -f "$STAMP"
+        "$PYTHON" -m venv --clear "$VENV" >"$CACHE/setup.log" 2>&1 || packages_failed "the virtual environment could not be created"
+    fi
+    rm -f "$STAMP" # a kill from here on leaves a .venv/ that does not count
+    say "setting up: installing packages (1 to 3 min, about 500 MB) ..."
+    # setuptools first: it is then the pinned one that installs this project, not the newest.
+    if ! { pip_install setuptools && pip_install --no-build-isolation --editable "$ROOT${1:+[$1]}"; }; then
+        packages_failed "pip could not install the packages" "$before" \
+            "A package index must be reachable; pip's own settings (PIP_INDEX_URL, PIP_PROXY ...) are honoured."
+    fi
+    printf '%s\n' "$PACKAGES" "$1" >"$STAMP.new"
+    mv "$STAMP.new" "$STAMP"
+}
+
+# pip undoes what it could not finish: what was whole before still is. Else nothing is left behind.
+packages_failed() {
+    if [ -n "${2:-}" ]; then printf '%s\n\n' "$2" >"$STAMP"; else rm -rf "$VENV"; fi
+    setup_failed "$1" "${@:3}"
+}
+
+# -I: a PYTHONPATH of the user's must not pass for installed packages.
+pip_install() {
+    PIP_USER=0 "$VENV/bin/python" -I -m pip install --quiet --no-input --disable-pip-version-check \
+        --constraint "$ROOT/conf/constraints.txt" "$@" >"$CACHE/setup.log" 2>&1
+}
+
+setup_failed() {
+    grep -v '^[[:space:].]*$' "$CACHE/setup.log" | tail -n 5 >&2 || true
+    fail "setting up: $1 (whole output: .cache/setup.log)" "${@:2}"
+}
+
+# The names of the jars, from the file that they are resolved with.
+jar_names() { sed -n 's/^ *<dependency .* name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p' "$ROOT/conf/ivy.xml"; }
+
+jars_ready() {
+    local jar
+    for jar in $(jar_names); do
+        [ -s "$1/$jar" ] || return 1
+    done
+}
+
+environment_jars() { jars_ready "$JARS" || locked make_jars; }
+
+make_jars() {
+    local spark made="$CACHE/jars.new" work="$CACHE/ivy" mirror=()
+    jars_ready "$JARS" && return
+    rm -rf "$made" "$work"
+    spark=("$VENV"/lib/python3*/site-packages/pyspark)
+    if [ -n "${REPLICA_AUDIT_MAVEN_MIRROR:-}" ]; then
+        mirror=("-Dreplica.audit.resolver=mirror" "-Dreplica.audit.mirror=$REPLICA_AUDIT_MAVEN_MIRROR")
+    fi
+    say "setting up: fetching the Delta Lake jars (a few seconds, 13 MB) ..."
+    # Spark brings Ivy along; run by itself it needs no Spark session and no cache outside this folder.
+    if ! "$JAVA" "-Divy.default.ivy.user.dir=$work" ${mirror[@]+"${mirror[@]}"} -cp "${spark[0]}/jars/*" org.apache.ivy.Main -warn \
+        -settings "$ROOT/conf/ivysettings.xml" -ivy "$ROOT/conf/ivy.xml" -cache "$work/cache" \
+        -retrieve "$made/[artifact]-[revision].[ext]" >"$CACHE/setup.log" 2>&1 || ! jars_ready "$made"; then
+        rm -rf "$made" "$work"
+        setup_failed "the jars could not be fetched" \
+            "Maven Central must be reachable, or REPLICA_AUDIT_MAVEN_MIRROR must hold the address of a mirror of it." \
+            "Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'"
+    fi
+    rm -rf "$JARS" "$work"
+    mv "$made" "$JARS"
+}
+
+# --------------------------------------------------------------------------------------------------------------- Spark
+
+environment_spark_flags() {
+    local master="${SPARK_MASTER:-local[*]}"
+    SPARK_FLAGS=(
+        --master "$master"
+        --name "${1:-replica-audit}"
+        --properties-file "$ROOT/conf/spark-defaults.conf"
+        --driver-memory "${SPARK_DRIVER_MEMORY:-2g}"
+        # "default" options are put before those of the user's instead of being replaced by them.
+        --conf "spark.driver.defaultJavaOptions=-Dlog4j2.configurationFile=\"$ROOT/conf/log4j2.properties\""
+        --conf "spark.sql.warehouse.dir=$CACHE/spark-warehouse"
+    )
+    case "$master" in
+    local | local\[*)
+        # One JVM: on its class path the jars need no copying, and no address of this machine's has to resolve.
+        SPARK_FLAGS+=(
+            --driver-class-path "$JARS/*"
+            --conf spark.driver.host=127.0.0.1
+            --conf spark.driver.bindAddress=127.0.0.1
+        )
+        ;;
+    *)
+        local jar jars=""
+        for jar in $(jar_names); do jars="${jars:+$jars,}$JARS/$jar"; done
+        SPARK_FLAGS+=(--jars "$jars" --py-files "$CACHE/replica_audit.zip")
+        ;;
+    esac
+}
+
+# The package as a file that travels to the executors of a cluster.
+environment_package_zip() {
+    case "${SPARK_MASTER:-local}" in local | local\[*) return ;; esac
+    local made="$CACHE/replica_audit.$$.zip"
+    (cd "$ROOT/lib" && "$VENV/bin/python" -m zipfile -c "$made" replica_audit) || fail "cannot write $made"
+    mv "$made" "$CACHE/replica_audit.zip"
+}
+
+# Only this project's Spark and Python count, whatever else the user's shell is set up for.
+environment_spark_variables() {
+    local spark=("$VENV"/lib/python3*/site-packages/pyspark)
+    export SPARK_HOME="${spark[0]}" PYSPARK_PYTHON="$VENV/bin/python" PYSPARK_DRIVER_PYTHON="$VENV/bin/python" PATH="$VENV/bin:$PATH"
+    unset PYSPARK_DRIVER_PYTHON_OPTS PYSPARK_SUBMIT_ARGS SPARK_REMOTE SPARK_API_MODE SPARK_CONNECT_MODE_ENABLED PYTHONHOME
+}
