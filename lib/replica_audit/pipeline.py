@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
+from replica_audit.model import Problem
 from replica_audit.protocol.generation import Generation, generation
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.verdict import Severity, Verdict
@@ -110,6 +111,8 @@ class _Audit:
             F.sum(F.size("replica.segments")),
             F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
         ).first() or (0, 0, 0)
+        if not replicas:
+            self.found.problems.append((None, _nothing_found(self.request)))
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         scanned = segments(listed, min(parallelism, max(1, files or 0)))
@@ -166,7 +169,11 @@ class _Audit:
         """Write every table but `audit_runs`, a few at a time; returns the findings with their history."""
         run_id = self.request.run_id
         before = findings_of.latest_before(
-            self.warehouse.read(schemas.FINDINGS), self.warehouse.complete_runs(), run_id, self.request.settings.topics
+            self.warehouse.read(schemas.FINDINGS),
+            self.warehouse.complete_runs(),
+            run_id=run_id,
+            clusters=list(self.rules),
+            topics=self.request.settings.topics,
         )
         history = findings_of.with_history(current, before, run_id).persist(StorageLevel.MEMORY_AND_DISK)
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in _FROM_AUDITED]
@@ -256,6 +263,17 @@ class _Audit:
                 }
             )
         self.warehouse.write_run(schemas.AUDIT_RUNS, self.warehouse.frame(schemas.AUDIT_RUNS, rows), request.run_id, replace=replace)
+
+
+def _nothing_found(request: Request) -> Problem:
+    chosen = f" of a topic that matches {request.settings.topics!r}" if request.settings.topics else ""
+    return Problem(
+        path=", ".join(request.inputs),
+        kind="input",
+        code="no-replicas",
+        detail=f"no replica directory{chosen} was found",
+        remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
+    )
 
 
 def _labels(roots: Sequence[Root]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -104,7 +104,12 @@ SEGMENT_SCAN = struct(
     problems=pa.list_(PROBLEM),
 )
 PARTITION_METADATA = struct(topic_id=STRING, compacted=BOOLEAN, leader=INT, leader_epoch=INT, replicas=pa.list_(INT), isr=pa.list_(INT))
-_REPLICA_KEYS = [pa.field("cluster_id", STRING), pa.field("broker_id", INT), pa.field("topic", STRING), pa.field("partition", INT)]
+_REPLICA_KEYS: list[Any] = [
+    pa.field("cluster_id", STRING),
+    pa.field("broker_id", INT),
+    pa.field("topic", STRING),
+    pa.field("partition", INT),
+]
 INVENTORY = pa.schema(
     [*_REPLICA_KEYS, pa.field("replica", REPLICA_FILES), pa.field("metadata", PARTITION_METADATA), pa.field("problem", PROBLEM)]
 )

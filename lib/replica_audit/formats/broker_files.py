@@ -6,7 +6,6 @@ Files are known by name and content. Nothing here decides about the protocol, an
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,7 +48,8 @@ def replicas_of(folder: Path) -> Iterator[ReplicaFiles | Problem]:
 
 class _Walk:
     def __init__(self) -> None:
-        self.log_dirs: dict[str, _LogDir] = defaultdict(_LogDir)
+        self.log_dirs: dict[str, _LogDir] = {}
+        self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
@@ -62,6 +62,7 @@ class _Walk:
                 directories.remove("remote-log-index-cache")
             self._visit(Path(parent), directories, sorted(files))
         self._attach_dumps()
+        self._tell_missing_from_not_collected()
         if self.unknown:
             self.problems.append(
                 Problem(
@@ -92,7 +93,8 @@ class _Walk:
                 self._sniff(parent / file)
 
     def _log_dir(self, path: Path, files: list[str]) -> None:
-        found = self.log_dirs[str(path)]
+        found = self.log_dirs.setdefault(str(path), _LogDir())
+        self.parents[str(path)] = None
         found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in files
         if log_dir.META_PROPERTIES in files:
             self._parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
@@ -105,32 +107,48 @@ class _Walk:
             found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
 
     def _replica(self, path: Path, name: log_dir.ReplicaDirectory, files: list[str]) -> None:
+        self.parents[str(path.parent)] = None
         problems: list[Problem] = []
-        owner = self.log_dirs[str(path.parent)]
-        state, lines, healed = self._epoch_checkpoint(path, files, problems)
-        segments = _segments(path, files, problems)
+        checkpoint = self._epoch_checkpoint(path, files, problems)
+        segments = tuple(_segments(path, files, problems))
         topic_id = None
         if log_dir.PARTITION_METADATA in files:
             topic_id = self._parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
-        key = (name.topic, name.partition)
+        found = self._files(path, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
+        self.replicas[(found.log_dir, found.directory)] = found
 
-        def offset(checkpoint: str) -> int | None:
-            return owner.offsets.get(checkpoint, {}).get(key)
+    def _files(
+        self,
+        path: Path,
+        name: log_dir.ReplicaDirectory,
+        *,
+        segments: tuple[SegmentFile, ...],
+        topic_id: str | None,
+        checkpoint: tuple[str, list[checkpoints.EpochLine], EpochTable],
+        problems: list[Problem],
+    ) -> ReplicaFiles:
+        """A replica with the entries of its log directory's offset checkpoints."""
+        owner = self.log_dirs.get(str(path.parent), _LogDir())
+        key = (name.topic, name.partition)
+        state, lines, healed = checkpoint
+
+        def offset(file: str) -> int | None:
+            return owner.offsets.get(file, {}).get(key)
 
         offline = owner.offline_reason
         if state == "unreadable":
             offline = f"{log_dir.EPOCH_CHECKPOINT} cannot be loaded ({problems[0].detail}): a broker takes the directory offline"
-        self.replicas[(str(path.parent), path.name)] = ReplicaFiles(
+        return ReplicaFiles(
             log_dir=str(path.parent),
             directory=path.name,
             topic=name.topic,
             partition=name.partition,
             state=name.state,
             topic_id=topic_id,
-            segments=tuple(segments),
+            segments=segments,
             checkpoint_state=state,
-            checkpoint=tuple(tuple(line) for line in lines),  # type: ignore[misc]
-            epochs=tuple(tuple(entry) for entry in healed),  # type: ignore[misc]
+            checkpoint=tuple((line.line, line.epoch, line.start_offset) for line in lines),
+            epochs=tuple((entry.epoch, entry.start_offset) for entry in healed),
             high_watermark=offset(log_dir.HIGH_WATERMARKS),
             recovery_point=offset(log_dir.RECOVERY_POINTS),
             log_start_offset=offset(log_dir.LOG_STARTS),
@@ -217,7 +235,7 @@ class _Walk:
         key = self._home_of(path, section, directory)
         replica = self.replicas.get(key)
         if replica is None:
-            replica = _only_dumped(key[0], directory, name)
+            replica = self._only_dumped(key[0], directory, name)
         twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
         if twin is None:
             self.replicas[key] = replace(replica, segments=(*replica.segments, file))
@@ -233,39 +251,29 @@ class _Walk:
         self.replicas[key] = replace(replica, problems=(*replica.problems, problem))
 
     def _home_of(self, path: Path, section: dump_log.DumpSection, directory: str) -> tuple[str, str]:
-        homes = [key for key in self.replicas if key[1] == directory]
-        same_folder = [key for key in homes if Path(key[0], key[1]) == path.parent]
-        same_name = [key for key in homes if Path(key[0]).name == Path(section.log_dir).name]
-        for candidates in (same_folder, same_name, homes):
+        """The replica directory that a section belongs to: an existing one if its place or its log directory's name tells which."""
+        if path.parent.name == directory and str(path.parent.parent) in self.parents:
+            return str(path.parent.parent), directory
+        known = [parent for parent in self.parents if (parent, directory) in self.replicas] or list(self.parents)
+        same_name = [parent for parent in known if Path(parent).name == Path(section.log_dir).name]
+        for candidates in (same_name, known):
             if len(candidates) == 1:
-                return candidates[0]
+                return candidates[0], directory
         return section.log_dir or str(path.parent.parent if path.parent.name == directory else path.parent), directory
+
+    def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
+        """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
+        return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=("missing", [], ()), problems=[])
+
+    def _tell_missing_from_not_collected(self) -> None:
+        """Where no replica of a log directory has an epoch checkpoint, none was copied; where others have one, it is missing."""
+        copied = {replica.log_dir for replica in self.replicas.values() if replica.checkpoint_state != "missing"}
+        for key, replica in self.replicas.items():
+            if replica.checkpoint_state == "missing" and replica.log_dir not in copied:
+                self.replicas[key] = replace(replica, checkpoint_state="not-collected")
 
     def _unreadable_directory(self, error: OSError) -> None:
         self.problems.append(_cannot_read(Path(str(error.filename)), "directory", error))
-
-
-def _only_dumped(parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
-    """A replica of which only text of kafka-dump-log was collected."""
-    return ReplicaFiles(
-        log_dir=parent,
-        directory=directory,
-        topic=name.topic,
-        partition=name.partition,
-        state=name.state,
-        topic_id=None,
-        segments=(),
-        checkpoint_state="not-collected",
-        checkpoint=(),
-        epochs=(),
-        high_watermark=None,
-        recovery_point=None,
-        log_start_offset=None,
-        cleaner_offset=None,
-        clean_shutdown=False,
-        offline_reason=None,
-        problems=(),
-    )
 
 
 def _segments(path: Path, files: list[str], problems: list[Problem]) -> Iterator[SegmentFile]:

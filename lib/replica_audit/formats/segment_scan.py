@@ -52,9 +52,7 @@ def _batches(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool)
             yield _impossible_length(stream, head, length, position, size)
             return
         if length > size - position - 12:
-            yield Damage(
-                code="torn-batch", detail=f"the last batch needs {length + 12} bytes, {size - position} are there", byte_offset=position
-            )
+            yield Damage(code="torn-batch", detail=f"{size - position} bytes behind the last batch", byte_offset=position)
             return
         try:
             header = decode_header(head, position, next_offset)

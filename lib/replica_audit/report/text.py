@@ -112,11 +112,15 @@ def _loses(finding: Finding) -> str:
         case "stale_tail":
             return f"{finding.removed_records} records"
         case "log_matching_violation":
-            return "stays diverged, fetch fails" if finding.fetcher_fails else "stays diverged"
+            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged"
         case "epoch_table_only":
             return "nothing; checkpoint wrong"
+        case "unreadable":
+            return "cannot be read"
+        case "stale_topic_id":
+            return "log of an earlier topic"
         case _:
-            return finding.reason.split(":")[0][:26]
+            return finding.reason.split(":")[0]
 
 
 def _problems(problems: Sequence[InputProblem], total: int) -> Iterator[str]:

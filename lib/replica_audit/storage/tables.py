@@ -54,20 +54,12 @@ class Warehouse:
 
     def _create(self, table: Table) -> None:
         try:
-            builder = DeltaTable.createIfNotExists(self.spark).comment(table.grain).clusterBy(*table.cluster_by)
-            builder = (
-                builder.tableName(self.identifier(table))
-                if self.in_catalog
-                else builder.location(f"{self.location.rstrip('/')}/{table.name}")
-            )
-            for column in table.columns:
-                kind = spark_schema(table.arrow)[column.name].dataType
-                builder = builder.addColumn(column.name, kind, nullable=column.nullable, comment=column.comment)
-            for name, check in table.constraints.items():
-                builder = builder.property(f"delta.constraints.{name}", check)
-            builder.property("delta.enableDeletionVectors", "false").execute()
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.identifier(table)} {definition(table)}")
         except AnalysisException as error:
-            raise UsageError(f"warehouse {self.location}: table {table.name} cannot be created: {error.getMessage()}") from None
+            why = " ".join(str(error).split())[:300]
+            raise UsageError(f"warehouse {self.location}: table {table.name} cannot be created: {why}") from None
+        if not self._exists(table):
+            raise UsageError(f"warehouse {self.location}: {table.name} holds something that is not a Delta table; give another --warehouse")
 
     def knows(self, run_id: str) -> bool:
         """Whether a run of this name was ever begun: its first row in any table is that of `audit_runs`."""
@@ -104,3 +96,25 @@ class Warehouse:
     def complete_runs(self) -> DataFrame:
         """The rows of `audit_runs` that count."""
         return self.read(AUDIT_RUNS).where("status = 'complete'")
+
+
+def definition(table: Table) -> str:
+    """What stands behind the name in a table's CREATE TABLE statement."""
+    types = spark_schema(table.arrow)
+    columns = []
+    for column in table.columns:
+        null = "" if column.nullable else " NOT NULL"
+        columns.append(f"{column.name} {types[column.name].dataType.simpleString()}{null} COMMENT {_quoted(column.comment)}")
+    # delta-rs reads no deletion vectors
+    properties = {f"delta.constraints.{name}": check for name, check in table.constraints.items()} | {
+        "delta.enableDeletionVectors": "false"
+    }
+    return (
+        f"({', '.join(columns)}) USING DELTA COMMENT {_quoted(table.grain)} CLUSTER BY ({', '.join(table.cluster_by)}) "
+        f"TBLPROPERTIES ({', '.join(f'{_quoted(key)} = {_quoted(value)}' for key, value in properties.items())})"
+    )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

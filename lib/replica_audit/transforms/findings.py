@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -73,10 +75,23 @@ def with_history(current: DataFrame, before: DataFrame, run_id: str) -> DataFram
     )
 
 
-def latest_before(findings_table: DataFrame, complete_runs: DataFrame, run_id: str, topics: str = "") -> DataFrame:
-    """The findings of each cluster's latest complete run other than `run_id`; of matching topics only, for a run looks at no others."""
+def latest_before(
+    findings_table: DataFrame, complete_runs: DataFrame, *, run_id: str, clusters: Sequence[str], topics: str = ""
+) -> DataFrame:
+    """What the run before found, as far as this run looks again.
+
+    Args:
+        findings_table: rows of the table `findings`.
+        complete_runs: rows of `audit_runs` that count.
+        run_id: this run.
+        clusters: the cluster ids that this run audits.
+        topics: the regular expression that limits it; empty for all topics.
+
+    Returns:
+        The findings of each of the clusters' latest complete run other than this one.
+    """
     latest = (
-        complete_runs.where(F.col("run_id") != F.lit(run_id))
+        complete_runs.where((F.col("run_id") != F.lit(run_id)) & F.col("cluster_id").isin(*clusters))
         .groupBy("cluster_id")
         .agg(F.max_by("run_id", "started_at").alias("run_id"))
         .select("cluster_id", "run_id")

@@ -1,0 +1,258 @@
+"""The whole audit in Spark: tables equal to what the rules give, replaced and visible as promised."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from replica_audit import cli, pipeline, schemas
+from replica_audit.config import Settings
+from replica_audit.errors import UsageError
+from replica_audit.storage.tables import Warehouse
+from tests.support import in_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+Row = dict[str, Any]
+AUDITED = [
+    schemas.SEGMENT_EPOCHS,
+    schemas.REPLICA_LOGS,
+    schemas.EPOCH_START_OFFSETS,
+    schemas.EPOCH_END_OFFSETS,
+    schemas.TRUNCATION_POINTS,
+    schemas.REPLICA_VERDICTS,
+    schemas.INPUT_ERRORS,
+]
+
+
+def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, **settings: Any) -> Any:
+    request = pipeline.Request(
+        inputs=tuple(str(path) for path in inputs),
+        warehouse=str(warehouse),
+        settings=Settings(**settings),
+        run_id=run_id,
+        run_date=date(2026, 1, 2),
+    )
+    return pipeline.audit(spark, request, lambda line: None)
+
+
+def read(warehouse: Path, table: schemas.Table, **equal: object) -> list[Row]:
+    """Read with delta-rs, as dashboards do: no JVM."""
+    rows: list[Row] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
+    return [row for row in rows if all(row[key] == value for key, value in equal.items())]
+
+
+def comparable(rows: list[Row]) -> Counter[str]:
+    bare = ({key: value for key, value in row.items() if key not in ("run_id", "cluster_id")} for row in rows)
+    return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
+
+
+@pytest.fixture(scope="module")
+def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    return warehouse, run(spark, warehouse, "first", SAMPLE)
+
+
+@pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
+def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: schemas.Table) -> None:
+    warehouse, _report = audited
+    expected: list[Row] = []
+    for root in sorted(SAMPLE.iterdir()):
+        expected += in_process.audit(root)[table.name]
+    assert comparable(read(warehouse, table)) == comparable(expected)
+
+
+def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
+    warehouse, report = audited
+    rows = read(warehouse, schemas.AUDIT_RUNS)
+    assert len(rows) == len(list(SAMPLE.iterdir())) == len(report.clusters)
+    assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
+    counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
+    assert counted.keys() <= set(map(str, pipeline.Verdict))
+    by_table = Counter(row["verdict"] for row in read(warehouse, schemas.REPLICA_VERDICTS))
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(dict(row["verdict_counts"]))
+    assert total == by_table
+
+
+def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> None:
+    pairs: dict[tuple[object, ...], list[Row]] = {}
+    for row in read(audited[0], schemas.TRUNCATION_POINTS):
+        pairs.setdefault(tuple(row[key] for key in ("cluster_id", "topic", "partition", "leader_id", "follower_id")), []).append(row)
+    assert pairs
+    for rows in pairs.values():
+        assert sorted(row["protocol"] for row in rows) == ["high-watermark", "kip-101", "kip-279", "truncate-on-fetch"]
+        assert sum(row["applies"] for row in rows) == 1
+
+
+def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, audited: tuple[Path, Any]) -> None:
+    warehouse = Warehouse(spark, str(audited[0]))
+    for table in schemas.TABLES:
+        detail = spark.sql(f"DESCRIBE DETAIL {warehouse.identifier(table)}").first()
+        assert detail is not None
+        assert detail["description"] == table.grain
+        assert list(detail["clusteringColumns"]) == list(table.cluster_by)
+        assert {f"delta.constraints.{name}" for name in table.constraints} <= set(detail["properties"])
+        assert detail["properties"]["delta.enableDeletionVectors"] == "false"
+        comments = {field.name: field.metadata.get("comment") for field in warehouse.read(table).schema}
+        assert comments == {column.name: column.comment for column in table.columns}
+
+
+def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: tuple[Path, Any]) -> None:
+    warehouse = Warehouse(spark, str(audited[0]))
+    row = {**read(audited[0], schemas.SEGMENT_EPOCHS)[0], "last_offset": -5}
+    with pytest.raises(Exception, match="ascending"):
+        warehouse.write_run(schemas.SEGMENT_EPOCHS, warehouse.frame(schemas.SEGMENT_EPOCHS, [row]), "bad", replace=False)
+    assert not read(audited[0], schemas.SEGMENT_EPOCHS, run_id="bad")
+
+
+def test_the_summary_is_one_report_in_text_and_json(audited: tuple[Path, Any]) -> None:
+    from replica_audit.report import text
+
+    report = audited[1]
+    lines = text.render(report).splitlines()
+    assert max(len(line) for line in lines if not line.startswith(("  /", "Tables:"))) <= 80
+    worst = next(line for line in lines if "billing-0" in line)
+    assert worst.split() == ["committed-loss/billing-0", "2>1", "10", "10", "20", "records,", "20", "committed"]
+    data = json.loads(json.dumps(report.as_json()))
+    assert data["exit_code"] == 1
+    assert data["findings"][0]["evidence"].count("00000000000000000000.log") == 2
+    assert {cluster["label"] for cluster in data["clusters"]} == {path.name for path in SAMPLE.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("history")
+
+
+class TestRunsOverTime:
+    """One warehouse over several runs."""
+
+    def test_the_same_run_again_replaces_its_rows(self, spark: SparkSession, history: Path) -> None:
+        root = SAMPLE / "committed-loss"
+        for _again in range(2):
+            run(spark, history, "one", root)
+        for table in AUDITED:
+            assert comparable(read(history, table)) == comparable(in_process.audit(root)[table.name]), table.name
+        assert [row["status"] for row in read(history, schemas.AUDIT_RUNS)] == ["complete"]
+        assert {row["status"] for row in read(history, schemas.FINDINGS)} == {"new"}
+
+    def test_findings_persist_and_resolve(self, spark: SparkSession, history: Path, tmp_path: Path) -> None:
+        root = SAMPLE / "committed-loss"
+        assert run(spark, history, "two", root).changes == {"persisting": 3}
+        healed = tmp_path / "healed"
+        shutil.copytree(root, healed)
+        shutil.rmtree(healed / "broker-1" / "data-0" / "billing-0")
+        shutil.copytree(healed / "broker-2" / "data-0" / "billing-0", healed / "broker-1" / "data-0" / "billing-0")
+        assert run(spark, history, "three", healed).changes == {"persisting": 2, "resolved": 1}
+        resolved = read(history, schemas.FINDINGS, run_id="three", status="resolved")
+        assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in resolved] == [
+            ("committed_loss:billing-0:1", "one", "two")
+        ]
+        assert run(spark, history, "four", healed).changes == {"persisting": 2}
+
+    def test_a_run_of_one_topic_does_not_resolve_the_others(self, spark: SparkSession, history: Path) -> None:
+        assert run(spark, history, "five", SAMPLE / "committed-loss", topics="__consumer_offsets").changes == {}
+
+    def test_a_run_killed_half_way_does_not_count(self, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = SAMPLE / "multi-round"
+        with monkeypatch.context() as patched:
+            patched.setattr(pipeline._Audit, "_report", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run(spark, history, "killed", root)
+        assert [row["status"] for row in read(history, schemas.AUDIT_RUNS, run_id="killed")] == ["running"]
+        complete = {row["run_id"] for row in Warehouse(spark, str(history)).complete_runs().collect()}
+        assert "killed" not in complete
+        assert run(spark, history, "after", root).changes == {"new": 3}, "the killed run's findings must not be known"
+        run(spark, history, "killed", root)
+        for table in AUDITED:
+            rows = read(history, table, run_id="killed")
+            assert comparable(rows) == comparable(in_process.audit(root)[table.name]), table.name
+
+    def test_a_catalog_works_like_a_directory(self, spark: SparkSession) -> None:
+        spark.sql("CREATE DATABASE IF NOT EXISTS audits")
+        report = run(spark, "spark_catalog.audits", "one", SAMPLE / "multi-round")
+        assert report.finding_count == 3
+        assert spark.table("spark_catalog.audits.replica_verdicts").count() == 3
+
+
+class TestExitCodes:
+    """The command's exit codes and messages, through its own entry point."""
+
+    def audit(self, spark: SparkSession, tmp_path: Path, *arguments: str) -> int:
+        assert spark.sparkContext
+        return cli.main(["audit", "--warehouse", str(tmp_path / "warehouse"), *arguments])
+
+    def test_nothing_found_is_0(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.audit(spark, tmp_path, "--input", str(SAMPLE / "clean-in-sync")) == 0
+        assert "Exit code 0: nothing found" in capsys.readouterr().out
+
+    def test_findings_are_1_unless_below_fail_on(self, spark: SparkSession, tmp_path: Path) -> None:
+        arguments = ["--input", str(SAMPLE / "multi-round"), "--json", str(tmp_path / "out.json")]
+        assert self.audit(spark, tmp_path, *arguments) == 1
+        assert self.audit(spark, tmp_path, *arguments, "--fail-on", "critical") == 0
+        assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["fail_on"] == "critical"
+
+    def test_only_inconclusive_is_3(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        partial = tmp_path / "partial"
+        shutil.copytree(SAMPLE / "clean-in-sync", partial)
+        shutil.rmtree(partial / "broker-3")
+        assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
+        assert "not collected" in capsys.readouterr().out
+
+    def test_bad_inputs_are_reported_and_the_rest_is_audited(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        empty, other = tmp_path / "empty", tmp_path / "photos"
+        empty.mkdir()
+        other.mkdir()
+        (other / "cat.jpg").write_bytes(b"\xff\xd8\xff")
+        broken = tmp_path / "broken"
+        shutil.copytree(SAMPLE / "multi-round", broken)
+        checkpoint = broken / "broker-2" / "data-0" / "ledger-0" / "leader-epoch-checkpoint"
+        checkpoint.write_bytes(bytes(range(256)))
+        inputs = [str(empty), str(other), str(tmp_path / "missing"), str(broken)]
+        assert self.audit(spark, tmp_path, "--run-id", "r", *(part for path in inputs for part in ("--input", path))) == 1
+        out = capsys.readouterr().out
+        rows = {row["path"]: row for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS)}
+        assert {path: rows[path]["code"] for path in [*inputs[:3], str(checkpoint)]} == {
+            str(empty): "nothing-recognised",
+            str(other): "nothing-recognised",
+            str(tmp_path / "missing"): "no-such-path",
+            str(checkpoint): "malformed",
+        }
+        assert rows[str(checkpoint)]["byte_offset"] == 128
+        assert all(row["remedy"] for row in rows.values())
+        assert all(path in out for path in rows)
+        assert len(read(tmp_path / "warehouse", schemas.REPLICA_VERDICTS)) == 3
+
+    def test_nothing_readable_is_2_with_a_row(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.audit(spark, tmp_path, "--input", str(tmp_path / "missing")) == 2
+        assert "does not exist" in capsys.readouterr().out
+        assert [row["code"] for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS)] == ["no-such-path", "no-replicas"]
+
+    def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        copy = tmp_path / "copy"
+        shutil.copytree(SAMPLE / "multi-round", copy)
+        assert self.audit(spark, tmp_path, "--input", str(copy), "--input", str(SAMPLE / "multi-round")) == 2
+        error = capsys.readouterr().err
+        assert str(copy) in error
+        assert str(SAMPLE / "multi-round") in error
+
+
+def test_a_warehouse_that_is_something_else_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "audit_runs").mkdir()
+    (tmp_path / "audit_runs" / "part.parquet").write_bytes(b"not ours")
+    with pytest.raises(UsageError, match="audit_runs"):
+        run(spark, tmp_path, "one", SAMPLE / "multi-round")

@@ -1,0 +1,30 @@
+"""A Spark session of the test process, with the project's own settings and jars."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(scratch: Path) -> SparkSession:
+    """Start the session as spark-submit.sh would, on two cores."""
+    jars = sorted((ROOT / ".cache" / "jars").glob("*.jar"))
+    if not jars:
+        raise RuntimeError("no jars in .cache/jars: run tests/run.sh, which fetches them")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # a session of its own, not one of a Spark installed elsewhere
+    os.environ.pop("SPARK_HOME", None)
+    os.environ["PYTHONPATH"] = str(ROOT / "lib")
+    builder = SparkSession.builder.master("local[2]").appName("replica-audit tests")
+    for line in (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines():
+        setting = line.split("#")[0].split()
+        if len(setting) == 2:
+            builder = builder.config(*setting)
+    builder = builder.config("spark.jars", ",".join(map(str, jars))).config("spark.sql.warehouse.dir", str(scratch / "spark-warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}")
+    return builder.getOrCreate()
