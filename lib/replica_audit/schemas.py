@@ -332,6 +332,21 @@ REPLICA_VERDICTS = Table(
     },
     cluster_by=("cluster_id", "topic", "partition"),
 )
+CONTENT_WINDOWS = Table(
+    name="content_windows",
+    grain="one row per replica and offset-aligned window; without rows until the scan digests content",
+    columns=(
+        *_KEYS,
+        *_PARTITION,
+        _BROKER,
+        Column("window_start_offset", BIGINT, "first offset of the window", False),
+        Column("window_end_offset", BIGINT, "exclusive end of the window", False),
+        Column("digest", BIGINT, "digest of the batches that begin in the window", False),
+        Column("batch_count", BIGINT, "batches that begin in the window", False),
+    ),
+    constraints={**_PARTITION_CHECK, "ends_after_start": "window_end_offset > window_start_offset"},
+    cluster_by=("cluster_id", "topic", "partition"),
+)
 FINDINGS = Table(
     name="findings",
     grain="one row per finding of the run, and per finding of the run before that is resolved",
@@ -360,6 +375,7 @@ TABLES: tuple[Table, ...] = (
     EPOCH_END_OFFSETS,
     TRUNCATION_POINTS,
     REPLICA_VERDICTS,
+    CONTENT_WINDOWS,
     FINDINGS,
 )
 
