@@ -10,12 +10,10 @@ environment_require_java
 environment_packages test,lint
 environment_jars
 
-# Tests start Spark as jobs do, but small and without the second compiler, which costs short runs more than it gives.
-SPARK_MASTER="${SPARK_MASTER:-local[2]}"
-environment_spark_flags replica-audit-tests
+# The tests make their own sessions; here only what has to be said before a JVM starts: no second compiler, which costs
+# short runs more than it gives.
 environment_spark_variables
-printf -v PYSPARK_SUBMIT_ARGS '%q ' "${SPARK_FLAGS[@]}" --driver-java-options -XX:TieredStopAtLevel=1 --conf spark.sql.shuffle.partitions=2 pyspark-shell
-export PYSPARK_SUBMIT_ARGS
+export PYSPARK_SUBMIT_ARGS="--driver-memory 2g --conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
 
 failed=""
 # Prints what a check says only where it fails.

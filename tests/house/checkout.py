@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = [
     "awk",
@@ -124,7 +126,9 @@ class Ran:
 
 
 def project_files() -> Iterator[Path]:
-    """Every file that belongs to the project: what git tracks, or would."""
+    """Every file that belongs to the project: what git tracks, or would. Without git there is no telling."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

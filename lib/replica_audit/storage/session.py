@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +21,15 @@ def session() -> SparkSession:
     """The session that spark-submit configured."""
     spark = SparkSession.builder.appName("replica-audit").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupted)
     return spark
+
+
+def _interrupted(_signal: int, _frame: FrameType | None) -> None:
+    """Ctrl-C: PySpark's own handler would print the tracebacks of every call that it breaks off."""
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt
 
 
 class StageProgress:

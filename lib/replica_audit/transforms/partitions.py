@@ -171,7 +171,7 @@ class PartitionAudit:
             named = (
                 "no replica can be inferred to lead"
                 if self.leadership.leader_id < 0
-                else f"leader {self.leadership.leader_id} is not in the input"
+                else f"the input does not hold the replica of leader {self.leadership.leader_id}"
             )
             return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {named}")
         if leader.log is None or leader.files.checkpoint_state == "unreadable":

@@ -82,7 +82,8 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
             recovers=not files.clean_shutdown and not alive,
         )
         may_have_holes = compacted or files.cleaner_offset is not None
-        problems += _log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+        if not any(scan["failed"] for scan in scans):  # without all segments nothing can be said of their offsets
+            problems += _log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
     else:
         problems.append(_no_segments(files))
     return Loaded(
