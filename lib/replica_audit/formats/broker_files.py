@@ -5,7 +5,7 @@ Files are known by name and content. Nothing here decides about the protocol, an
 
 from __future__ import annotations
 
-import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,18 +13,20 @@ from typing import TypeVar
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, dump_log, log_dir
+from replica_audit.formats.tree_walk import CANNOT_READ, Folder, walk
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 from replica_audit.protocol.epoch_table import EpochTable
 
 _T = TypeVar("_T")
 _SNIFFED = 4096
+_DUMPING = b"Dumping "
+_OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _REMEDIES = {
     log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
     "move the file away on the broker and let the replica be recovered from its leader",
     log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
     log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
 }
-_CANNOT_READ = "give the audit's user read permission on it, or copy it again"
 
 
 @dataclass(slots=True)
@@ -54,13 +56,13 @@ class _Walk:
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
         self.unknown: list[str] = []
+        self.empty: list[Folder] = []
+        self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
-    def run(self, folder: Path) -> Iterator[ReplicaFiles | Problem]:
-        for parent, directories, files in os.walk(folder, onerror=self._unreadable_directory):
-            directories.sort()
-            if "remote-log-index-cache" in directories:
-                directories.remove("remote-log-index-cache")
-            self._visit(Path(parent), directories, sorted(files))
+    def run(self, top: Path) -> Iterator[ReplicaFiles | Problem]:
+        for folder in walk(top, self.problems.append, self._is_no_replica):
+            self._visit(folder, is_top=folder.path == top)
+        self._add_empty_replicas()
         self._attach_dumps()
         self._tell_missing_from_not_collected()
         if self.unknown:
@@ -69,51 +71,112 @@ class _Walk:
                     path=self.unknown[0],
                     kind="file",
                     code="unrecognised-files",
-                    detail=f"{len(self.unknown)} file(s) in {folder.name} are neither Kafka's nor kafka-dump-log's; this is the first",
+                    detail=f"{len(self.unknown)} file(s) in {top.name} are neither Kafka's nor kafka-dump-log's; this is the first",
                     remedy="nothing to do if they do not belong to the brokers; else check how they were copied",
                 )
             )
         yield from self.replicas.values()
         yield from self.problems
 
-    def _visit(self, parent: Path, directories: list[str], files: list[str]) -> None:
-        name = log_dir.replica_directory(parent.name)
-        is_replica = name and (
-            any(log_dir.segment_name(f) for f in files) or log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
-        )
-        left_empty = name and not files and not directories and str(parent.parent) in self.log_dirs
-        if name and (is_replica or left_empty):
-            self._replica(parent, name, files)
-        elif any(f in files for f in (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)):
-            self._log_dir(parent, files)
-        for file in files:
-            if file == log_dir.EPOCH_CHECKPOINT and not is_replica:
-                self._parse(parent / file, checkpoints.leader_epoch_lines, self.problems)
-            elif not log_dir.is_known(file):
-                self._sniff(parent / file)
+    def _is_no_replica(self, folder: Folder) -> bool:
+        """Kafka never looks below a replica directory, nor does the audit."""
+        return (str(folder.path.parent), folder.path.name) not in self.replicas
 
-    def _log_dir(self, path: Path, files: list[str]) -> None:
+    def _visit(self, folder: Folder, *, is_top: bool) -> None:
+        path, files = folder.path, list(folder.files)
+        name = log_dir.replica_directory(path.name)
+        if name and self._holds_a_replica(folder, is_top=is_top):
+            self._replica(folder, name)
+        else:
+            if any(file in folder.names for file in _OF_A_LOG_DIR):
+                self._log_dir(folder)
+            self._tell_misplaced(folder)
+        for file in files:
+            if not log_dir.is_known(file):
+                self._sniff(path / file)
+        for other in folder.others:
+            if not log_dir.is_known(other):
+                self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
+
+    def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
+        """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
+        if log_dir.META_PROPERTIES in folder.files or (is_top and folder.folders):
+            return False
+        if not folder.names:
+            self.empty.append(folder)
+            return False
+        if any(log_dir.replica_directory(child) for child in folder.folders) and any(f in folder.files for f in log_dir.OFFSET_CHECKPOINTS):
+            return False
+        small = (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA)
+        return any(name in small or log_dir.segment_name(name) or log_dir.is_beside_a_segment(name) for name in folder.names)
+
+    def _add_empty_replicas(self) -> None:
+        """An empty folder named TOPIC-PARTITION among replicas is one, too."""
+        for folder in self.empty:
+            name = log_dir.replica_directory(folder.path.name)
+            if name and str(folder.path.parent) in self.parents:
+                self._replica(folder, name)
+
+    def _tell_misplaced(self, folder: Folder) -> None:
+        """Files of a replica in a folder that is none."""
+        segments = [file for file in folder.files if log_dir.segment_name(file)]
+        if segments:
+            self.problems.append(
+                Problem(
+                    path=str(folder.path),
+                    kind="directory",
+                    code="segments-outside-a-replica",
+                    detail=f"{len(segments)} segment(s) in a folder that is no TOPIC-PARTITION are left out",
+                    remedy="rename the folder to the TOPIC-PARTITION that it is a copy of",
+                )
+            )
+        parsers: dict[str, Callable[[bytes], object]] = {
+            log_dir.EPOCH_CHECKPOINT: checkpoints.leader_epoch_lines,
+            log_dir.PARTITION_METADATA: checkpoints.topic_id,
+        }
+        for file, parser in parsers.items():
+            if file in folder.files and self._parse(folder.path / file, parser, self.problems) is not None:
+                remedy = "put it into the replica directory that it belongs to"
+                self._tell(folder.path / file, file, "misplaced", "lies outside of any replica directory, and is not used", remedy)
+
+    def _tell(self, path: Path, kind: str, code: str, detail: str, remedy: str) -> None:
+        self.problems.append(Problem(path=str(path), kind=kind, code=code, detail=detail, remedy=remedy))
+
+    def _log_dir(self, folder: Folder) -> None:
+        path = folder.path
         found = self.log_dirs.setdefault(str(path), _LogDir())
         self.parents[str(path)] = None
-        found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in files
-        if log_dir.META_PROPERTIES in files:
+        found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
+        if log_dir.META_PROPERTIES in folder.names:
             self._parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+        self._offset_checkpoints(folder, found, self.problems)
+
+    def _offset_checkpoints(self, folder: Folder, found: _LogDir, problems: list[Problem]) -> None:
         for name in log_dir.OFFSET_CHECKPOINTS:
-            if name not in files:
+            if name not in folder.names:
                 continue
-            lines = self._parse(path / name, checkpoints.offset_lines, self.problems)
+            before = len(problems)
+            lines = self._parse(folder.path / name, checkpoints.offset_lines, problems)
             if lines is None and name == log_dir.HIGH_WATERMARKS:
-                found.offline_reason = f"{name} of its log directory cannot be read: a broker takes the directory offline"
+                found.offline_reason = _why_offline(f"{name} of its log directory", problems[before])
             found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
 
-    def _replica(self, path: Path, name: log_dir.ReplicaDirectory, files: list[str]) -> None:
+    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory) -> None:
+        path = folder.path
         self.parents[str(path.parent)] = None
         problems: list[Problem] = []
-        checkpoint = self._epoch_checkpoint(path, files, problems)
-        segments = tuple(_segments(path, files, problems))
+        checkpoint = self._epoch_checkpoint(folder, problems)
+        segments = tuple(segment for segment in _segments(folder, problems) if not self._is_text(Path(segment.path)))
         topic_id = None
-        if log_dir.PARTITION_METADATA in files:
+        if log_dir.PARTITION_METADATA in folder.names:
+            self.described.add(str(path.parent))
             topic_id = self._parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
+        if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
+            self._offset_checkpoints(folder, self.log_dirs.setdefault(str(path), _LogDir()), problems)
+        for nested in folder.folders:
+            if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
+                detail = "a folder in a replica directory is not looked into, nor would a broker"
+                self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is no replica; else move it out")
         found = self._files(path, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
         self.replicas[(found.log_dir, found.directory)] = found
 
@@ -128,16 +191,17 @@ class _Walk:
         problems: list[Problem],
     ) -> ReplicaFiles:
         """A replica with the entries of its log directory's offset checkpoints."""
-        owner = self.log_dirs.get(str(path.parent), _LogDir())
+        owner = self.log_dirs.get(str(path.parent)) or _LogDir()
+        own = self.log_dirs.get(str(path)) or _LogDir()
         key = (name.topic, name.partition)
         state, lines, healed = checkpoint
 
         def offset(file: str) -> int | None:
-            return owner.offsets.get(file, {}).get(key)
+            return owner.offsets.get(file, {}).get(key, own.offsets.get(file, {}).get(key))
 
-        offline = owner.offline_reason
+        offline = owner.offline_reason or own.offline_reason
         if state == "unreadable":
-            offline = f"{log_dir.EPOCH_CHECKPOINT} cannot be loaded ({problems[0].detail}): a broker takes the directory offline"
+            offline = _why_offline(log_dir.EPOCH_CHECKPOINT, problems[0])
         return ReplicaFiles(
             log_dir=str(path.parent),
             directory=path.name,
@@ -158,12 +222,10 @@ class _Walk:
             problems=tuple(problems),
         )
 
-    def _epoch_checkpoint(
-        self, path: Path, files: list[str], problems: list[Problem]
-    ) -> tuple[str, list[checkpoints.EpochLine], EpochTable]:
-        if log_dir.EPOCH_CHECKPOINT not in files:
+    def _epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> tuple[str, list[checkpoints.EpochLine], EpochTable]:
+        if log_dir.EPOCH_CHECKPOINT not in folder.names:
             return "missing", [], ()
-        file = path / log_dir.EPOCH_CHECKPOINT
+        file = folder.path / log_dir.EPOCH_CHECKPOINT
         lines = self._parse(file, checkpoints.leader_epoch_lines, problems)
         if lines is None:
             return "unreadable", [], ()
@@ -182,20 +244,34 @@ class _Walk:
         """Read and parse a small file; what fails becomes a problem and None."""
         remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise OSError(0, "is not a regular file")
             return parser(path.read_bytes())
         except InputError as error:
             code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
         except OSError as error:
             code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
-            remedy = _CANNOT_READ
+            remedy = CANNOT_READ
         problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
         return None
+
+    def _is_text(self, segment: Path) -> bool:
+        """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
+        try:
+            with segment.open("rb") as stream:
+                is_text = stream.read(len(_DUMPING)) == _DUMPING
+        except OSError:
+            return False  # told when it is scanned
+        if is_text:
+            self._sniff(segment)
+        return is_text
 
     def _sniff(self, path: Path) -> None:
         try:
             with path.open("rb") as stream:
                 if not dump_log.looks_like_dump(stream.read(_SNIFFED)):
-                    self.unknown.append(str(path))
+                    if not log_dir.is_server_log(path.name):
+                        self.unknown.append(str(path))
                     return
                 stream.seek(0)
                 self.dumps.extend((path, section) for section in dump_log.sections(stream))
@@ -266,32 +342,39 @@ class _Walk:
         return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=("missing", [], ()), problems=[])
 
     def _tell_missing_from_not_collected(self) -> None:
-        """Where no replica of a log directory has an epoch checkpoint, none was copied; where others have one, it is missing."""
-        copied = {replica.log_dir for replica in self.replicas.values() if replica.checkpoint_state != "missing"}
+        """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""
+        copied = self.described | {replica.log_dir for replica in self.replicas.values() if replica.checkpoint_state != "missing"}
         for key, replica in self.replicas.items():
             if replica.checkpoint_state == "missing" and replica.log_dir not in copied:
                 self.replicas[key] = replace(replica, checkpoint_state="not-collected")
 
-    def _unreadable_directory(self, error: OSError) -> None:
-        self.problems.append(_cannot_read(Path(str(error.filename)), "directory", error))
+
+def _why_offline(what: str, problem: Problem) -> str:
+    """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
+    if problem.code == "cannot-read":
+        return f"{what} cannot be read by the audit: {problem.detail}"
+    return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"
 
 
-def _segments(path: Path, files: list[str], problems: list[Problem]) -> Iterator[SegmentFile]:
+def _segments(folder: Folder, problems: list[Problem]) -> Iterator[SegmentFile]:
     """The segment files that count: `.deleted` and `.cleaned` never, `.swap` unless a `.cleaned` file voids it."""
-    cleaned = min((base for f in files if (base := log_dir.is_cleaned(f)) is not None), default=None)
-    for file in files:
-        name = log_dir.segment_name(file)
+    cleaned = min((base for f in folder.files if (base := log_dir.is_cleaned(f)) is not None), default=None)
+    for file in folder.names:
+        path, name = folder.path / file, log_dir.segment_name(file)
         if name is None or name.suffix in (".deleted", ".cleaned"):
             continue
         if name.suffix == ".swap" and cleaned is not None and name.base_offset >= cleaned:
             continue
-        try:
-            size = (path / file).stat().st_size
-        except OSError as error:
-            problems.append(_cannot_read(path / file, "segment", error))
+        if file not in folder.files:
+            problems.append(_cannot_read(path, "segment", OSError(0, "is not a regular file")))
             continue
-        yield SegmentFile(path=str(path / file), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            problems.append(_cannot_read(path, "segment", error))
+            continue
+        yield SegmentFile(path=str(path), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")
 
 
 def _cannot_read(path: Path, kind: str, error: OSError) -> Problem:
-    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=_CANNOT_READ)
+    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=CANNOT_READ)

@@ -6,6 +6,7 @@ PartitionMetadataFile, all 4.2.0. What Kafka refuses to load is refused here too
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from replica_audit.protocol import epoch_table as et
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANKS = re.compile(r"[ \t\x0b\f]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _INT32, _INT64 = 2**31, 2**63
 
 
@@ -66,7 +68,9 @@ def healed(lines: list[EpochLine]) -> Healed:
     notes = []
     for line in lines:
         loaded = et.assign(epochs, line.epoch, line.start_offset)
-        if loaded[: len(epochs)] != epochs or len(loaded) == len(epochs):
+        # 0.11 to 1.1 write two epochs with one start
+        one_start = bool(epochs) and line.epoch > epochs[-1].epoch and line.start_offset == epochs[-1].start_offset
+        if not one_start and (loaded[: len(epochs)] != epochs or len(loaded) == len(epochs)):
             notes.append(
                 (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker heals the table when it loads it")
             )
@@ -141,8 +145,8 @@ def meta_properties(content: bytes) -> MetaProperties:
     """
     values = _properties(content)
     line, broker = values.get("node.id") or values.get("broker.id") or (0, "")
-    if broker and not broker.lstrip("-").isdigit():
-        raise MetadataError(f"broker id {_shown(broker)} is not a number", line=line)
+    if broker and not (_INTEGER.fullmatch(broker) and 0 <= int(broker) < _INT32):
+        raise MetadataError(f"broker id {_shown(broker)} is not the id of a broker", line=line)
     return MetaProperties(
         int(broker) if broker else None, values.get("cluster.id", (0, ""))[1] or None, values.get("directory.id", (0, ""))[1] or None
     )
@@ -155,12 +159,24 @@ def topic_id(content: bytes) -> str:
         MetadataError: the file has another version, or no topic id.
     """
     values = _properties(content)
-    version = values.get("version", (1, "missing"))
-    if version[1] != "0":
-        raise MetadataError(f"version {_shown(version[1])} is not known, only 0 is", line=version[0])
-    if not values.get("topic_id", (0, ""))[1]:
-        raise MetadataError("no topic_id", line=len(values) + 1)
-    return values["topic_id"][1]
+    line, version = values.get("version", (1, "missing"))
+    if not _INTEGER.fullmatch(version) or int(version) < 0:
+        raise MetadataError(f"version {_shown(version)} is not known", line=line)
+    line, found = values.get("topic_id", (2, ""))
+    if not _is_topic_id(found):
+        raise MetadataError(f"{_shown(found)} is not a topic id" if found else "no topic_id", line=line)
+    return found
+
+
+def _is_topic_id(text: str) -> bool:
+    """Whether Kafka's Uuid.fromString takes it, and it is not the zero id, which PartitionMetadataFile refuses."""
+    if not _TOPIC_ID.fullmatch(text):
+        return False
+    try:
+        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return False
+    return len(decoded) == 16 and any(decoded)
 
 
 def _properties(content: bytes) -> dict[str, tuple[int, str]]:

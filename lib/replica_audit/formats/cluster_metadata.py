@@ -6,11 +6,15 @@ Unknown keys are ignored, missing optional keys are unknown. Shape: version 1; s
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import MetadataError
+
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
         document = json.loads(content)
     except json.JSONDecodeError as error:
         raise MetadataError(f"not JSON: {error.msg}", line=error.lineno, byte_offset=error.pos) from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise MetadataError(f"not JSON: {error}", byte_offset=getattr(error, "start", 0)) from None
     if not isinstance(document, dict) or document.get("version") != 1:
         raise MetadataError("not a cluster-metadata.json of version 1")
@@ -69,6 +73,18 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
     return head, document
 
 
+def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
+    """`parse` of a file.
+
+    Raises:
+        MetadataError: as `parse`, or the path is no regular file.
+        OSError: the file cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise MetadataError("is not a regular file")
+    return parse(path.read_bytes())
+
+
 def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     """Every partition that the document names.
 
@@ -84,7 +100,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
             leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
             yield PartitionMetadata(
                 topic=name,
-                partition=_required(partition, "partition", int, where),
+                partition=_not_negative(_required(partition, "partition", int, where), f"{where}partition"),
                 topic_id=_typed(topic, "topic_id", str, at),
                 compacted="compact" in str(configs.get("cleanup.policy", "")),
                 leader=-1 if leader is None else leader,
@@ -94,9 +110,15 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
             )
 
 
+def _not_negative(value: int, name: str) -> int:
+    if value < 0:
+        raise MetadataError(f"{name} is {value}, which is negative")
+    return value
+
+
 def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
     values = _typed(owner, key, list, where) or []
-    if not all(isinstance(value, int) for value in values):
+    if not all(isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _INT32_MAX for value in values):
         raise MetadataError(f"{where}{key} holds something that is not a broker id")
     return tuple(values)
 
@@ -105,8 +127,10 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
     if not isinstance(owner, dict):
         raise MetadataError(f"{where.rstrip('.')} is not an object")
     value = owner.get(key)
-    if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise MetadataError(f"{where}{key} is {json.dumps(value)[:40]}, not of type {kind.__name__}")
+    fits = isinstance(value, kind) and not (isinstance(value, int) and (isinstance(value, bool) or abs(value) > _INT32_MAX))
+    if value is not None and not fits:
+        shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else json.dumps(value)[:40]
+        raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
     return value
 
 

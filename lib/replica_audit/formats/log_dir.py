@@ -20,9 +20,10 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 CLUSTER_METADATA = "cluster-metadata.json"
 METADATA_TOPIC = "__cluster_metadata"
 
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
-_SEGMENT = re.compile(r"(\d{20})\.log(\.swap|\.cleaned|\.deleted)?")
+_SEGMENT = re.compile(r"([0-9]{20})\.log(\.swap|\.cleaned|\.deleted)?")
 _BESIDE_A_SEGMENT = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
 )
@@ -55,7 +56,7 @@ def replica_directory(name: str) -> ReplicaDirectory | None:
         state = _STATES[suffixed[4]]
         name = f"{suffixed[1]}-{suffixed[2]}"
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not (partition.isascii() and partition.isdigit()):
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()) or int(partition[:11]) > _INT32_MAX:
         return None
     return ReplicaDirectory(topic, int(partition), state)
 
@@ -63,12 +64,13 @@ def replica_directory(name: str) -> ReplicaDirectory | None:
 def segment_name(name: str) -> SegmentName | None:
     """Parse `%020d.log` with or without a suffix; None for any other name."""
     match = _SEGMENT.fullmatch(name)
-    return SegmentName(int(match[1]), match[2] or "") if match else None
+    return SegmentName(int(match[1]), match[2] or "") if match and int(match[1]) <= _INT64_MAX else None
 
 
 def is_cleaned(name: str) -> int | None:
     """The base offset of any `.cleaned` file, whose presence voids `.swap` files at or above it (KAFKA-6264); None for others."""
-    return int(name[:20]) if name.endswith(".cleaned") and name[:20].isdigit() else None
+    digits = name[:20]
+    return int(digits) if name.endswith(".cleaned") and digits.isascii() and digits.isdigit() else None
 
 
 def is_known(name: str) -> bool:
@@ -78,11 +80,20 @@ def is_known(name: str) -> bool:
         or _SEGMENT.fullmatch(name) is not None
         or _BESIDE_A_SEGMENT.fullmatch(name) is not None
         or (name.endswith(".tmp") and name.removesuffix(".tmp") in _KNOWN)
-        or (name.endswith(".log") and "server" in name)
     )
+
+
+def is_beside_a_segment(name: str) -> bool:
+    """Whether a file is an index, a producer snapshot or the like: what a replica directory holds beside its segments."""
+    return _BESIDE_A_SEGMENT.fullmatch(name) is not None
+
+
+def is_server_log(name: str) -> bool:
+    """Whether a file is a broker's own log."""
+    return name == "server.log" or name.endswith(".server.log") or name.startswith("server.log.")
 
 
 def is_broker_folder(name: str) -> int | None:
     """The broker id in a folder's name: `broker-3`, `broker=3`, `broker_3`, `broker3` or `3`; None for other names."""
-    match = re.fullmatch(r"(?:broker[-=_]?)?(\d{1,10})", name)
-    return int(match[1]) if match else None
+    match = re.fullmatch(r"(?:broker[-=_]?)?([0-9]{1,10})", name)
+    return int(match[1]) if match and int(match[1]) <= _INT32_MAX else None

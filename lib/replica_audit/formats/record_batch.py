@@ -25,6 +25,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _V2_CRC_FROM = 21
 _LEGACY_CRC_FROM = 16
 _CHUNK = 1 << 20
+_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 
 
 def codec_name(attributes: int) -> str:
@@ -59,6 +60,8 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
     )
     if delta < 0 or count < 0:
         raise SegmentError(f"last offset delta {delta} and record count {count} may not be negative", byte_offset=position + 23)
+    if base + delta > _LAST_OFFSET:
+        raise SegmentError(f"offsets {base}..{base + delta} are impossible", byte_offset=position)
     return BatchHeader(
         position=position,
         base_offset=base,
@@ -82,6 +85,8 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
 def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
     offset, length, crc, magic, attributes = _LEGACY.unpack_from(head)
     timestamp = _LEGACY_TIMESTAMP.unpack_from(head, _LEGACY.size)[0] if magic == 1 else -1
+    if offset > _LAST_OFFSET:
+        raise SegmentError(f"offset {offset} is impossible", byte_offset=position)
     codec = codec_name(attributes)
     # a compressed wrapper stores its last offset only
     base = offset if codec == "none" else min(next_offset, offset)

@@ -22,7 +22,7 @@ MAX_RUNS = 10_000  # per segment; only a compacted log has that many holes, and 
 def base_offset_of(path: Path) -> int:
     """The base offset in a segment's file name; 0 if the name has none."""
     digits = path.name.split(".", 1)[0]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def read_batches(path: Path, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
@@ -45,7 +45,8 @@ def _batches(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool)
     while size - position > HEADER_UP_TO_MAGIC:
         stream.seek(position)
         head = stream.read(min(V2_HEADER.size, size - position))
-        if len(head) <= HEADER_UP_TO_MAGIC:  # the file became shorter while it was read
+        if len(head) < min(V2_HEADER.size, size - position):  # the file became shorter while it was read
+            size = position + len(head)
             break
         length = int.from_bytes(head[8:12], "big", signed=True)
         if length < SMALLEST_LENGTH:

@@ -56,12 +56,17 @@ def _list_broker(source: Row) -> Iterator[Row]:
 def _list_metadata(source: Row) -> Iterator[Row]:
     path = Path(source["path"])
     try:
-        _head, document = cluster_metadata.parse(path.read_bytes())
-        for partition in cluster_metadata.partitions(document):
-            values = asdict(partition)
-            yield _row(source, topic=values.pop("topic"), partition=values.pop("partition"), metadata=values)
+        _head, document = cluster_metadata.read(path)
+        partitions = list(cluster_metadata.partitions(document))  # all or none: half of the leaders would mislead
     except MetadataError as error:
         yield _row(source, problem=asdict(metadata_problem(path, error)))
+        return
+    except OSError as error:
+        yield _row(source, problem=asdict(metadata_problem(path, MetadataError(error.strerror or str(error)))))
+        return
+    for partition in partitions:
+        values = asdict(partition)
+        yield _row(source, topic=values.pop("topic"), partition=values.pop("partition"), metadata=values)
 
 
 def metadata_problem(path: Path, error: MetadataError) -> Problem:

@@ -1,0 +1,94 @@
+"""Walking the folders below a broker: links followed once, and whatever is no ordinary file or folder told, never opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.model import Problem
+
+CANNOT_READ = "give the audit's user read permission on it, or copy it again"
+_INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """One folder by names, sorted: its ordinary files, its folders, and what is neither (pipes, sockets, links to nothing)."""
+
+    path: Path
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything in it."""
+        return (*self.files, *self.folders, *self.others)
+
+
+def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool]) -> Iterator[Folder]:
+    """Every folder from `top` down, parents first.
+
+    Args:
+        top: where to begin.
+        report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders and loops of
+            links.
+        enters: whether the folders of a folder are walked, too.
+    """
+    waiting = [(top, frozenset({os.path.realpath(top)}))]
+    while waiting:
+        path, above = waiting.pop()
+        folder = _listed(path, report)
+        yield folder
+        if not enters(folder):
+            continue
+        below = []
+        for name in folder.folders:
+            real = os.path.realpath(path / name)
+            if real in above:
+                report(_problem(path / name, "link-loop", "a link that leads back to a folder above it", "remove the link"))
+            elif name.startswith(".") or name == _INDEX_CACHE:
+                if name.startswith("."):
+                    report(
+                        _problem(
+                            path / name, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"
+                        )
+                    )
+            else:
+                below.append((path / name, above | {real}))
+        waiting += reversed(below)
+
+
+def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
+    files: list[str] = []
+    folders: list[str] = []
+    others: list[str] = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in sorted(entries, key=lambda found: found.name):
+                shown = entry.name.encode("utf-8", "replace").decode()
+                if shown != entry.name:
+                    report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
+                elif (mode := _mode(entry)) is not None and stat.S_ISDIR(mode):
+                    folders.append(entry.name)
+                elif mode is not None and stat.S_ISREG(mode):
+                    files.append(entry.name)
+                else:
+                    others.append(entry.name)
+    except OSError as error:
+        report(_problem(path, "cannot-read", error.strerror or str(error), CANNOT_READ))
+    return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others))
+
+
+def _mode(entry: os.DirEntry[str]) -> int | None:
+    try:
+        return entry.stat().st_mode
+    except OSError:
+        return None
+
+
+def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
+    return Problem(path=str(path), kind="directory", code=code, detail=detail, remedy=remedy)
