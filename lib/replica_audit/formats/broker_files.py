@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from replica_audit.errors import InputError
-from replica_audit.formats import checkpoints, dump_log, log_dir
-from replica_audit.formats.tree_walk import CANNOT_READ, Folder, walk
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.dump_texts import DumpTexts
+from replica_audit.formats.tree_walk import CANNOT_READ, Folder, cannot_read, walk
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 from replica_audit.protocol.epoch_table import EpochTable
 
 _T = TypeVar("_T")
-_SNIFFED = 4096
-_DUMPING = b"Dumping "
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _REMEDIES = {
     log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
@@ -54,8 +53,7 @@ class _Walk:
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
-        self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
-        self.unknown: list[str] = []
+        self.texts = DumpTexts(self.problems)
         self.empty: list[Folder] = []
         self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
@@ -63,15 +61,15 @@ class _Walk:
         for folder in walk(top, self.problems.append, self._is_no_replica):
             self._visit(folder, is_top=folder.path == top)
         self._add_empty_replicas()
-        self._attach_dumps()
+        self.texts.attach(self.replicas, list(self.parents), self._only_dumped)
         self._tell_missing_from_not_collected()
-        if self.unknown:
+        if self.texts.unknown:
             self.problems.append(
                 Problem(
-                    path=self.unknown[0],
+                    path=self.texts.unknown[0],
                     kind="file",
                     code="unrecognised-files",
-                    detail=f"{len(self.unknown)} file(s) in {top.name} are neither Kafka's nor kafka-dump-log's; this is the first",
+                    detail=f"{len(self.texts.unknown)} file(s) in {top.name} are neither Kafka's nor kafka-dump-log's; this is the first",
                     remedy="nothing to do if they do not belong to the brokers; else check how they were copied",
                 )
             )
@@ -93,7 +91,7 @@ class _Walk:
             self._tell_misplaced(folder)
         for file in files:
             if not log_dir.is_known(file):
-                self._sniff(path / file)
+                self.texts.take(path / file)
         for other in folder.others:
             if not log_dir.is_known(other):
                 self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
@@ -166,7 +164,7 @@ class _Walk:
         self.parents[str(path.parent)] = None
         problems: list[Problem] = []
         checkpoint = self._epoch_checkpoint(folder, problems)
-        segments = tuple(segment for segment in _segments(folder, problems) if not self._is_text(Path(segment.path)))
+        segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(Path(segment.path)))
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
             self.described.add(str(path.parent))
@@ -255,88 +253,6 @@ class _Walk:
         problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
         return None
 
-    def _is_text(self, segment: Path) -> bool:
-        """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
-        try:
-            with segment.open("rb") as stream:
-                is_text = stream.read(len(_DUMPING)) == _DUMPING
-        except OSError:
-            return False  # told when it is scanned
-        if is_text:
-            self._sniff(segment)
-        return is_text
-
-    def _sniff(self, path: Path) -> None:
-        try:
-            with path.open("rb") as stream:
-                if not dump_log.looks_like_dump(stream.read(_SNIFFED)):
-                    if not log_dir.is_server_log(path.name):
-                        self.unknown.append(str(path))
-                    return
-                stream.seek(0)
-                self.dumps.extend((path, section) for section in dump_log.sections(stream))
-        except OSError as error:
-            self.problems.append(_cannot_read(path, "file", error))
-        except InputError as error:
-            self.problems.append(
-                Problem(
-                    path=str(path), kind="dump", code="malformed", detail=error.reason, remedy="dump the segment again", line=error.line
-                )
-            )
-
-    def _attach_dumps(self) -> None:
-        """Give every section of a dump to the replica directory it names, or else to the folder it lies in."""
-        for path, section in self.dumps:
-            directory = section.directory if log_dir.replica_directory(section.directory) else path.parent.name
-            name = log_dir.replica_directory(directory)
-            if name is None:
-                detail = "neither its 'Dumping' line nor its folder names a TOPIC-PARTITION"
-                remedy = "keep the 'Dumping PATH' line that kafka-dump-log prints, or put the text into a folder named TOPIC-PARTITION"
-                self.problems.append(
-                    Problem(path=str(path), kind="dump", code="unknown-replica", detail=detail, remedy=remedy, line=section.first_line)
-                )
-                continue
-            self._attach(path, section, directory, name)
-
-    def _attach(self, path: Path, section: dump_log.DumpSection, directory: str, name: log_dir.ReplicaDirectory) -> None:
-        file = SegmentFile(
-            path=str(path),
-            source="dump",
-            base_offset=section.segment_base_offset or 0,
-            size_bytes=section.byte_end - section.byte_start,
-            byte_start=section.byte_start,
-            byte_end=section.byte_end,
-            first_line=section.first_line,
-        )
-        key = self._home_of(path, section, directory)
-        replica = self.replicas.get(key)
-        if replica is None:
-            replica = self._only_dumped(key[0], directory, name)
-        twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
-        if twin is None:
-            self.replicas[key] = replace(replica, segments=(*replica.segments, file))
-            return
-        problem = Problem(
-            path=str(path),
-            kind="dump",
-            code="segment-given-twice",
-            detail=f"segment {file.base_offset} of {directory} is also read from {twin.path}",
-            remedy="leave one of the two out; the other one was used",
-            line=section.first_line,
-        )
-        self.replicas[key] = replace(replica, problems=(*replica.problems, problem))
-
-    def _home_of(self, path: Path, section: dump_log.DumpSection, directory: str) -> tuple[str, str]:
-        """The replica directory that a section belongs to: an existing one if its place or its log directory's name tells which."""
-        if path.parent.name == directory and str(path.parent.parent) in self.parents:
-            return str(path.parent.parent), directory
-        known = [parent for parent in self.parents if (parent, directory) in self.replicas] or list(self.parents)
-        same_name = [parent for parent in known if Path(parent).name == Path(section.log_dir).name]
-        for candidates in (same_name, known):
-            if len(candidates) == 1:
-                return candidates[0], directory
-        return section.log_dir or str(path.parent.parent if path.parent.name == directory else path.parent), directory
-
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
         return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=("missing", [], ()), problems=[])
@@ -366,15 +282,11 @@ def _segments(folder: Folder, problems: list[Problem]) -> Iterator[SegmentFile]:
         if name.suffix == ".swap" and cleaned is not None and name.base_offset >= cleaned:
             continue
         if file not in folder.files:
-            problems.append(_cannot_read(path, "segment", OSError(0, "is not a regular file")))
+            problems.append(cannot_read(path, "segment", OSError(0, "is not a regular file")))
             continue
         try:
             size = path.stat().st_size
         except OSError as error:
-            problems.append(_cannot_read(path, "segment", error))
+            problems.append(cannot_read(path, "segment", error))
             continue
         yield SegmentFile(path=str(path), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")
-
-
-def _cannot_read(path: Path, kind: str, error: OSError) -> Problem:
-    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=CANNOT_READ)

@@ -79,7 +79,7 @@ def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
                 else:
                     others.append(entry.name)
     except OSError as error:
-        report(_problem(path, "cannot-read", error.strerror or str(error), CANNOT_READ))
+        report(cannot_read(path, "directory", error))
     return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others))
 
 
@@ -92,3 +92,8 @@ def _mode(entry: os.DirEntry[str]) -> int | None:
 
 def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
     return Problem(path=str(path), kind="directory", code=code, detail=detail, remedy=remedy)
+
+
+def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
+    """What an operating system error on a file or folder is told as."""
+    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=CANNOT_READ)
