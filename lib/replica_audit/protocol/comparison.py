@@ -50,8 +50,8 @@ class Replica:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             epochs=epochs,
-            # a running member of the ISR has its high watermark in memory, at most a fetch behind; the file is old
-            high_watermark=log.log_end_offset if self.alive and self.in_isr else clamped,
+            # a running broker has its high watermark in memory, and truncated by it when it became a follower; the file is old
+            high_watermark=log.log_end_offset if self.alive else clamped,
             first_segment_base=log.first_segment_base,
         )
 
@@ -70,10 +70,12 @@ class Replica:
 class Context:
     """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
 
+    `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant.
     """
 
     leader_epoch: int = -1
+    enters_epoch_at_once: bool = False
     compacted: bool = False
     simultaneous: bool = False
 
@@ -125,11 +127,29 @@ class Comparison:
     def leader_copied_earlier(self) -> bool:
         """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
         leader, follower = self.leader, self.follower
-        if self.context.simultaneous or not leader.alive or follower.log.log_end_offset <= leader.log.log_end_offset:
+        end = leader.log.log_end_offset
+        if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
             return False
-        current = max(self.context.leader_epoch, latest_epoch(leader.log.epochs))
-        beyond = [span for span in follower.history if span.end_offset > leader.log.log_end_offset]
-        return self.difference is None and current >= 0 and all(span.leader_epoch >= current for span in beyond)
+        latest = latest_epoch(leader.log.epochs)
+        before_its_election = self.context.enters_epoch_at_once and latest < self.context.leader_epoch
+        log_before_table = bool(leader.log.epochs) and leader.log.epochs[-1].start_offset > end
+        if before_its_election or log_before_table:
+            return True
+        current = max(self.context.leader_epoch, latest)
+        return current >= 0 and all(span.leader_epoch >= current for span in follower.history if span.end_offset > end)
+
+    @property
+    def metadata_is_older(self) -> bool:
+        """Whether the follower was written in an epoch that neither the metadata nor the leader knows: they are of before its election."""
+        known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs))
+        written = max((span.leader_epoch for span in self.follower.history), default=-1)
+        in_table = any(entry.epoch == written for entry in self.follower.log.epochs)
+        return not self.context.simultaneous and self.context.leader_epoch >= 0 and in_table and written > known
+
+    @property
+    def follower_copied_earlier(self) -> bool:
+        """Whether the follower runs, is in the ISR and would be cut: it was when it first fetched in this epoch, its copy is older."""
+        return not self.context.simultaneous and bool(self.follower.alive) and self.follower.in_isr and self.cut is not None
 
     @property
     def no_common_range(self) -> bool:
@@ -139,7 +159,7 @@ class Comparison:
     @property
     def divergence_offset(self) -> int | None:
         """The first offset at which the logs part: the follower's first that is not the leader's; None if they do not."""
-        if self.no_common_range or self.leader_copied_earlier:
+        if self.no_common_range or self.leader_copied_earlier or self.metadata_is_older:
             return None
         if self.cut is not None and self.cut < self.cleaned:
             return self.cut
@@ -174,18 +194,15 @@ class Comparison:
             for piece in lineage.pieces(follower.history, witness.history, first, end)
             if piece.left_epoch is not None and piece.left_epoch == piece.right_epoch and (witness is follower or piece.left_epoch >= 0)
         ]
-        return [
-            (piece.first_offset, piece.end_offset)
-            for part in shared
-            for piece in lineage.pieces(
-                # what retention took from the leader is not lost
-                follower.history,
-                leader.history,
-                max(part.first_offset, leader.log.log_start_offset),
-                part.end_offset,
-            )
-            if piece.first_offset >= leader.log.log_end_offset or piece.right_epoch not in (None, piece.left_epoch)
-        ]
+        lost = []
+        for part in shared:
+            # what retention took from the leader is not lost
+            start, leader_end = max(part.first_offset, leader.log.log_start_offset), leader.log.log_end_offset
+            within = lineage.pieces(follower.history, leader.history, start, min(part.end_offset, leader_end))
+            lost += [(piece.first_offset, piece.end_offset) for piece in within if lineage.differ(piece)]
+            if part.end_offset > leader_end:
+                lost.append((max(start, leader_end), part.end_offset))
+        return lost
 
 
 def cleaned_until(leader: Replica, follower: Replica) -> int:

@@ -74,8 +74,11 @@ def records_in(batch: BatchHeader) -> int:
 
 
 def lies_inside_a_batch(batches: Iterable[BatchHeader], offset: int) -> bool:
-    """Whether the offset is neither the first offset of a batch nor outside of all."""
-    return any(batch.base_offset < offset <= batch.last_offset for batch in batches)
+    """Whether the offset is neither the first offset of a batch nor outside of all.
+
+    A batch older than magic 2 is appended by its last offset: none of its offsets lies inside.
+    """
+    return any(batch.base_offset < offset <= batch.last_offset for batch in batches if batch.magic >= 2)
 
 
 def can_fail_to_append(truncation: Truncation) -> bool:

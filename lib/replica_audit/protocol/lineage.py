@@ -45,7 +45,7 @@ def history_of_runs(runs: Iterable[Run]) -> list[Span]:
 
 def history_of_table(epochs: EpochTable, log_start_offset: int, log_end_offset: int) -> list[Span]:
     """A table as spans over [log start, log end), for when there are no batches to look at."""
-    ends = [entry.start_offset for entry in epochs[1:]] + [log_end_offset]
+    ends = [*(entry.start_offset for entry in epochs[1:]), log_end_offset][: len(epochs)]
     clipped = (
         Span(entry.epoch, max(entry.start_offset, log_start_offset), min(end, log_end_offset))
         for entry, end in zip(epochs, ends, strict=True)
@@ -90,6 +90,15 @@ def first_difference(left: History, right: History, start: int, end: int, *, gap
         if piece.left_epoch is None or piece.right_epoch is None:
             if gaps_count:
                 return piece
-        elif piece.left_epoch != piece.right_epoch:
+        elif differ(piece):
             return piece
     return None
+
+
+def differ(piece: Piece) -> bool:
+    """Whether both sides hold the offsets, in different epochs. A batch without an epoch may be the same record, converted down."""
+    return piece.left_epoch != piece.right_epoch and min(_known(piece.left_epoch), _known(piece.right_epoch)) >= 0
+
+
+def _known(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch

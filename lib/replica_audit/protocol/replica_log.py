@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import Run, Segment
-from replica_audit.protocol.epoch_table import EMPTY, EpochTable, assign, epoch_for_offset, recovered, truncate_from_start
+from replica_audit.protocol.epoch_table import EMPTY, EpochTable, appended, epoch_for_offset, latest_epoch, recovered, truncate_from_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,10 @@ def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
     if not swaps:
         return ordered
     low, high = swaps[0].base_offset, max(segment.next_offset for segment in swaps)
-    return [segment for segment in ordered if segment.swap or not low <= segment.base_offset < high]
+    renamed_over = {segment.base_offset for segment in swaps}
+    return [
+        segment for segment in ordered if segment.swap or not (low <= segment.base_offset < high or segment.base_offset in renamed_over)
+    ]
 
 
 def load_log(
@@ -123,22 +126,27 @@ def _broken_segment(segments: Sequence[Segment]) -> int | None:
 
 
 def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
-    """The table that the batches alone give: the first batch of each epoch, assigned in order, formats before magic 2 left out."""
+    """The table that the batches alone give: the first batch of each epoch, assigned in order; one before magic 2 clears it."""
     entries: EpochTable = EMPTY
     for run in runs:
-        if run.leader_epoch >= 0:
-            entries = assign(entries, run.leader_epoch, run.first_offset)
+        entries = appended(entries, run.leader_epoch, run.first_offset, run.magic)
     return entries
 
 
-def contradiction(epochs: EpochTable, runs: Iterable[Run], floor: int) -> tuple[Run, int, int | None] | None:
+def contradiction(
+    epochs: EpochTable, runs: Sequence[Run], floor: int, *, table_may_be_older: bool = False
+) -> tuple[Run, int, int | None] | None:
     """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
+
+    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `table_may_be_older` (a
+    running broker, its files copied one after the other) neither do batches of epochs above the table's latest.
 
     The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
     offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
     """
-    for run in runs:
-        if run.last_offset < floor or run.leader_epoch < 0:
+    since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
+    for run in runs[since:]:
+        if run.last_offset < floor or run.leader_epoch < 0 or (table_may_be_older and run.leader_epoch > latest_epoch(epochs)):
             continue
         for offset in (max(run.first_offset, floor), run.last_offset):
             said = epoch_for_offset(epochs, offset)

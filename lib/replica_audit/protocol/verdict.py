@@ -101,6 +101,9 @@ def _incomparable(c: Comparison) -> Judgement | None:
             "and the copies were not taken at one instant"
         )
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+    if c.metadata_is_older:
+        reason = "leader copied earlier: the follower was written in an epoch that neither the metadata nor the leader's copy knows"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     return None
 
 
@@ -111,8 +114,12 @@ def _log_matching_violation(c: Comparison) -> Judgement | None:
             verdict=Verdict.LOG_MATCHING_VIOLATION,
             reason=f"batches from offset {where} on differ from the leader's and survive: {_difference(c)}",
         )
-    if c.follower.in_isr and c.difference and c.difference.first_offset < (c.leader.high_watermark or 0):
-        reason = f"in the ISR, yet differs below the leader's high watermark {c.leader.high_watermark}: {_difference(c)}"
+    high_watermark = c.leader.high_watermark or 0
+    if c.follower.alive and not c.context.simultaneous:
+        # the leader's may be minutes newer than the follower's copy
+        high_watermark = min(high_watermark, c.follower.high_watermark or 0)
+    if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
+        reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {_difference(c)}"
         return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)
     return None
 
@@ -136,6 +143,9 @@ def _committed_loss(c: Comparison) -> Judgement | None:
 def _stale_tail(c: Comparison) -> Judgement | None:
     if c.cut is None:
         return None
+    if c.follower_copied_earlier:
+        reason = "follower copied earlier: it runs and is in the ISR, so it was cut when it first fetched from this leader"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     tail = f"offsets {removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: {tail} are not known to have been committed")
 
@@ -153,7 +163,8 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
         if not replica.checkpoint_known:
             continue
         floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0)
-        found = contradiction(state.epochs, replica.log.runs, floor)
+        copied_apart = bool(replica.alive) and not c.context.simultaneous
+        found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:
             run, offset, said = found
             says = "no epoch" if said is None else f"epoch {said}"

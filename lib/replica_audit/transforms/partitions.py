@@ -95,6 +95,7 @@ class PartitionAudit:
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
             leader_epoch=self.metadata.get("leader_epoch", -1),
+            enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
             compacted=self.compacted
             or self.cleaned_until > 0
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
