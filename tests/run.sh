@@ -4,11 +4,14 @@ set -euo pipefail
 
 # shellcheck source=tools/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/environment.sh"
+# shellcheck source=tools/oracle.sh
+source "$ROOT/tools/oracle.sh"
 cd "$ROOT"
 
 environment_require_java
 environment_packages test,lint
 environment_jars
+oracle_jars
 
 # The tests make their own sessions; here only what has to be said before a JVM starts: no second compiler, which costs
 # short runs more than it gives.
@@ -28,6 +31,8 @@ check() {
 }
 
 if [ $# -eq 0 ]; then
+    # Two workers, a file at a time: what starts a JVM starts it once.
+    set -- -n 2 --dist loadfile
     check ruff check .
     check ruff format --check .
     check mypy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from replica_audit.protocol import epoch_table as et
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANKS = re.compile(r"[ \t\x0b\f]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_JAVA_INTEGER = re.compile(r"([+-]?)(\d+)")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _INT32, _INT64 = 2**31, 2**63
 
@@ -120,9 +122,13 @@ def _lines(content: bytes) -> list[str]:
 
 
 def _integer(text: str, line: int, bound: int) -> int:
-    if not _INTEGER.fullmatch(text) or not -bound <= int(text) < bound:
-        raise CheckpointError(f"{_shown(text)} is not an integer", line=line)
-    return int(text)
+    """What Integer.parseInt and Long.parseLong read: decimal digits of any script below U+10000, with leading zeros without end."""
+    match = _JAVA_INTEGER.fullmatch(text)
+    if match and max(text) <= "\uffff":
+        digits = "".join(str(unicodedata.decimal(digit)) for digit in match[2]).lstrip("0")
+        if len(digits) <= 19 and -bound <= (value := int(f"{match[1]}{digits or 0}")) < bound:
+            return value
+    raise CheckpointError(f"{_shown(text)} is not an integer", line=line)
 
 
 def _shown(text: str) -> str:

@@ -106,7 +106,7 @@ def epoch_for_offset(entries: EpochTable, offset: int) -> int | None:
 
 def entries_in_range(entries: EpochTable, start_offset: int, end_offset: int) -> EpochTable:
     """The slice of the table that describes [start_offset, end_offset), its first entry moved up to the start."""
-    return truncate_from_start(truncate_from_end(entries, end_offset), start_offset)
+    return truncate_from_end(truncate_from_start(entries, start_offset), end_offset)
 
 
 def appended(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:

@@ -1,0 +1,238 @@
+"""Kafka's own classes in a JVM of their own: what they are asked and what they answer, as this project's values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+
+from replica_audit.model import BatchHeader
+from replica_audit.protocol.epoch_table import EpochEntry, EpochTable
+
+# Any other exception would say that the test itself is broken.
+_REFUSALS = (
+    "java.lang.IllegalArgumentException",
+    "java.lang.NumberFormatException",
+    "java.lang.OutOfMemoryError",  # room for the announced number of entries is made before the first is read
+    "org.apache.kafka.common.errors.CorruptRecordException",
+    "org.apache.kafka.common.errors.KafkaStorageException",
+)
+_INTEGER = re.compile(r"-?\d+")
+# Runs are too short for the second compiler; the heap is small enough for an absurd announcement to exhaust it at once.
+_JVM_OPTIONS = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+
+class Refused(Exception):
+    """Kafka does not accept what it was given."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() not in _REFUSALS:
+            raise
+        raise Refused(error.java_exception.toString()) from None
+
+
+def _integers(answer: Any) -> list[int]:
+    """The integers in what a Java value prints: one call, where asking for its fields would take one each."""
+    return [int(text) for text in _INTEGER.findall(answer.toString())]
+
+
+def _table(answer: Any) -> EpochTable:
+    numbers = iter(_integers(answer))
+    return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset in zip(numbers, numbers, strict=True))
+
+
+def _optional(answer: Any) -> int | None:
+    numbers = _integers(answer)
+    return numbers[0] if numbers else None
+
+
+class EpochCache:
+    """A LeaderEpochFileCache. The methods have the names of our functions and answer in their terms."""
+
+    def __init__(self, cache: Any, file: Path) -> None:
+        self._cache = cache
+        self.file = file
+
+    def entries(self) -> EpochTable:
+        return _table(self._cache.epochEntries())
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        with _refusals():
+            self._cache.assign(epoch, start_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        self._cache.truncateFromEndAsyncFlush(end_offset)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        self._cache.truncateFromStartAsyncFlush(start_offset)
+
+    def clear(self) -> None:
+        self._cache.clearAndFlush()
+
+    def latest_epoch(self) -> int | None:
+        return _optional(self._cache.latestEpoch())
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEntry:
+        return EpochEntry(*_integers(self._cache.endOffsetFor(requested_epoch, log_end_offset)))
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        return _optional(self._cache.epochForOffset(offset))
+
+    def entries_in_range(self, start_offset: int, end_offset: int) -> EpochTable:
+        return _table(self._cache.epochEntriesInRange(start_offset, end_offset))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A FileChannelRecordBatch: what its place in the file tells, and the header on demand, for reading an impossible one fails."""
+
+    position: int
+    size_bytes: int
+    magic: int
+    java: Any
+
+    def header(self, *, reads_base_offset: bool) -> BatchHeader:
+        """All that Kafka says of the batch; -1 as base offset where it is not to be read, for that decompresses a legacy entry."""
+        java = self.java
+        try:
+            codec = java.compressionType().toString()
+        except Py4JJavaError as error:
+            # "Unknown compression type id: 7"
+            codec = f"unknown-{_integers(error.java_exception)[-1]}"
+        return BatchHeader(
+            position=self.position,
+            base_offset=java.baseOffset() if reads_base_offset else -1,
+            last_offset=java.lastOffset(),
+            size_bytes=self.size_bytes,
+            magic=self.magic,
+            leader_epoch=java.partitionLeaderEpoch(),
+            record_count=java.countOrNull(),
+            max_timestamp_ms=java.maxTimestamp(),
+            crc=java.checksum(),
+            crc_valid=java.isValid(),
+            codec=codec,
+            is_transactional=java.isTransactional(),
+            is_control=java.isControlBatch(),
+            producer_id=java.producerId(),
+            producer_epoch=java.producerEpoch(),
+            base_sequence=java.baseSequence(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What FileRecords yields of a segment: its batches, and whether it then threw instead of coming to an end."""
+
+    batches: list[Batch]
+    threw: bool
+
+    @property
+    def end(self) -> int:
+        """The byte position where reading ended."""
+        return self.batches[-1].position + self.batches[-1].size_bytes if self.batches else 0
+
+
+class Kafka:
+    """The classes that the tests compare with. Every checkpoint gets a file of its own: Kafka flushes some later, in a thread."""
+
+    def __init__(self, jvm: Any, folder: Path) -> None:
+        apache = jvm.org.apache.kafka
+        checkpoints = apache.storage.internals.checkpoint
+        self._file, self._channel = jvm.java.io.File, apache.storage.internals.log.LogDirFailureChannel
+        self._epoch_checkpoint, self._offset_checkpoint = checkpoints.LeaderEpochCheckpointFile, checkpoints.OffsetCheckpointFile
+        self._cache = apache.storage.internals.epoch.LeaderEpochFileCache
+        self._segment = apache.common.record.FileRecords
+        self._partition = apache.common.TopicPartition("topic", 0)
+        self._scheduler = apache.server.util.KafkaScheduler(1)
+        self._scheduler.startup()
+        self._folder, self._numbers = folder, count()
+
+    def _written(self, content: bytes) -> Path:
+        path = self._folder / str(next(self._numbers))
+        path.write_bytes(content)
+        return path
+
+    def _opened(self, kind: Any, path: Path) -> Any:
+        return kind(self._file(str(path)), self._channel(1))
+
+    def epoch_cache(self, content: bytes = b"") -> EpochCache:
+        """The table of a broker that starts with this `leader-epoch-checkpoint`."""
+        path = self._written(content)
+        with _refusals():
+            return EpochCache(self._cache(self._partition, self._opened(self._epoch_checkpoint, path), self._scheduler), path)
+
+    def epoch_lines(self, content: bytes) -> EpochTable:
+        """The entries of a `leader-epoch-checkpoint` in file order, before anything is made of them."""
+        with _refusals():
+            return _table(self._opened(self._epoch_checkpoint, self._written(content)).read())
+
+    def offsets(self, content: bytes) -> dict[tuple[str, int], int]:
+        """The offsets in one of the four offset checkpoints."""
+        with _refusals():
+            read = self._opened(self._offset_checkpoint, self._written(content)).read()
+        # Not from what the map prints: a topic may hold any character that is not blank.
+        return {(partition.topic(), partition.partition()): read[partition] for partition in read}
+
+    @contextmanager
+    def segment(self, path: Path) -> Iterator[Reading]:
+        """Read a segment file; the batches serve while the context lasts."""
+        records = self._segment.open(self._file(str(path)))
+        try:
+            iterator, batches, threw = records.batches().iterator(), [], False
+            try:
+                with _refusals():
+                    while iterator.hasNext():
+                        java = iterator.next()
+                        batches.append(Batch(position=java.position(), size_bytes=java.sizeInBytes(), magic=java.magic(), java=java))
+            except Refused:
+                threw = True
+            yield Reading(batches=batches, threw=threw)
+        finally:
+            records.close()
+
+
+@contextmanager
+def kafka(jars: Sequence[Path], folder: Path) -> Iterator[Kafka]:
+    """Start a JVM with the jars, reachable from this machine and with a token only; ended whatever happens.
+
+    Args:
+        jars: Kafka's.
+        folder: for the files of the tests and of the JVM's complaints.
+    """
+    spark = find_spec("pyspark")
+    assert spark is not None and spark.submodule_search_locations
+    (py4j_jar,) = Path(spark.submodule_search_locations[0]).glob("jars/py4j-*.jar")
+    with (folder / "jvm-stderr.txt").open("w") as stderr:
+        port, token, process = launch_gateway(
+            jarpath=str(py4j_jar),
+            classpath=os.pathsep.join(map(str, jars)),
+            javaopts=_JVM_OPTIONS,
+            java_path=None,  # JAVA_HOME's if there is one
+            die_on_exit=True,  # even if this process is killed
+            enable_auth=True,
+            return_proc=True,
+            redirect_stderr=stderr,
+        )
+    try:
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+        with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as checkpoints:  # thousands, some still to be flushed
+            yield Kafka(gateway.jvm, Path(checkpoints))
+        gateway.close()
+    finally:
+        process.kill()
+        process.wait()
