@@ -16,7 +16,7 @@ oracle_jars
 # The tests make their own sessions; here only what has to be said before a JVM starts: no second compiler, which costs
 # short runs more than it gives.
 environment_spark_variables
-export PYSPARK_SUBMIT_ARGS="--driver-memory 2g --conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+export PYSPARK_SUBMIT_ARGS="--driver-memory 2g --conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1\ -XX:ReservedCodeCacheSize=256m pyspark-shell"
 
 failed=""
 # Prints what a check says only where it fails.
