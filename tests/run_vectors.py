@@ -19,7 +19,8 @@ VENV_PYTHON = ROOT / ".venv" / "bin" / "python"
 
 def kinds() -> dict[str, Callable[[dict[str, Any], Path], None]]:
     """Every kind of row and the function that checks it: it raises where the row does not hold."""
-    from tests.vector_kinds import dump_samples, epoch_tables, replication, verdicts
+    from tests.vector_kinds import epoch_tables, replication, verdicts
+    from tests.vector_kinds.dump_samples import run as dump_samples
 
     return {
         "epoch_table": epoch_tables.epoch_table,
@@ -31,7 +32,7 @@ def kinds() -> dict[str, Callable[[dict[str, Any], Path], None]]:
         "truncation": replication.truncation,
         "consumer_validation": replication.consumer_validation,
         "verdict": verdicts.verdict,
-        "dump_samples": dump_samples.run,
+        "dump_samples": dump_samples,
     }
 
 

@@ -37,11 +37,8 @@ def _follower(row: Row) -> str:
 
 def _moves(replica: Row) -> bool:
     """Whether the replica was its leader, or its leader changed between the two snapshots."""
-    return (
-        replica["leader_before"] != replica["leader_after"]
-        or replica["replica"] == replica["leader_before"]
-        or replica["leader_before"] == -1
-    )
+    before = replica["leader_before"]
+    return bool(before != replica["leader_after"] or replica["replica"] == before or before == -1)
 
 
 def _said(replica: Row) -> Row:

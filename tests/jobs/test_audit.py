@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from replica_audit import cli, pipeline, schemas
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
+from replica_audit.protocol.verdict import Verdict
 from replica_audit.storage.tables import Warehouse
 from tests.support import in_process
 
@@ -78,7 +79,7 @@ def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
     assert len(rows) == len(list(SAMPLE.iterdir())) == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
     counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
-    assert counted.keys() <= set(map(str, pipeline.Verdict))
+    assert counted.keys() <= set(map(str, Verdict))
     by_table = Counter(row["verdict"] for row in read(warehouse, schemas.REPLICA_VERDICTS))
     total: Counter[str] = Counter()
     for row in rows:
@@ -191,7 +192,7 @@ class TestExitCodes:
     """The command's exit codes and messages, through its own entry point."""
 
     def audit(self, spark: SparkSession, tmp_path: Path, *arguments: str) -> int:
-        assert spark.sparkContext
+        assert spark.version
         return cli.main(["audit", "--warehouse", str(tmp_path / "warehouse"), *arguments])
 
     def test_nothing_found_is_0(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

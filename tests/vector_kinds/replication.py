@@ -19,8 +19,8 @@ def state(replica: Row) -> tr.ReplicaState:
         log_start_offset=start,
         log_end_offset=replica["log_end_offset"],
         epochs=table(replica["epochs"]),
-        high_watermark=replica.get("high_watermark", start),
-        first_segment_base=replica.get("first_segment_base", start),
+        high_watermark=int(replica.get("high_watermark", start)),
+        first_segment_base=int(replica.get("first_segment_base", start)),
     )
 
 

@@ -21,7 +21,7 @@ def _replica(broker_id: int, row: Row) -> Replica:
     log = LoadedLog(
         log_start_offset=start,
         log_end_offset=end,
-        first_segment_base=row.get("first_segment_base", start),
+        first_segment_base=int(row.get("first_segment_base", start)),
         epochs=epochs,
         runs=(),
     )

@@ -42,6 +42,7 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
     earliest: int | None = None
     latest: int | None = None
     began: set[int] = set()
+    ended: set[int] = set()
     left_open: list[int] = []
     for batch in batches:
         if batch.last_offset < offset or batch.base_offset >= log_end_offset:
@@ -52,9 +53,10 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
         earliest = batch.max_timestamp_ms if earliest is None else min(earliest, batch.max_timestamp_ms)
         latest = batch.max_timestamp_ms if latest is None else max(latest, batch.max_timestamp_ms)
         if batch.is_control and batch.is_transactional:
-            if batch.producer_id not in began:
+            if batch.producer_id not in began and batch.producer_id not in ended:
                 left_open.append(batch.producer_id)
             began.discard(batch.producer_id)
+            ended.add(batch.producer_id)  # a second marker without data behind the first ends nothing
         elif batch.is_transactional:
             began.add(batch.producer_id)
     return Removal(

@@ -50,7 +50,10 @@ def history_of_table(epochs: EpochTable, log_start_offset: int, log_end_offset: 
         Span(entry.epoch, max(entry.start_offset, log_start_offset), min(end, log_end_offset))
         for entry, end in zip(epochs, ends, strict=True)
     )
-    return [span for span in clipped if span.first_offset < span.end_offset]
+    told = [span for span in clipped if span.first_offset < span.end_offset]
+    first = told[0].first_offset if told else log_end_offset
+    # of what lies below its first entry a table tells nothing
+    return [Span(-1, log_start_offset, first), *told] if log_start_offset < first else told
 
 
 def until(history: History, end_offset: int) -> list[Span]:

@@ -59,6 +59,7 @@ def load_log(
     log_start_checkpoint: int | None,
     recovery_point: int,
     recovers: bool,
+    runs_on: bool = False,
 ) -> LoadedLog:
     """Load a replica the way LogLoader does.
 
@@ -68,7 +69,11 @@ def load_log(
         log_start_checkpoint: the entry of `log-start-offset-checkpoint`; None if there is none.
         recovery_point: first offset that may not have been flushed; 0 if unknown.
         recovers: whether the broker would recover the log, that is: it was not shut down cleanly and is not running.
+        runs_on: whether the broker is running: it knows every epoch of its batches, a table that lacks the newest was copied before them.
     """
+    if runs_on and checkpoint:
+        for run in (run for segment in segments for run in segment.runs):
+            checkpoint = recovered(checkpoint, run.leader_epoch, run.first_offset, run.magic)
     kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
     first_base = kept[0].base_offset
     log_end_offset = kept[-1].next_offset
@@ -138,21 +143,28 @@ def contradiction(
 ) -> tuple[Run, int, int | None] | None:
     """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
 
-    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `table_may_be_older` (a
-    running broker, its files copied one after the other) neither do batches of epochs above the table's latest.
-
     The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
     offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
+
+    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `table_may_be_older` (a
+    running broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any.
     """
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
     for run in runs[since:]:
-        if run.last_offset < floor or run.leader_epoch < 0 or (table_may_be_older and run.leader_epoch > latest_epoch(epochs)):
+        if run.last_offset < floor or run.leader_epoch < 0 or (table_may_be_older and run.leader_epoch > latest_epoch(epochs) >= 0):
             continue
         for offset in (max(run.first_offset, floor), run.last_offset):
             said = epoch_for_offset(epochs, offset)
             if said != run.leader_epoch:
                 return run, offset, said
     return None
+
+
+def starts_inside_its_epoch(epochs: EpochTable, runs: Iterable[Run]) -> bool:
+    """Whether the first entry stands above the first batch of its epoch, as `truncate_from_start` leaves it."""
+    return bool(epochs) and any(
+        run.leader_epoch == epochs[0].epoch and run.first_offset < epochs[0].start_offset <= run.last_offset for run in runs
+    )
 
 
 def truncate_batches(batches: Sequence[tuple[int, int]], offset: int) -> tuple[list[tuple[int, int]], int]:

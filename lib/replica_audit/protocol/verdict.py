@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replica_audit.protocol.comparison import Comparison, removal_start
-from replica_audit.protocol.replica_log import contradiction
+from replica_audit.protocol.replica_log import contradiction, starts_inside_its_epoch
 
 
 class Verdict(StrEnum):
@@ -115,7 +115,7 @@ def _log_matching_violation(c: Comparison) -> Judgement | None:
             reason=f"batches from offset {where} on differ from the leader's and survive: {_difference(c)}",
         )
     high_watermark = c.leader.high_watermark or 0
-    if c.follower.alive and not c.context.simultaneous:
+    if c.follower.alive is not False and not c.context.simultaneous:
         # the leader's may be minutes newer than the follower's copy
         high_watermark = min(high_watermark, c.follower.high_watermark or 0)
     if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
@@ -159,10 +159,13 @@ def _no_epochs(c: Comparison) -> Judgement | None:
 
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:
-    for role, replica, state in (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader())):
+    sides = (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader()))
+    # tables follow a log start that was moved at once, log-start-offset-checkpoint within a minute: then both begin above it
+    moved = all(starts_inside_its_epoch(state.epochs, replica.log.runs) for _role, replica, state in sides)
+    for role, replica, state in sides:
         if not replica.checkpoint_known:
             continue
-        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0)
+        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, state.epochs[0].start_offset if moved else 0)
         copied_apart = bool(replica.alive) and not c.context.simultaneous
         found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:

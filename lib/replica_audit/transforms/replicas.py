@@ -80,6 +80,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
             log_start_checkpoint=files.log_start_offset,
             recovery_point=files.recovery_point or 0,
             recovers=not files.clean_shutdown and not alive,
+            runs_on=bool(alive),
         )
         may_have_holes = compacted or files.cleaner_offset is not None
         if not any(scan["failed"] for scan in scans):  # without all segments nothing can be said of their offsets

@@ -1,0 +1,241 @@
+"""Copies that were not taken at one instant: what they do not prove, as properties of the comparison and as verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.verdict import Judgement, Verdict, judge
+from tests.protocol.logs import Batch, compare, replica
+
+UP: dict[str, Any] = {"alive": True}
+LIVE: dict[str, Any] = {"alive": True, "in_isr": True}
+ISR_LEADER = replica(1, [(1, 0, 9), (5, 10, 24)], high_watermark=20, **LIVE)
+
+
+def _judged(leader: Replica, follower: Replica, *witnesses: Replica, **options: Any) -> Judgement:
+    return judge(compare(leader, follower, *witnesses, **options))
+
+
+def _verdict(leader: Replica, follower: Replica, *witnesses: Replica, **options: Any) -> Verdict:
+    return _judged(leader, follower, *witnesses, **options).verdict
+
+
+# --- what the comparison sees -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_copied_earlier_diverges_nowhere() -> None:
+    leader, follower = replica(1, [(5, 0, 7)], **UP), replica(2, [(5, 0, 11)], **UP)
+    assert compare(leader, follower).divergence_offset is None
+    assert compare(leader, follower, simultaneous=True).divergence_offset == 8
+
+
+def _copied_earlier(leader: Replica, follower: Replica, *, leader_epoch: int = -1, simultaneous: bool = False) -> bool:
+    return compare(leader, follower, leader_epoch=leader_epoch, simultaneous=simultaneous).leader_copied_earlier
+
+
+LONGER = replica(2, [(1, 0, 3), (5, 4, 11)], **UP)
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "leader_epoch", "expected"),
+    [
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 7)], **UP), LONGER, 5, True, id="ahead in the current epoch"),
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 7)], **UP), LONGER, -1, True, id="the leader's last entry tells the current epoch"),
+        pytest.param(replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 4)], **UP), LONGER, 5, True, id="the current epoch had no record yet"),
+        pytest.param(
+            replica(1, [(1, 0, 3), (4, 4, 7)], **UP), replica(2, [(1, 0, 3), (4, 4, 7), (6, 8, 11)], **UP), 4, True, id="a later epoch"
+        ),
+        pytest.param(
+            replica(1, [(1, 0, 3), (5, 4, 7)], epochs=[(1, 0), (5, 4), (6, 8)], **UP), LONGER, 6, False, id="an epoch begins below its end"
+        ),
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 7)], alive=False), LONGER, 5, False, id="the leader is down"),
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 11)], **UP), LONGER, 5, False, id="of one length"),
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 14)], **UP), LONGER, 5, False, id="the follower is behind"),
+        pytest.param(replica(1, [(1, 0, 2), (5, 3, 7)], **UP), LONGER, 5, False, id="they differ below"),
+        pytest.param(replica(1, [(-1, 0, 7)], **UP), replica(2, [(-1, 0, 11)], **UP), -1, False, id="no epoch is current"),
+    ],
+)
+def test_leader_copied_earlier(leader: Replica, follower: Replica, leader_epoch: int, expected: bool) -> None:
+    assert _copied_earlier(leader, follower, leader_epoch=leader_epoch) is expected
+    assert not _copied_earlier(leader, follower, leader_epoch=leader_epoch, simultaneous=True)
+
+
+@pytest.mark.parametrize(
+    ("leader", "options", "expected"),
+    [
+        pytest.param(
+            replica(1, [(1, 0, 7)], **UP), {"leader_epoch": 5, "enters_epoch_at_once": True}, True, id="its table lacks the epoch"
+        ),
+        pytest.param(replica(1, [(1, 0, 7)], **UP), {"leader_epoch": 5}, False, id="it may enter an epoch with its first record"),
+        pytest.param(
+            replica(1, [(1, 0, 7)], epochs=[(1, 0), (5, 8)], **UP),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            False,
+            id="its table has it",
+        ),
+        pytest.param(
+            replica(1, [(1, 0, 7)], epochs=[(1, 0), (5, 9)], **UP), {"leader_epoch": 5}, True, id="an entry beyond the copied log end"
+        ),
+        pytest.param(
+            replica(1, [(1, 0, 7)], epochs=[(1, 0), (5, 9)]), {"leader_epoch": 5}, False, id="such an entry, of a leader that is down"
+        ),
+        pytest.param(replica(1, [(2, 0, 7)], epochs=[(2, 0), (5, 9)], **UP), {"leader_epoch": 5}, False, id="they differ below"),
+    ],
+)
+def test_leader_copied_before_its_election(leader: Replica, options: dict[str, Any], expected: bool) -> None:
+    follower = replica(2, [(1, 0, 11)], **UP)
+    assert compare(leader, follower, **options).leader_copied_earlier is expected
+    assert not compare(leader, follower, simultaneous=True, **options).leader_copied_earlier
+
+
+@pytest.mark.parametrize(
+    ("follower", "leader_epoch", "expected"),
+    [
+        pytest.param(replica(2, [(1, 0, 7), (4, 8, 11)]), 3, True, id="an epoch above both"),
+        pytest.param(replica(2, [(1, 0, 7), (4, 8, 11)]), 4, False, id="the metadata knows it"),
+        pytest.param(replica(2, [(1, 0, 7), (3, 8, 11)]), 2, False, id="the leader knows it"),
+        pytest.param(replica(2, [(1, 0, 7), (4, 8, 11)]), -1, False, id="no metadata"),
+        pytest.param(replica(2, [(1, 0, 11)], epochs=[(1, 0), (4, 12)]), 3, False, id="an election won without a record"),
+        pytest.param(
+            replica(2, [(1, 0, 7), (4, 8, 11)], epochs=[(1, 0)]), 3, False, id="an epoch that only batches know: stamped otherwise"
+        ),
+    ],
+)
+def test_metadata_older_than_the_copies(follower: Replica, leader_epoch: int, expected: bool) -> None:
+    leader = replica(1, [(1, 0, 9), (3, 10, 14)])
+    assert compare(leader, follower, leader_epoch=leader_epoch).metadata_is_older is expected
+    assert (compare(leader, follower, leader_epoch=leader_epoch).divergence_offset is None) == expected
+    assert not compare(leader, follower, leader_epoch=leader_epoch, simultaneous=True).metadata_is_older
+
+
+@pytest.mark.parametrize(
+    ("fields", "batches", "expected"),
+    [
+        pytest.param(LIVE, [(1, 0, 19)], True, id="it runs, is in the ISR, and would be cut"),
+        pytest.param(LIVE, [(1, 0, 9)], False, id="nothing to cut"),
+        pytest.param(UP, [(1, 0, 19)], False, id="not in the ISR"),
+        pytest.param({"alive": False, "in_isr": True}, [(1, 0, 19)], False, id="down"),
+        pytest.param({"in_isr": True}, [(1, 0, 19)], False, id="unknown"),
+    ],
+)
+def test_follower_copied_earlier(fields: dict[str, Any], batches: list[Batch], expected: bool) -> None:
+    leader, follower = replica(1, [(1, 0, 9), (5, 10, 24)]), replica(2, batches, **fields)
+    assert compare(leader, follower).follower_copied_earlier is expected
+    assert not compare(leader, follower, simultaneous=True).follower_copied_earlier
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------------------------------
+
+
+AHEAD = replica(2, [(1, 0, 3), (5, 4, 11)], high_watermark=12, **LIVE)
+
+
+@pytest.mark.parametrize(
+    ("leader", "options", "expected"),
+    [
+        pytest.param(
+            replica(1, [(1, 0, 3), (5, 4, 7)], **LIVE), {"leader_epoch": 5}, Verdict.INCONCLUSIVE, id="ahead in the current epoch"
+        ),
+        pytest.param(
+            replica(1, [(1, 0, 3), (5, 4, 7)], **LIVE),
+            {"leader_epoch": 5, "simultaneous": True},
+            Verdict.COMMITTED_LOSS,
+            id="at one instant",
+        ),
+        pytest.param(replica(1, [(1, 0, 3), (5, 4, 7)], alive=False), {"leader_epoch": 5}, Verdict.COMMITTED_LOSS, id="the leader is down"),
+        pytest.param(
+            replica(1, [(1, 0, 3), (5, 4, 7)], epochs=[(1, 0), (5, 4), (7, 8)], **LIVE),
+            {"leader_epoch": 7},
+            Verdict.COMMITTED_LOSS,
+            id="an epoch of the leader begins below the follower's end",
+        ),
+    ],
+)
+def test_a_leader_copied_earlier_proves_nothing(leader: Replica, options: dict[str, Any], expected: Verdict) -> None:
+    found = _judged(leader, replace(AHEAD, in_isr=False, alive=False), **options)
+    assert found.verdict is expected
+    assert found.reason.startswith("leader copied earlier: offsets 8..11") == (expected is Verdict.INCONCLUSIVE)
+
+
+def test_a_difference_below_is_no_matter_of_the_copies() -> None:
+    leader = replica(1, [(1, 0, 2), (5, 3, 7)], **LIVE)
+    assert _verdict(leader, replace(AHEAD, in_isr=False, alive=False), leader_epoch=5) is not Verdict.INCONCLUSIVE
+
+
+def test_before_2_0_1_only_metadata_knows_an_epoch_that_nothing_was_written_in() -> None:
+    leader, follower = replica(1, [(1, 0, 7)], **LIVE), replica(2, [(1, 0, 11)], high_watermark=5, alive=False)
+    assert _verdict(leader, follower, leader_epoch=3, protocol=Protocol.KIP_101) is Verdict.STALE_TAIL
+    assert _verdict(leader, follower, leader_epoch=1, protocol=Protocol.KIP_101) is Verdict.INCONCLUSIVE
+
+
+def test_metadata_newer_than_the_leaders_copy_proves_nothing() -> None:
+    leader, follower = replica(1, [(3, 0, 899)], high_watermark=890, **LIVE), replica(2, [(3, 0, 999)], high_watermark=990, **LIVE)
+    assert _verdict(leader, follower, leader_epoch=5, enters_epoch_at_once=True) is Verdict.INCONCLUSIVE
+
+
+def test_a_leaders_log_older_than_its_table_proves_nothing() -> None:
+    leader = replica(1, [(3, 0, 899)], epochs=[(3, 0), (5, 1000)], high_watermark=890, **LIVE)
+    assert _verdict(leader, replica(2, [(3, 0, 949)], high_watermark=940, **LIVE), leader_epoch=5) is Verdict.INCONCLUSIVE
+
+
+def test_metadata_older_than_the_copies_proves_nothing() -> None:
+    leader = replica(1, [(3, 0, 1099)], high_watermark=1000, **LIVE)
+    assert _verdict(leader, replica(2, [(3, 0, 999), (4, 1000, 1999)], high_watermark=1990, **LIVE), leader_epoch=3) is Verdict.INCONCLUSIVE
+
+
+def test_a_running_member_of_the_isr_copied_before_an_election_proves_nothing() -> None:
+    leader = replica(1, [(4, 0, 999), (5, 1000, 1499)], high_watermark=1500, **LIVE)
+    assert _verdict(leader, replica(2, [(4, 0, 1009)], high_watermark=1000, **LIVE), leader_epoch=5) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("in_isr", "expected"),
+    [
+        pytest.param(True, {Verdict.LAGGING, Verdict.INCONCLUSIVE}, id="in the ISR"),
+    ],
+)
+def test_a_running_follower_whose_table_was_copied_before_its_log_is_not_cut(in_isr: bool, expected: set[Verdict]) -> None:
+    leader = replica(1, [(3, 0, 999), (5, 1000, 1199)], high_watermark=1200, **LIVE)
+    follower = replica(2, [(3, 0, 999), (5, 1000, 1099)], epochs=[(3, 0)], high_watermark=1090, alive=True, in_isr=in_isr)
+    assert _verdict(leader, follower, leader_epoch=5) in expected
+
+
+@pytest.mark.parametrize(
+    ("alive", "simultaneous", "expected"),
+    [
+        pytest.param(True, False, Verdict.LAGGING, id="it runs, its files were copied one after the other"),
+        pytest.param(True, True, Verdict.EPOCH_TABLE_ONLY, id="at one instant"),
+        pytest.param(False, False, Verdict.EPOCH_TABLE_ONLY, id="it is down"),
+        pytest.param(None, False, Verdict.EPOCH_TABLE_ONLY, id="nobody says that it runs"),
+    ],
+)
+def test_a_leaders_table_that_lacks_its_latest_epochs(alive: bool | None, simultaneous: bool, expected: Verdict) -> None:
+    leader = replica(1, [(3, 0, 999), (5, 1000, 1199)], epochs=[(3, 0)], high_watermark=1200, alive=alive)
+    follower = replica(2, [(3, 0, 999), (5, 1000, 1099)], high_watermark=1090, **LIVE)
+    assert _verdict(leader, follower, leader_epoch=5, simultaneous=simultaneous) is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "simultaneous", "violates"),
+    [
+        pytest.param({"alive": True}, True, True, id="at one instant the leader's high watermark alone decides"),
+        pytest.param({"alive": True}, False, False, id="copied apart, the leader's may be minutes newer than the follower's log"),
+        pytest.param(
+            {"alive": None},
+            False,
+            False,
+            id="copied apart, nobody says that it is down",
+        ),
+    ],
+)
+def test_log_matching_is_bounded_by_both_high_watermarks_of_copies_taken_apart(fields: Any, simultaneous: bool, violates: bool) -> None:
+    follower = replica(2, [(1, 0, 19)], high_watermark=10, in_isr=True, **fields)
+    found = _verdict(ISR_LEADER, follower, leader_epoch=5, simultaneous=simultaneous)
+    assert (found is Verdict.LOG_MATCHING_VIOLATION) == violates
+    both = _verdict(ISR_LEADER, replace(follower, high_watermark=11), leader_epoch=5, simultaneous=simultaneous)
+    assert both is Verdict.LOG_MATCHING_VIOLATION

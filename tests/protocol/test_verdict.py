@@ -1,0 +1,372 @@
+"""Every verdict and every rule that keeps it honest: an example that makes it fire, and the near miss that must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
+from tests.protocol.logs import Batch, compare, replica
+
+UP: dict[str, Any] = {"alive": True}
+LIVE: dict[str, Any] = {"alive": True, "in_isr": True}
+LEADER = replica(1, [(1, 0, 9), (5, 10, 24)], high_watermark=25, **LIVE)
+DIVERGED = replica(2, [(1, 0, 19)], high_watermark=10, alive=False)
+
+
+def _judged(leader: Replica, follower: Replica, *witnesses: Replica, **options: Any) -> Judgement:
+    return judge(compare(leader, follower, *witnesses, **options))
+
+
+def _verdict(leader: Replica, follower: Replica, *witnesses: Replica, **options: Any) -> Verdict:
+    return _judged(leader, follower, *witnesses, **options).verdict
+
+
+# --- severities ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_verdict_has_its_severity() -> None:
+    by_severity = {severity: {verdict for verdict in Verdict if SEVERITIES[verdict] is severity} for severity in Severity}
+    assert by_severity == {
+        Severity.CRITICAL: {Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION, Verdict.CONTENT_MISMATCH},
+        Severity.ERROR: {Verdict.STALE_TAIL, Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID},
+        Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.COMPACTION_DIFFERS, Verdict.INCONCLUSIVE},
+        Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING},
+    }
+    assert list(Severity) == [Severity.CRITICAL, Severity.ERROR, Severity.WARNING, Severity.NONE], "loudest first"
+    assert _judged(LEADER, DIVERGED).severity is Severity.ERROR
+
+
+# --- 1 unreadable, 2 stale topic id, 3 inconclusive ---------------------------------------------------------------------------------------
+
+
+def test_unreadable_comes_first() -> None:
+    broken = replace(DIVERGED, unreadable="the batch at offset 7 does not match its CRC", topic_id="b")
+    found = _judged(replace(LEADER, topic_id="a", unreadable="its own"), broken)
+    assert (found.verdict, found.reason) == (Verdict.UNREADABLE, "the batch at offset 7 does not match its CRC")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "expected"),
+    [
+        pytest.param("a", "b", Verdict.STALE_TOPIC_ID, id="another"),
+        pytest.param("a", "a", Verdict.STALE_TAIL, id="the same"),
+        pytest.param("a", None, Verdict.STALE_TAIL, id="the follower's is unknown"),
+        pytest.param(None, "b", Verdict.STALE_TAIL, id="the leader's is unknown"),
+        pytest.param(None, None, Verdict.STALE_TAIL, id="both are unknown"),
+    ],
+)
+def test_stale_topic_id(theirs: str | None, own: str | None, expected: Verdict) -> None:
+    assert _verdict(replace(LEADER, topic_id=theirs), replace(DIVERGED, topic_id=own)) is expected
+
+
+def test_a_stale_topic_id_comes_before_an_unreadable_leader() -> None:
+    leader = replace(LEADER, unreadable="bit rot", topic_id="a")
+    assert _verdict(leader, replace(DIVERGED, topic_id="b")) is Verdict.STALE_TOPIC_ID
+    found = _judged(leader, DIVERGED)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "leader unreadable: bit rot" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param(35, Verdict.INCONCLUSIVE, id="it ends below the leader's start"),
+        pytest.param(48, Verdict.INCONCLUSIVE, id="one offset below"),
+        pytest.param(49, Verdict.LAGGING, id="it ends where the leader starts: an empty range is clean"),
+        pytest.param(55, Verdict.STALE_TAIL, id="it reaches into the leader's log"),
+    ],
+)
+def test_no_common_range(end: int, expected: Verdict) -> None:
+    leader = replica(1, [(5, 50, 79)], high_watermark=80, **LIVE)
+    found = compare(leader, replica(2, [(1, 0, end)], high_watermark=10, alive=False))
+    assert judge(found).verdict is expected
+    if expected is Verdict.INCONCLUSIVE:
+        assert "no common range" in judge(found).reason
+        assert found.effect.truncation.restart_offset == 50
+
+
+def test_an_empty_follower_is_lagging_wherever_the_leader_starts() -> None:
+    for leader in (replica(1, [(5, 50, 79)]), replica(1, [(5, 0, 79)])):
+        found = compare(leader, replica(2))
+        assert judge(found).verdict is Verdict.LAGGING
+    assert found.effect.truncation.restart_offset is None
+    assert compare(replica(1, [(5, 50, 79)]), replica(2)).effect.truncation.restart_offset == 50
+    assert _verdict(replica(1), replica(2)) is Verdict.IDENTICAL, "nothing was ever written"
+    assert _verdict(replica(1, epochs=[(0, 0)]), replica(2)) is Verdict.IDENTICAL
+
+
+def test_no_common_range_comes_before_what_would_be_lost() -> None:
+    leader, follower = replica(1, [(5, 50, 79)]), replica(2, [(1, 0, 35)], high_watermark=36)
+    assert _verdict(leader, follower) is Verdict.INCONCLUSIVE
+
+
+# --- 4 log matching violation -------------------------------------------------------------------------------------------------------------
+
+
+KAFKA_6361 = replica(1, [(1, 0, 20), (3, 21, 30)], high_watermark=31)
+LEADER_BATCHES: list[Batch] = [(1, 0, 10), (1, 11, 20), (3, 21, 30)]
+
+
+@pytest.mark.parametrize("n", [15, 20, 25])
+def test_what_kip_101_leaves_is_a_violation_and_what_later_rules_leave_is_not(n: int) -> None:
+    own: list[Batch] = [(1, 0, 10), (2, 11, n)]
+    measured: dict[str, Any] = {"leader_batches": LEADER_BATCHES, "follower_batches": own}
+    follower = replica(2, own, high_watermark=11)
+    assert _verdict(KAFKA_6361, follower, protocol=Protocol.KIP_101, **measured) is Verdict.LOG_MATCHING_VIOLATION
+    assert _verdict(KAFKA_6361, follower, protocol=Protocol.KIP_279, **measured) is Verdict.STALE_TAIL
+    assert _verdict(KAFKA_6361, follower, **measured) is Verdict.STALE_TAIL
+
+
+def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
+    leader, follower = replica(1, [(1, 0, 30)]), replica(2, [(1, 0, 25)], high_watermark=21)
+    own: list[Batch] = [(1, 0, 10), (1, 11, 25)]
+    holed: dict[str, Any] = {"protocol": Protocol.HIGH_WATERMARK, "follower_batches": own}
+    found = _judged(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], **holed)
+    assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
+    assert "offsets 11..20 are cut away and never fetched again" in found.reason
+    fails = compare(leader, follower, leader_batches=[(1, 0, 19), (1, 20, 30)], **holed)
+    assert fails.effect.fetcher_fails
+    assert judge(fails).verdict is Verdict.STALE_TAIL, "the fetcher fails: it does not go on behind a hole"
+    aligned: dict[str, Any] = {"leader_batches": [(1, 0, 20), (1, 21, 30)], "follower_batches": [(1, 0, 20), (1, 21, 25)]}
+    assert _verdict(leader, follower, protocol=Protocol.HIGH_WATERMARK, **aligned) is Verdict.STALE_TAIL
+    assert _verdict(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], compacted=True, **holed) is Verdict.STALE_TAIL
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "where"),
+    [
+        pytest.param([(1, 0, 29)], [(1, 0, 9), (2, 10, 19), (1, 20, 29)], "10..19 leader epoch 1, follower epoch 2", id="another epoch"),
+        pytest.param([(1, 0, 29)], [(1, 0, 9), (1, 20, 29)], "10..19 leader epoch 1, follower missing", id="the follower misses offsets"),
+        pytest.param([(1, 0, 9), (1, 20, 29)], [(1, 0, 29)], "10..19 leader missing, follower epoch 1", id="the leader misses offsets"),
+    ],
+)
+def test_batches_that_differ_and_are_not_cut(leader: list[Batch], follower: list[Batch], where: str) -> None:
+    found = _judged(replica(1, leader, epochs=[(1, 0)]), replica(2, follower, epochs=[(1, 0)]))
+    assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
+    assert where in found.reason
+
+
+def test_offsets_missing_on_both_sides_or_at_an_edge_are_no_violation() -> None:
+    gap = [(1, 0, 9), (1, 20, 29)]
+    assert _verdict(replica(1, gap), replica(2, gap)) is Verdict.IDENTICAL
+    assert _verdict(replica(1, [(1, 0, 29)]), replica(2, [(1, 20, 29)])) is Verdict.IDENTICAL, "retention"
+    assert _verdict(replica(1, [(1, 0, 29)]), replica(2, [(1, 0, 9)])) is Verdict.LAGGING
+    assert _verdict(replica(1, [(1, 0, 29)]), replica(2, gap), compacted=True) is Verdict.IDENTICAL
+
+
+def test_a_violation_comes_before_the_loss_that_the_same_cut_causes() -> None:
+    leader = replica(1, [(1, 0, 30)])
+    follower = replica(2, [(1, 0, 4), (2, 5, 9), (1, 10, 39)], epochs=[(1, 0)], high_watermark=40)
+    assert compare(leader, follower).lost > 0
+    assert _verdict(leader, follower) is Verdict.LOG_MATCHING_VIOLATION
+
+
+ISR_LEADER = replica(1, [(1, 0, 9), (5, 10, 24)], high_watermark=20, **LIVE)
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "expected"),
+    [
+        pytest.param(
+            ISR_LEADER, replica(2, [(1, 0, 19)], high_watermark=20, **LIVE), Verdict.LOG_MATCHING_VIOLATION, id="in the ISR, below both"
+        ),
+        pytest.param(ISR_LEADER, replica(2, [(1, 0, 19)], high_watermark=20, **UP), Verdict.COMMITTED_LOSS, id="not in the ISR"),
+        pytest.param(
+            replace(ISR_LEADER, high_watermark=10),
+            replica(2, [(1, 0, 19)], high_watermark=10, **LIVE),
+            Verdict.STALE_TAIL,
+            id="not below it",
+        ),
+        pytest.param(
+            replace(ISR_LEADER, high_watermark=None),
+            replica(2, [(1, 0, 19)], high_watermark=10, **LIVE),
+            Verdict.STALE_TAIL,
+            id="never persisted",
+        ),
+        pytest.param(ISR_LEADER, replica(2, [(1, 0, 9)], high_watermark=10, **LIVE), Verdict.LAGGING, id="in the ISR and behind"),
+    ],
+)
+def test_a_member_of_the_isr_that_conflicts_below_the_leaders_high_watermark(leader: Replica, follower: Replica, expected: Verdict) -> None:
+    found = _judged(leader, follower, leader_epoch=5, simultaneous=True)
+    assert found.verdict is expected
+    assert ("in the ISR" in found.reason) == (expected is Verdict.LOG_MATCHING_VIOLATION)
+
+
+# --- 5 committed loss, 6 stale tail -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("watermark", "expected"),
+    [(None, Verdict.STALE_TAIL), (10, Verdict.STALE_TAIL), (11, Verdict.COMMITTED_LOSS), (20, Verdict.COMMITTED_LOSS)],
+)
+def test_committed_loss_begins_below_the_followers_high_watermark(watermark: int | None, expected: Verdict) -> None:
+    found = _judged(LEADER, replace(DIVERGED, high_watermark=watermark))
+    assert found.verdict is expected
+    if expected is Verdict.STALE_TAIL:
+        assert "truncates to 10: offsets 10..19 are not known to have been committed" in found.reason
+
+
+def test_committed_loss_beyond_a_leader_that_is_shorter() -> None:
+    leader = replica(1, [(1, 0, 9)], epochs=[(1, 0), (5, 10)], high_watermark=10)
+    assert _judged(leader, replica(2, [(1, 0, 19)], high_watermark=18)).reason.startswith("8 of the removed offsets were committed")
+
+
+def test_committed_loss_by_a_third_replica_as_witness() -> None:
+    witness = replica(3, [(1, 0, 15)], high_watermark=14)
+    assert _judged(LEADER, DIVERGED, witness).reason.startswith("4 of the removed offsets")
+    assert _verdict(LEADER, DIVERGED, replace(witness, high_watermark=10)) is Verdict.STALE_TAIL
+    assert _verdict(LEADER, DIVERGED, replica(3, [(1, 0, 9), (5, 10, 20)], high_watermark=20)) is Verdict.STALE_TAIL, "the leader's lineage"
+    assert _verdict(LEADER, DIVERGED, replica(3, [(1, 0, 9)], high_watermark=99)) is Verdict.STALE_TAIL, "it holds none of what is cut"
+
+
+def test_never_by_the_leaders_own_high_watermark() -> None:
+    assert LEADER.high_watermark is not None
+    assert LEADER.high_watermark > DIVERGED.log.log_end_offset
+    assert _verdict(LEADER, DIVERGED) is Verdict.STALE_TAIL
+
+
+def test_never_by_a_witness_of_logs_without_epochs() -> None:
+    leader, follower = replica(1, [(-1, 0, 14)]), replica(2, [(-1, 0, 19)], high_watermark=15)
+    witness = replica(3, [(-1, 0, 19)], high_watermark=20)
+    assert _verdict(leader, follower, witness, protocol=Protocol.HIGH_WATERMARK) is Verdict.STALE_TAIL
+    own = replace(follower, high_watermark=18)
+    assert _verdict(leader, own, protocol=Protocol.HIGH_WATERMARK) is Verdict.COMMITTED_LOSS, "its own speaks of its own records"
+
+
+def test_retention_on_the_leader_is_no_loss() -> None:
+    leader = replica(1, [(5, 30, 79)], epochs=[(5, 30)])
+    follower = replica(2, [(1, 0, 34)], high_watermark=30)
+    assert _verdict(leader, follower) is Verdict.STALE_TAIL
+    assert _verdict(leader, replace(follower, high_watermark=31)) is Verdict.COMMITTED_LOSS
+
+
+def test_what_is_cut_and_fetched_again_is_a_stale_tail() -> None:
+    leader, follower = replica(1, [(1, 0, 29)]), replica(2, [(1, 0, 19)], high_watermark=10)
+    assert _verdict(leader, follower, replica(3, [(1, 0, 19)], high_watermark=20), protocol=Protocol.HIGH_WATERMARK) is Verdict.STALE_TAIL
+
+
+# --- 9 no epochs, 10 epoch table only -----------------------------------------------------------------------------------------------------
+
+
+def test_equal_offsets_without_epochs_prove_nothing() -> None:
+    leader, follower = replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=30)
+    for protocol in Protocol:
+        found = _judged(leader, follower, protocol=protocol)
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert "no epochs" in found.reason
+
+
+def test_the_fallback_to_the_high_watermark_cuts_only_who_loads_it_at_start() -> None:
+    leader, follower = replica(1, [(-1, 0, 29)], **LIVE), replica(2, [(-1, 0, 29)], high_watermark=20)
+    for protocol in Protocol:
+        assert _verdict(leader, replace(follower, alive=False, in_isr=True), protocol=protocol) is Verdict.STALE_TAIL
+        assert _verdict(leader, replace(follower, alive=None), protocol=protocol) is Verdict.STALE_TAIL
+        assert _verdict(leader, replace(follower, **LIVE), protocol=protocol) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "expected"),
+    [
+        pytest.param(replica(1, [(-1, 0, 29)]), replica(2), Verdict.LAGGING, id="the follower holds nothing"),
+        pytest.param(replica(1), replica(2), Verdict.IDENTICAL, id="nobody holds anything"),
+        pytest.param(
+            replica(1, [(-1, 0, 9), (3, 10, 29)]), replica(2, [(-1, 0, 9), (3, 10, 29)]), Verdict.IDENTICAL, id="both have epochs later"
+        ),
+        pytest.param(
+            replica(1, [(-1, 0, 29)], epochs=[(3, 30)]),
+            replica(2, [(-1, 0, 29)], high_watermark=30),
+            Verdict.IDENTICAL,
+            id="the leader has one",
+        ),
+        pytest.param(
+            replica(1, [(-1, 0, 29)]),
+            replica(2, [(-1, 0, 29)], epochs=[(3, 30)], high_watermark=30),
+            Verdict.IDENTICAL,
+            id="the follower has one",
+        ),
+        pytest.param(replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=20), Verdict.STALE_TAIL, id="something is cut"),
+    ],
+)
+def test_no_epochs_needs_two_logs_and_nothing_cut(leader: Replica, follower: Replica, expected: Verdict) -> None:
+    assert _verdict(leader, follower) is expected
+
+
+SAME = [(1, 0, 9), (3, 10, 29)]
+
+
+@pytest.mark.parametrize(
+    ("leader_table", "follower_table", "whose"),
+    [
+        pytest.param([(1, 0), (3, 10)], [(1, 0), (3, 12)], "follower 2's", id="the follower's starts late"),
+        pytest.param([(1, 0), (3, 12)], [(1, 0), (3, 10)], "leader 1's", id="the leader's starts late"),
+        pytest.param([(1, 0), (3, 12)], [(1, 0), (3, 12)], "follower 2's", id="both alike"),
+        pytest.param([(1, 0), (3, 10)], [(3, 10)], "follower 2's leader-epoch-checkpoint gives no epoch at offset 0", id="an epoch lost"),
+        pytest.param([(1, 0), (3, 10)], [(1, 0), (2, 5), (3, 10)], "follower 2's", id="an epoch too many"),
+    ],
+)
+def test_a_table_that_contradicts_its_own_batches(leader_table: Any, follower_table: Any, whose: str) -> None:
+    found = _judged(replica(1, SAME, epochs=leader_table), replica(2, SAME, epochs=follower_table))
+    assert found.verdict is Verdict.EPOCH_TABLE_ONLY
+    assert found.reason.startswith(whose)
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower"),
+    [
+        pytest.param(
+            replica(1, [(1, 0, 9), (8, 58, 60)], epochs=[(1, 0), (4, 28), (8, 54)]),
+            replica(2, [(1, 0, 9), (8, 58, 60)]),
+            id="two tables that differ, each right beside its own batches: a refetched compacted range",
+        ),
+        pytest.param(replica(1, SAME, epochs=[(1, 0), (3, 10), (7, 30)]), replica(2, SAME), id="the leader's epoch without a record"),
+        pytest.param(replica(1, SAME), replica(2, SAME, epochs=[(1, 0), (3, 10), (5, 30)]), id="an entry at the follower's end"),
+        pytest.param(replica(1, SAME), replica(2, SAME, epochs=[(1, 0), (3, 10), (5, 44)]), id="an entry beyond the follower's end"),
+        pytest.param(replica(1, SAME), replica(2, SAME, epochs=[(1, 0), (3, 12)], cleaner_offset=30), id="below the cleaner checkpoint"),
+        pytest.param(replica(1, SAME), replica(2, SAME, epochs=[(3, 10)], start=10), id="below the log start"),
+        pytest.param(replica(1, SAME), replica(2, SAME, epochs=[(3, 15)], start=15), id="the first entry stands at the log start"),
+        pytest.param(
+            replica(1, SAME), replica(2, SAME, epochs=[(1, 0), (3, 12)], checkpoint_known=False), id="no checkpoint was collected"
+        ),
+        pytest.param(replica(1, [(-1, 0, 9), (3, 10, 29)]), replica(2, [(-1, 0, 9), (3, 10, 29)]), id="batches of an old format below"),
+    ],
+)
+def test_a_table_that_may_look_like_this(leader: Replica, follower: Replica) -> None:
+    assert _verdict(leader, follower, compacted=True) is Verdict.IDENTICAL
+
+
+def test_a_table_that_contradicts_at_the_floor_itself() -> None:
+    follower = replica(2, SAME, epochs=[(1, 0), (3, 12)], cleaner_offset=11)
+    assert _verdict(replica(1, SAME), follower) is Verdict.EPOCH_TABLE_ONLY
+    assert _verdict(replica(1, SAME), replace(follower, cleaner_offset=12)) is Verdict.IDENTICAL
+    assert _verdict(replica(1, SAME, cleaner_offset=30), follower) is Verdict.EPOCH_TABLE_ONLY, "its own cleaner's checkpoint counts"
+
+
+def test_a_table_that_begins_above_a_log_start_not_checkpointed_yet() -> None:
+    trimmed = [replica(broker, [(3, 0, 99)], epochs=[(3, 50)], high_watermark=100, **LIVE) for broker in (1, 2)]
+    assert _verdict(*trimmed, leader_epoch=3) is Verdict.IDENTICAL
+
+
+def test_a_table_that_begins_behind_batches_of_an_old_format() -> None:
+    sides = [replica(broker, [(1, 0, 10), (-1, 11, 20), (3, 21, 30)], epochs=[(3, 21)], high_watermark=31) for broker in (1, 2)]
+    assert _verdict(*sides) is Verdict.IDENTICAL
+
+
+def test_a_table_alone_comes_after_everything_that_is_cut_or_conflicts() -> None:
+    wrong = replica(2, SAME, epochs=[(1, 0), (3, 12)])
+    assert _verdict(replica(1, SAME), wrong) is Verdict.EPOCH_TABLE_ONLY
+    assert _verdict(replica(1, [(1, 0, 9), (3, 10, 14), (5, 15, 40)]), wrong) is Verdict.STALE_TAIL
+    assert _verdict(replica(1, [(1, 0, 14), (5, 15, 40)]), wrong) is Verdict.LOG_MATCHING_VIOLATION, "10 and 11 survive a cut to 12"
+
+
+# --- 11 lagging, 12 identical -------------------------------------------------------------------------------------------------------------
+
+
+def test_clean_verdicts() -> None:
+    found = _judged(replica(1, SAME), replica(2, [(1, 0, 9), (3, 10, 19)]))
+    assert (found.verdict, found.reason) == (Verdict.LAGGING, "a clean prefix of the leader, 10 offsets behind")
+    assert _verdict(replica(1, SAME), replica(2, SAME)) is Verdict.IDENTICAL
