@@ -14,13 +14,13 @@ Row = dict[str, Any]
 
 
 def state(replica: Row) -> tr.ReplicaState:
-    start = replica["log_start_offset"]
+    start: int = replica["log_start_offset"]
     return tr.ReplicaState(
         log_start_offset=start,
         log_end_offset=replica["log_end_offset"],
         epochs=table(replica["epochs"]),
-        high_watermark=int(replica.get("high_watermark", start)),
-        first_segment_base=int(replica.get("first_segment_base", start)),
+        high_watermark=replica.get("high_watermark", start),
+        first_segment_base=replica.get("first_segment_base", start),
     )
 
 

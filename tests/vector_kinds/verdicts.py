@@ -17,11 +17,12 @@ Row = dict[str, Any]
 
 def _replica(broker_id: int, row: Row) -> Replica:
     epochs = table(row["epochs"])
-    start, end = row["log_start_offset"], row["log_end_offset"]
+    start: int = row["log_start_offset"]
+    end: int = row["log_end_offset"]
     log = LoadedLog(
         log_start_offset=start,
         log_end_offset=end,
-        first_segment_base=int(row.get("first_segment_base", start)),
+        first_segment_base=row.get("first_segment_base", start),
         epochs=epochs,
         runs=(),
     )
