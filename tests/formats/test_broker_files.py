@@ -260,10 +260,10 @@ def test_every_replica_of_the_sample_is_found_and_nothing_is_reported():
         assert all(one.segments and one.high_watermark is not None for one in walk.replicas), folder
 
 
-@pytest.mark.skipif(not JBOD.is_dir(), reason="needs the recorded clusters")
-def test_leftovers_of_real_brokers():
+@pytest.mark.parametrize("root", [JBOD] if JBOD.is_dir() else [])
+def test_leftovers_of_real_brokers(root: Path):
     states: Counter[str] = Counter()
-    for folder in sorted(JBOD.glob("broker-*")):
+    for folder in sorted(root.glob("broker-*")):
         walk = Walk(folder)
         assert walk.problems == [], folder
         states.update(one.state for one in walk.replicas)

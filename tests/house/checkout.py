@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = [
     "awk",
@@ -126,9 +124,8 @@ class Ran:
 
 
 def project_files() -> Iterator[Path]:
-    """Every file that belongs to the project: what git tracks, or would. Without git there is no telling."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("not a git checkout")
+    """Every file that belongs to the project: what git tracks, or would."""
+    assert (ROOT / ".git").exists(), "run the tests in a git checkout: nothing else tells which files are the project's"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

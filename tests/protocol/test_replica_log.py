@@ -257,6 +257,7 @@ def test_a_table_copied_before_its_log_lacks_only_later_epochs() -> None:
     assert contradiction(table([(1, 0), (3, 10)]), found, 0) is not None
     for lacks_another in ([(3, 10)], [(1, 0), (4, 20)], [(1, 0), (3, 12)]):
         assert contradiction(table(lacks_another), found, 0, table_may_be_older=True) is not None
+    assert contradiction(EMPTY, found, 0, table_may_be_older=True) is not None, "an emptied table is not an older one"
 
 
 def test_batches_below_one_of_an_old_format_contradict_nothing() -> None:
