@@ -351,7 +351,6 @@ def test_a_table_that_begins_above_a_log_start_not_checkpointed_yet() -> None:
     assert _verdict(*trimmed, leader_epoch=3) is Verdict.IDENTICAL
 
 
-@pytest.mark.xfail(reason="a log start may be moved to the border of two epochs, or to the log end", strict=True)
 @pytest.mark.parametrize(
     "epochs",
     [
@@ -364,14 +363,6 @@ def test_a_table_that_begins_where_a_log_start_may_be_moved_to(epochs: list[tupl
     assert _verdict(*trimmed, leader_epoch=3) is Verdict.IDENTICAL
 
 
-@pytest.mark.xfail(reason="a running leader's log starts where its table does, whatever the older checkpoint says", strict=True)
-def test_a_follower_below_a_log_start_not_checkpointed_yet_has_no_common_range() -> None:
-    leader = replica(1, [(3, 0, 49), (4, 50, 99)], epochs=[(4, 90)], high_watermark=100, **LIVE)
-    follower = replica(2, [(3, 0, 79)], high_watermark=50, alive=False)
-    assert _verdict(leader, follower, leader_epoch=4) is Verdict.INCONCLUSIVE
-
-
-@pytest.mark.xfail(reason="only the leader's log start has moved: a follower that is down stays behind", strict=True)
 def test_a_running_leaders_table_begins_above_its_log_start_beside_a_follower_that_is_down() -> None:
     leader = replica(1, [(3, 0, 99)], epochs=[(3, 50)], high_watermark=100, **LIVE)
     assert _verdict(leader, replica(2, [(3, 0, 79)], high_watermark=80, alive=False), leader_epoch=3) is Verdict.LAGGING

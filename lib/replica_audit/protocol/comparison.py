@@ -131,7 +131,7 @@ class Comparison:
         if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
             return False
         latest = latest_epoch(leader.log.epochs)
-        before_its_election = self.context.enters_epoch_at_once and latest < self.context.leader_epoch
+        before_its_election = self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
         log_before_table = bool(leader.log.epochs) and leader.log.epochs[-1].start_offset > end
         if before_its_election or log_before_table:
             return True

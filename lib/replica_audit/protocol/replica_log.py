@@ -160,11 +160,17 @@ def contradiction(
     return None
 
 
-def starts_inside_its_epoch(epochs: EpochTable, runs: Iterable[Run]) -> bool:
-    """Whether the first entry stands above the first batch of its epoch, as `truncate_from_start` leaves it."""
-    return bool(epochs) and any(
-        run.leader_epoch == epochs[0].epoch and run.first_offset < epochs[0].start_offset <= run.last_offset for run in runs
-    )
+def moved_start(epochs: EpochTable, log: LoadedLog) -> int | None:
+    """Where a table says that the log starts now, if above what the log itself says; None if it does not.
+
+    UnifiedLog.maybeIncrementLogStartOffset truncates the table at once, log-start-offset-checkpoint is written within a minute. The first
+    entry is then of the epoch that covers it, or stands at the log end.
+    """
+    if not epochs or epochs[0].start_offset <= log.log_start_offset:
+        return None
+    epoch, start = epochs[0]
+    covered = any(run.leader_epoch == epoch and run.first_offset <= start <= run.last_offset for run in log.runs)
+    return start if covered or start == log.log_end_offset else None
 
 
 def truncate_batches(batches: Sequence[tuple[int, int]], offset: int) -> tuple[list[tuple[int, int]], int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replica_audit.protocol.comparison import Comparison, removal_start
-from replica_audit.protocol.replica_log import contradiction, starts_inside_its_epoch
+from replica_audit.protocol.replica_log import contradiction, moved_start
 
 
 class Verdict(StrEnum):
@@ -160,12 +160,13 @@ def _no_epochs(c: Comparison) -> Judgement | None:
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:
     sides = (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader()))
-    # tables follow a log start that was moved at once, log-start-offset-checkpoint within a minute: then both begin above it
-    moved = all(starts_inside_its_epoch(state.epochs, replica.log.runs) for _role, replica, state in sides)
+    # a log start moves on the leader first: a follower's table alone that begins too late is wrong
+    has_moved = c.leader.alive is not False and moved_start(c.leader.log.epochs, c.leader.log) is not None
     for role, replica, state in sides:
         if not replica.checkpoint_known:
             continue
-        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, state.epochs[0].start_offset if moved else 0)
+        start = moved_start(replica.log.epochs, replica.log) if has_moved else None
+        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
         copied_apart = bool(replica.alive) and not c.context.simultaneous
         found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:

@@ -171,7 +171,8 @@ def _verdict_row(pair: Pair, comparison: Comparison, judgement: Judgement, remov
         "removed_offsets": removal.offsets if removal else 0,
         "removed_records": removal.records if removal else 0,
         "removed_bytes": removal.size_bytes if removal else 0,
-        "removed_below_high_watermark": comparison.lost,
+        # where the comparison proves nothing, no loss may be summed up
+        "removed_below_high_watermark": 0 if judgement.verdict is Verdict.INCONCLUSIVE else comparison.lost,
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
