@@ -195,7 +195,7 @@ class _Audit:
             .collect()
         }
         severities = {row["severity"]: row["count"] for row in current.groupBy("severity").count().collect()}
-        problem_count = problems.count()
+        problem_counts = {row["cluster_id"]: row["count"] for row in problems.groupBy("cluster_id").count().collect()}
         shown = problems.orderBy("path", "line", "byte_offset").limit(_SHOWN_PROBLEMS).collect()
         labels = _labels(roots)
         clusters = []
@@ -216,6 +216,7 @@ class _Audit:
                     metadata=root.head is not None,
                     inferred_leaders=sum(row["count"] for row in rows if row["leader_source"] == INFERRED),
                     verdicts={verdict: count for verdict, count in by_verdict.items() if count},
+                    input_errors=problem_counts.get(root.cluster_id, 0),
                 )
             )
         return Report(
@@ -228,7 +229,7 @@ class _Audit:
             findings=tuple(_worst(audited, settings.worst)),
             finding_count=sum(severities.values()),
             problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
-            problem_count=problem_count,
+            problem_count=sum(problem_counts.values()),
             changes={row["status"]: row["count"] for row in history.groupBy("status").count().orderBy("status").collect()},
         )
 
@@ -259,7 +260,7 @@ class _Audit:
                     "replicas": cluster.replicas if cluster else None,
                     "partitions": cluster.partitions if cluster else None,
                     "verdict_counts": cluster.verdicts if cluster else None,
-                    "input_errors": report.problem_count if report else None,
+                    "input_errors": (cluster.input_errors if cluster else report.problem_count) if report else None,
                 }
             )
         self.warehouse.write_run(schemas.AUDIT_RUNS, self.warehouse.frame(schemas.AUDIT_RUNS, rows), request.run_id, replace=replace)

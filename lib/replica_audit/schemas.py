@@ -149,7 +149,7 @@ AUDIT_RUNS = Table(
         Column("replicas", BIGINT, "rows of replica_logs"),
         Column("partitions", BIGINT, "partitions with a verdict"),
         Column("verdict_counts", pa.map_(STRING, BIGINT), "rows of replica_verdicts by verdict"),
-        Column("input_errors", BIGINT, "rows of input_errors"),
+        Column("input_errors", BIGINT, "rows of input_errors of the cluster"),
         Column("versions", pa.map_(STRING, STRING), "versions of the product and of what it runs on"),
     ),
     constraints={"known_status": "status IN ('running', 'complete')"},

@@ -58,6 +58,7 @@ class Cluster:
     metadata: bool
     inferred_leaders: int
     verdicts: dict[str, int]
+    input_errors: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ def _removal(pair: Pair, truncation: Truncation) -> Removal | None:
     start = follower.log.log_start_offset if truncation.restart_offset is not None else truncation.truncation_offset
     if start is None or (truncation.restart_offset is not None and follower.empty):
         return None
+    start = max(start, follower.log.log_start_offset)  # a cut below the log start takes what there is
     return measure_removal(batches_from(pair.follower.loaded.files_in_log, start), start, follower.log.log_end_offset)
 
 
