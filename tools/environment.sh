@@ -169,38 +169,44 @@ setup_failed() {
     fail "setting up: $1 (whole output: .cache/setup.log)" "${@:2}"
 }
 
-# The names of the jars, from the file that they are resolved with.
-jar_names() { sed -n 's/^ *<dependency .* name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p' "$ROOT/conf/ivy.xml"; }
+DELTA_IVY="$ROOT/conf/ivy.xml"
 
+# The names of the jars that an Ivy file names.
+jar_names() { sed -n 's/^ *<dependency .* name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p' "${1:-$DELTA_IVY}"; }
+
+# jars_ready FOLDER [IVY_FILE]: whether all of them are there.
 jars_ready() {
     local jar
-    for jar in $(jar_names); do
+    for jar in $(jar_names "${2:-$DELTA_IVY}"); do
         [ -s "$1/$jar" ] || return 1
     done
 }
 
-environment_jars() { jars_ready "$JARS" || locked make_jars; }
+environment_jars() { have_jars "$JARS" "$DELTA_IVY" "the Delta Lake jars" "a few seconds, 13 MB"; }
+
+# have_jars FOLDER IVY_FILE WHAT HOW_MUCH: fetch what is not there.
+have_jars() { jars_ready "$1" "$2" || locked make_jars "$@"; }
 
 make_jars() {
-    local spark made="$CACHE/jars.new" work="$CACHE/ivy" mirror=()
-    jars_ready "$JARS" && return
+    local folder="$1" ivy="$2" what="$3" much="$4" spark made="$1.new" work="$CACHE/ivy" mirror=()
+    jars_ready "$folder" "$ivy" && return # made by the start that we waited for
     rm -rf "$made" "$work"
     spark=("$VENV"/lib/python3*/site-packages/pyspark)
     if [ -n "${REPLICA_AUDIT_MAVEN_MIRROR:-}" ]; then
         mirror=("-Dreplica.audit.resolver=mirror" "-Dreplica.audit.mirror=$REPLICA_AUDIT_MAVEN_MIRROR")
     fi
-    say "setting up: fetching the Delta Lake jars (a few seconds, 13 MB) ..."
+    say "setting up: fetching $what ($much) ..."
     # Spark brings Ivy along; run by itself it needs no Spark session and no cache outside this folder.
     if ! "$JAVA" "-Divy.default.ivy.user.dir=$work" ${mirror[@]+"${mirror[@]}"} -cp "${spark[0]}/jars/*" org.apache.ivy.Main -warn \
-        -settings "$ROOT/conf/ivysettings.xml" -ivy "$ROOT/conf/ivy.xml" -cache "$work/cache" \
-        -retrieve "$made/[artifact]-[revision].[ext]" >"$CACHE/setup.log" 2>&1 || ! jars_ready "$made"; then
+        -settings "$ROOT/conf/ivysettings.xml" -ivy "$ivy" -cache "$work/cache" \
+        -retrieve "$made/[artifact]-[revision].[ext]" >"$CACHE/setup.log" 2>&1 || ! jars_ready "$made" "$ivy"; then
         rm -rf "$made" "$work"
-        setup_failed "the jars could not be fetched" \
+        setup_failed "$what could not be fetched" \
             "Maven Central must be reachable, or REPLICA_AUDIT_MAVEN_MIRROR must hold the address of a mirror of it." \
             "Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'"
     fi
-    rm -rf "$JARS" "$work"
-    mv "$made" "$JARS"
+    rm -rf "$folder" "$work"
+    mv "$made" "$folder"
 }
 
 # --------------------------------------------------------------------------------------------------------------- Spark
