@@ -10,10 +10,6 @@ from types import FrameType, TracebackType
 
 from pyspark.sql import SparkSession
 
-DELTA_CONFIGURATION = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 _EVERY_SECONDS = 10.0
 
 

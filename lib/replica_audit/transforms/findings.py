@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.transforms.topics import topic_filter
 
 _COLUMNS = ("cluster_id", "finding_key", "code", "severity", "topic", "partition", "broker_id", "summary")
 
@@ -96,5 +97,7 @@ def latest_before(
         .agg(F.max_by("run_id", "started_at").alias("run_id"))
         .select("cluster_id", "run_id")
     )
-    in_scope = findings_table.where(F.col("topic").rlike(f"^(?:{topics})$")) if topics else findings_table
+    # not rlike: Java's regular expressions are others than those that chose the topics
+    is_wanted = F.udf(topic_filter(topics), "boolean")
+    in_scope = findings_table.where(is_wanted("topic")) if topics else findings_table
     return in_scope.join(F.broadcast(latest), on=["cluster_id", "run_id"], how="left_semi")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
@@ -16,6 +15,7 @@ from replica_audit.model import Problem
 from replica_audit.schemas import INVENTORY
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, replica_row
+from replica_audit.transforms.topics import topic_filter
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
 
@@ -34,10 +34,10 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
 
 
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:
-    """The rows of one source, problems of the topics left out included."""
-    wanted = re.compile(topics or ".*", re.DOTALL)
+    """The rows of one source, those of other topics left out; problems that belong to no replica stay."""
+    is_wanted = topic_filter(topics)
     for row in _list_broker(source) if source["kind"] == "broker" else _list_metadata(source):
-        if row.get("topic") is None or wanted.fullmatch(row["topic"]):
+        if row.get("topic") is None or is_wanted(row["topic"]):
             yield row
 
 
