@@ -1,0 +1,186 @@
+"""A broker's or controller's copy of KRaft's metadata log (`__cluster_metadata-0`): segments and snapshots → the metadata at its end.
+
+Sources: Snapshots (file names), RecordsSnapshotReader, MetadataLoader, MetadataBatchLoader (metadata transactions, KIP-868), 4.2.0.
+What a copy holds behind the quorum's high watermark is not known from the files: the last records of a copy may never have been committed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from replica_audit.errors import MetadataError
+from replica_audit.formats import log_dir
+from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
+from replica_audit.formats.records import Record, UnreadableRecords, read_records
+from replica_audit.formats.tree_walk import cannot_read
+from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
+from replica_audit.protocol.metadata_image import METADATA_VERSION, MetadataImage, MetadataRecord, Position
+
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_SNAPSHOT_FOOTER = b"\x00\x00\x00\x04"  # key of the control record that ends a snapshot: version 0, type 4
+_KIND = "metadata-log"
+_REMEDY = "copy the directory again, or give the copy of another broker or controller: the longest one is used"
+
+
+class Snapshot(NamedTuple):
+    """A snapshot file: the metadata up to `end_offset` (exclusive), whose last record was of `epoch`."""
+
+    path: Path
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLog:
+    """What one copy of the metadata log says.
+
+    `log_epoch` is that of its last batch, `log_end_offset` exclusive; `last_timestamp_ms` is when the controller appended the last batch.
+    `fenced` holds every registered broker; `metadata_version` is None where no record sets the feature.
+    """
+
+    partitions: tuple[PartitionMetadata, ...]
+    fenced: dict[int, bool]
+    metadata_version: int | None
+    log_epoch: int
+    log_end_offset: int
+    last_timestamp_ms: int | None
+    problems: tuple[Problem, ...]
+
+
+def read(directory: Path) -> MetadataLog:
+    """Replay one copy, from its first segment where that is the beginning of the log, else from the oldest snapshot that the log continues.
+
+    Nothing raises for what the directory may hold: what cannot be read is a problem, and what was replayed before it stays.
+    """
+    replay = _Replay(directory)
+    replay.run()
+    return replay.result()
+
+
+class _Replay:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.image = MetadataImage()
+        self.problems: list[Problem] = []
+        self.epoch, self.end_offset = -1, 0
+        self.timestamp_ms: int | None = None
+        self._pending: list[tuple[MetadataRecord, Position]] | None = None  # of an open metadata transaction
+        self._stopped = False
+
+    def run(self) -> None:
+        """Read the directory."""
+        try:
+            names = sorted(entry.name for entry in self.directory.iterdir() if entry.is_file())
+        except OSError as error:
+            self.problems.append(cannot_read(self.directory, _KIND, error))
+            return
+        segments = [(name.base_offset, self.directory / file) for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
+        snapshots = [Snapshot(self.directory / m[0], int(m[1]), int(m[2])) for file in names if (m := _SNAPSHOT.fullmatch(file))]
+        if not segments and not snapshots:
+            self._tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
+            return
+        first = segments[0][0] if segments else None
+        if first != 0 and not self._load_a_snapshot(snapshots, first):
+            self._tell(self.directory, "incomplete", f"the log begins at offset {first}, and no readable snapshot reaches that far")
+            return
+        for _base, path in segments:
+            self._segment(path)
+            if self._stopped:
+                break
+
+    def _load_a_snapshot(self, snapshots: Sequence[Snapshot], first: int | None) -> bool:
+        """Load the oldest snapshot that the log continues, for the sake of its history; the newest one if there is no log."""
+        usable = [snapshot for snapshot in snapshots if first is None or snapshot.end_offset >= first]
+        for snapshot in usable if first is not None else reversed(usable):
+            self.image = MetadataImage()
+            if self._snapshot(snapshot):
+                self.epoch, self.end_offset = snapshot.epoch, snapshot.end_offset
+                return True
+            self._tell(snapshot.path, "incomplete", "the snapshot has no end, or cannot be read")
+        return False
+
+    def _snapshot(self, snapshot: Snapshot) -> bool:
+        ended = False
+        for batch, records in self._batches(snapshot.path):
+            if batch.is_control:
+                ended = any(record.key == _SNAPSHOT_FOOTER for record in records)
+                continue
+            at = Position(snapshot.end_offset - 1, snapshot.epoch, batch.max_timestamp_ms)
+            self.timestamp_ms = batch.max_timestamp_ms
+            for record in records:
+                decoded = self._decoded(snapshot.path, record)
+                if decoded is not None and not isinstance(decoded, int):
+                    self.image.apply(decoded, at, from_snapshot=True)
+        return ended
+
+    def _segment(self, path: Path) -> None:
+        for batch, records in self._batches(path):
+            if batch.last_offset < self.end_offset:
+                continue  # in the snapshot
+            if not batch.is_control:
+                for record in records:
+                    self._record(path, record, batch)
+            self.epoch, self.end_offset, self.timestamp_ms = batch.leader_epoch, batch.last_offset + 1, batch.max_timestamp_ms
+
+    def _record(self, path: Path, record: Record, batch: BatchHeader) -> None:
+        if record.offset < self.end_offset:
+            return
+        decoded = self._decoded(path, record)
+        at = Position(record.offset, batch.leader_epoch, batch.max_timestamp_ms)
+        if decoded == BEGIN_TRANSACTION:
+            self._pending = []
+        elif decoded == END_TRANSACTION:
+            for made, then in self._pending or ():
+                self.image.apply(made, then)
+            self._pending = None
+        elif decoded == ABORT_TRANSACTION:
+            self._pending = None
+        elif decoded is not None and not isinstance(decoded, int):
+            if self._pending is None:
+                self.image.apply(decoded, at)
+            else:
+                self._pending.append((decoded, at))
+
+    def _batches(self, path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]]]:
+        """The batches of a file up to the first that cannot be read, which becomes a problem; a torn end is none."""
+        try:
+            for item in read_records(path):
+                if isinstance(item, Damage | UnreadableRecords):
+                    self._stopped = True
+                    if item.code not in ("torn-batch", "trailing-bytes", "zero-filled-tail"):
+                        self._tell(path, item.code, item.detail, item.byte_offset)
+                    return
+                yield item
+        except OSError as error:
+            self._stopped = True
+            self.problems.append(cannot_read(path, _KIND, error))
+
+    def _decoded(self, path: Path, record: Record) -> MetadataRecord | int | None:
+        if record.value is None:
+            return None
+        try:
+            return decode(record.value)
+        except MetadataError as error:
+            self._tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
+            return None
+
+    def _tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:
+        self.problems.append(Problem(path=str(path), kind=_KIND, code=code, detail=detail, remedy=_REMEDY, byte_offset=byte_offset))
+
+    def result(self) -> MetadataLog:
+        """What was replayed."""
+        if self.image.orphans:
+            self._tell(self.directory, "incomplete", f"{self.image.orphans} change(s) of partitions that no record created")
+        return MetadataLog(
+            partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
+            fenced=dict(self.image.fenced),
+            metadata_version=self.image.features.get(METADATA_VERSION),
+            log_epoch=self.epoch,
+            log_end_offset=self.end_offset,
+            last_timestamp_ms=self.timestamp_ms,
+            problems=tuple(self.problems),
+        )

@@ -1,0 +1,222 @@
+"""The records of KRaft's metadata log that concern topics, partitions, brokers, features and configurations, decoded from their bytes.
+
+Sources: MetadataRecordSerde and AbstractApiMessageSerde (frame, api key and version as unsigned varints), the message definitions of
+metadata/common/metadata (all versions up to 4.2). Every one of these records is flexible in every version: compact lengths, tagged fields.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from replica_audit.errors import MetadataError
+from replica_audit.protocol.metadata_image import (
+    NO_LEADER_CHANGE,
+    BrokerFenced,
+    ConfigSet,
+    ElrCleared,
+    FeatureSet,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionSet,
+    TopicCreated,
+    TopicRemoved,
+)
+
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+_FRAME_VERSION = 1
+_LONGEST_VARINT = 5
+
+
+class _Fields:
+    """The fields of one record, read in order. A length that points beyond the record is an error, so nothing is allocated for it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        if count < 0 or self.at + count > len(self.content):
+            raise MetadataError(f"a field of {count} bytes does not fit into the record's {len(self.content)}", byte_offset=self.at)
+        self.at += count
+        return self.content[self.at - count : self.at]
+
+    def number(self, size: int) -> int:
+        """A signed integer, big endian."""
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def int32(self) -> int:
+        """INT32."""
+        return self.number(4)
+
+    def varint(self) -> int:
+        """UNSIGNED_VARINT."""
+        value = 0
+        for shift in range(0, 7 * _LONGEST_VARINT, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MetadataError("a variable-length integer has no end", byte_offset=self.at)
+
+    def uuid(self) -> str:
+        """UUID as Kafka prints it: base64 without padding, safe in URLs."""
+        return base64.urlsafe_b64encode(self.take(16)).decode().rstrip("=")
+
+    def nullable_string(self) -> str | None:
+        """COMPACT_NULLABLE_STRING."""
+        length = self.varint()
+        return None if length == 0 else self.take(length - 1).decode("utf-8", "replace")
+
+    def string(self) -> str:
+        """COMPACT_STRING."""
+        return self.nullable_string() or ""
+
+    def nullable_ids(self) -> tuple[int, ...] | None:
+        """A COMPACT_ARRAY of INT32, or null."""
+        count = self.varint() - 1
+        if count < 0:
+            return None
+        content = self.take(4 * count)
+        return tuple(int.from_bytes(content[i : i + 4], "big", signed=True) for i in range(0, len(content), 4))
+
+    def ids(self) -> tuple[int, ...]:
+        """`nullable_ids`, null as empty."""
+        return self.nullable_ids() or ()
+
+    def tagged(self) -> dict[int, _Fields]:
+        """The tagged fields behind all others, by tag."""
+        found = {}
+        for _ in range(self.varint()):
+            tag = self.varint()
+            found[tag] = _Fields(self.take(self.varint()))
+        return found
+
+
+def decode(value: bytes) -> MetadataRecord | int | None:
+    """One record's value.
+
+    Returns:
+        The record; the api key of a mark of a metadata transaction (KIP-868); None for a record that the audit has no use for.
+
+    Raises:
+        MetadataError: the bytes are no record of the metadata log, with the byte in the value.
+    """
+    fields = _Fields(value)
+    frame = fields.varint()
+    if frame != _FRAME_VERSION:
+        raise MetadataError(f"frame version {frame} is not {_FRAME_VERSION}", byte_offset=0)
+    key, version = fields.varint(), fields.varint()
+    if key in (BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION):
+        return key
+    decoder = _DECODERS.get(key)
+    return decoder(fields, version) if decoder else None
+
+
+def _topic(fields: _Fields, _version: int) -> MetadataRecord:
+    return TopicCreated(topic=fields.string(), topic_id=fields.uuid())
+
+
+def _remove_topic(fields: _Fields, _version: int) -> MetadataRecord:
+    return TopicRemoved(topic_id=fields.uuid())
+
+
+def _partition(fields: _Fields, version: int) -> MetadataRecord:
+    partition, topic_id, replicas, isr = fields.int32(), fields.uuid(), fields.ids(), fields.ids()
+    fields.ids()  # removing replicas
+    fields.ids()  # adding replicas
+    leader, leader_epoch, partition_epoch = fields.int32(), fields.int32(), fields.int32()
+    if version >= 1:  # directories
+        fields.take(16 * max(0, fields.varint() - 1))
+    tagged = fields.tagged()
+    return PartitionSet(
+        partition=partition,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        recovering=0 in tagged and tagged[0].number(1) == 1,
+        elr=tagged[1].ids() if 1 in tagged else (),
+        last_known_elr=tagged[2].ids() if 2 in tagged else (),
+    )
+
+
+def _partition_change(fields: _Fields, _version: int) -> MetadataRecord:
+    partition, topic_id = fields.int32(), fields.uuid()
+    tagged = fields.tagged()
+
+    def ids(tag: int) -> tuple[int, ...] | None:
+        return tagged[tag].nullable_ids() if tag in tagged else None
+
+    return PartitionChanged(
+        partition=partition,
+        topic_id=topic_id,
+        isr=ids(0),
+        leader=tagged[1].int32() if 1 in tagged else NO_LEADER_CHANGE,
+        replicas=ids(2),
+        recovering=tagged[5].number(1) == 1 if 5 in tagged else None,
+        elr=ids(6),
+        last_known_elr=ids(7),
+    )
+
+
+def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
+    broker_id = fields.int32()
+    fields.take((1 if version >= 2 else 0) + 16 + 8)  # migrating from ZooKeeper, incarnation, broker epoch
+    for _ in range(fields.varint() - 1):  # end points
+        fields.string(), fields.string(), fields.take(4), fields.tagged()
+    for _ in range(fields.varint() - 1):  # features
+        fields.string(), fields.take(4), fields.tagged()
+    fields.nullable_string()  # rack
+    return BrokerFenced(broker_id=broker_id, fenced=fields.number(1) != 0)
+
+
+def _unregister_broker(fields: _Fields, _version: int) -> MetadataRecord:
+    return BrokerFenced(broker_id=fields.int32(), fenced=None)
+
+
+def _fence_broker(fields: _Fields, _version: int) -> MetadataRecord:
+    return BrokerFenced(broker_id=fields.int32(), fenced=True)
+
+
+def _unfence_broker(fields: _Fields, _version: int) -> MetadataRecord:
+    return BrokerFenced(broker_id=fields.int32(), fenced=False)
+
+
+def _change_registration(fields: _Fields, _version: int) -> MetadataRecord | None:
+    broker_id = fields.int32()
+    fields.take(8)
+    tagged = fields.tagged()
+    change = tagged[0].number(1) if 0 in tagged else 0
+    return BrokerFenced(broker_id=broker_id, fenced=change > 0) if change else None
+
+
+def _feature(fields: _Fields, _version: int) -> MetadataRecord:
+    return FeatureSet(name=fields.string(), level=fields.number(2))
+
+
+def _config(fields: _Fields, _version: int) -> MetadataRecord:
+    return ConfigSet(resource_type=fields.number(1), resource_name=fields.string(), name=fields.string(), value=fields.nullable_string())
+
+
+def _clear_elr(fields: _Fields, _version: int) -> MetadataRecord:
+    return ElrCleared(topic=fields.string())
+
+
+_DECODERS: dict[int, Callable[[_Fields, int], MetadataRecord | None]] = {
+    0: _register_broker,
+    1: _unregister_broker,
+    2: _topic,
+    3: _partition,
+    4: _config,
+    5: _partition_change,
+    7: _fence_broker,
+    8: _unfence_broker,
+    9: _remove_topic,
+    12: _feature,
+    17: _change_registration,
+    28: _clear_elr,
+}

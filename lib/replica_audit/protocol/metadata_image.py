@@ -1,0 +1,280 @@
+"""The cluster's metadata as the records of the metadata log make it: topics, leaders, leader epochs, ISR, and who led each epoch.
+
+Sources: PartitionRegistration.merge, TopicsDelta, ClusterDelta, ElectionResult and PartitionChangeBuilder (metadata, 4.2.0), KIP-966 (ELR).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from replica_audit.model import Election, PartitionMetadata
+
+NO_LEADER_CHANGE = -2
+_TOPIC, _BROKER = 2, 4  # ConfigResource.Type
+METADATA_LOG = "metadata-log"
+METADATA_VERSION = "metadata.version"
+
+
+class ElectionKind(StrEnum):
+    """How an epoch began."""
+
+    CREATED = "created"
+    SNAPSHOT = "snapshot"
+    CLEAN = "clean"
+    UNCLEAN = "unclean"
+    SAME_LEADER = "same-leader"
+    LEADERLESS = "leaderless"
+
+
+class TopicCreated(NamedTuple):
+    """TopicRecord."""
+
+    topic: str
+    topic_id: str
+
+
+class TopicRemoved(NamedTuple):
+    """RemoveTopicRecord."""
+
+    topic_id: str
+
+
+class PartitionSet(NamedTuple):
+    """PartitionRecord: the whole state of a partition."""
+
+    partition: int
+    topic_id: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+
+
+class PartitionChanged(NamedTuple):
+    """PartitionChangeRecord; None, and `NO_LEADER_CHANGE` for the leader, where the record leaves a field as it was."""
+
+    partition: int
+    topic_id: str
+    isr: tuple[int, ...] | None
+    leader: int
+    replicas: tuple[int, ...] | None
+    recovering: bool | None
+    elr: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+
+
+class BrokerFenced(NamedTuple):
+    """A broker's registration or a change of it. `fenced` is None where it is unregistered."""
+
+    broker_id: int
+    fenced: bool | None
+
+
+class FeatureSet(NamedTuple):
+    """FeatureLevelRecord."""
+
+    name: str
+    level: int
+
+
+class ConfigSet(NamedTuple):
+    """ConfigRecord; a value of None removes the key."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class ElrCleared(NamedTuple):
+    """ClearElrRecord; an empty name clears every topic's."""
+
+    topic: str
+
+
+MetadataRecord = TopicCreated | TopicRemoved | PartitionSet | PartitionChanged | BrokerFenced | FeatureSet | ConfigSet | ElrCleared
+
+
+class Position(NamedTuple):
+    """Where a record stands in the metadata log."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    state: PartitionSet
+    changed_at_ms: int
+    elections: list[Election]
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`."""
+
+    topics: dict[str, str] = field(default_factory=dict)  # names by id
+    features: dict[str, int] = field(default_factory=dict)
+    fenced: dict[int, bool] = field(default_factory=dict)
+    orphans: int = 0
+    _partitions: dict[tuple[str, int], _Partition] = field(default_factory=dict)
+    _configs: dict[tuple[int, str, str], str] = field(default_factory=dict)
+
+    def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
+        """Replay one record."""
+        match record:
+            case TopicCreated():
+                self.topics[record.topic_id] = record.topic
+            case TopicRemoved():
+                self._remove(record.topic_id)
+            case PartitionSet():
+                self._set(record, at, from_snapshot)
+            case PartitionChanged():
+                self._change(record, at)
+            case ElrCleared():
+                self._clear_elr(record.topic)
+            case _:
+                self._apply_to_cluster(record)
+
+    def _apply_to_cluster(self, record: BrokerFenced | FeatureSet | ConfigSet) -> None:
+        match record:
+            case BrokerFenced(broker_id, None):
+                self.fenced.pop(broker_id, None)
+            case BrokerFenced(broker_id, bool(fenced)):
+                self.fenced[broker_id] = fenced
+            case FeatureSet():
+                self.features[record.name] = record.level
+            case ConfigSet(resource_type, resource_name, name, value):
+                self._configs[resource_type, resource_name, name] = value or ""
+
+    def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
+        """Every partition of every topic that exists.
+
+        Args:
+            log_epoch: of the last batch that was replayed.
+            log_end_offset: of the metadata log, exclusive: which of several copies knows more.
+        """
+        found = []
+        for (topic_id, partition), known in self._partitions.items():
+            topic, state = self.topics.get(topic_id), known.state
+            if topic is None:
+                continue
+            found.append(
+                PartitionMetadata(
+                    topic=topic,
+                    partition=partition,
+                    topic_id=topic_id,
+                    compacted="compact" in self._cleanup_policy(topic),
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    replicas=state.replicas,
+                    isr=state.isr,
+                    elr=state.elr,
+                    source=METADATA_LOG,
+                    known_at_ms=known.changed_at_ms,
+                    log_epoch=log_epoch,
+                    log_end_offset=log_end_offset,
+                    elections=tuple(known.elections),
+                )
+            )
+        return found
+
+    def _cleanup_policy(self, topic: str) -> str:
+        default = self._configs.get((_BROKER, "", "log.cleanup.policy"), "")
+        return self._configs.get((_TOPIC, topic, "cleanup.policy"), default)
+
+    def _remove(self, topic_id: str) -> None:
+        topic = self.topics.pop(topic_id, None)
+        for key in [key for key in self._partitions if key[0] == topic_id]:
+            del self._partitions[key]
+        for config in [key for key in self._configs if key[:2] == (_TOPIC, topic)]:
+            del self._configs[config]
+
+    def _set(self, record: PartitionSet, at: Position, from_snapshot: bool) -> None:
+        key = (record.topic_id, record.partition)
+        known = self._partitions.get(key)
+        elections = known.elections if known else []
+        if not known or known.state.leader_epoch != record.leader_epoch:
+            kind = ElectionKind.SNAPSHOT if from_snapshot else ElectionKind.CREATED
+            elections.append(_election(record, kind, at))
+        self._partitions[key] = _Partition(record, at.timestamp_ms, elections)
+
+    def _change(self, record: PartitionChanged, at: Position) -> None:
+        known = self._partitions.get((record.topic_id, record.partition))
+        if known is None:
+            self.orphans += 1
+            return
+        before = known.state
+        changed = {
+            name: value
+            for name in ("isr", "replicas", "recovering", "elr", "last_known_elr")
+            if (value := getattr(record, name)) is not None
+        }
+        after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
+        if record.leader != NO_LEADER_CHANGE:
+            after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
+            known.elections.append(_election(after, _kind(before, after, record), at))
+        known.state, known.changed_at_ms = after, at.timestamp_ms
+
+    def _clear_elr(self, topic: str) -> None:
+        for (topic_id, _partition), known in self._partitions.items():
+            if not topic or self.topics.get(topic_id) == topic:
+                known.state = known.state._replace(elr=(), last_known_elr=())
+
+
+def _kind(before: PartitionSet, after: PartitionSet, record: PartitionChanged) -> ElectionKind:
+    """How the change's election came about: a leader outside of ISR and ELR was elected uncleanly (ElectionResult.unclean)."""
+    if after.leader < 0:
+        return ElectionKind.LEADERLESS
+    if after.leader == before.leader:
+        return ElectionKind.SAME_LEADER
+    if record.recovering or after.leader not in (*before.isr, *before.elr):
+        return ElectionKind.UNCLEAN
+    return ElectionKind.CLEAN
+
+
+def _election(state: PartitionSet, kind: ElectionKind, at: Position) -> Election:
+    return Election(
+        leader_epoch=state.leader_epoch,
+        leader_id=state.leader,
+        kind=str(kind),
+        isr=state.isr,
+        elr=state.elr,
+        metadata_offset=at.offset,
+        metadata_epoch=at.epoch,
+        timestamp_ms=at.timestamp_ms,
+    )
+
+
+def nothing_known(topic: str, partition: int) -> PartitionMetadata:
+    """A partition of which no metadata was found."""
+    return PartitionMetadata(
+        topic=topic, partition=partition, topic_id=None, compacted=False, leader=-1, leader_epoch=-1, replicas=(), isr=(), source="none"
+    )
+
+
+def latest(claims: list[PartitionMetadata]) -> PartitionMetadata | None:
+    """What is known last of a partition, of several sources: the file beside the brokers, and each broker's copy of the metadata log.
+
+    Of the copies of the log the longest one counts. The file wins over it unless the log knows a newer leader epoch, or the same epoch
+    with a change after the file was written. Of two topic ids under one name the file's counts.
+    Leader, epoch and ISR come from one source; `compacted` holds if any of the two says so, the history of elections is the log's.
+    """
+    logs = [claim for claim in claims if claim.source == METADATA_LOG]
+    log = max(logs, key=lambda claim: (claim.log_epoch, claim.log_end_offset), default=None)
+    file = next((claim for claim in claims if claim.source != METADATA_LOG), None)
+    if log is None or file is None:
+        return file or log
+    if file.topic_id and log.topic_id and file.topic_id != log.topic_id:
+        return file
+    later = file.known_at_ms is not None and log.known_at_ms is not None and log.known_at_ms > file.known_at_ms
+    newer = log.leader_epoch > file.leader_epoch or (log.leader_epoch == file.leader_epoch and later)
+    best = log if newer else file
+    return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=file.topic_id or log.topic_id)
