@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import secrets
 import sys
@@ -43,6 +44,26 @@ examples:
   ./spark-submit.sh audit --input /backup/brokers --topics 'orders|payments' --json audit.json
 """
 
+_EXPLAIN_HELP = """\
+Explain one partition of a past run so that a colleague believes it: both logs drawn over their
+offsets, every question and answer between follower and leader with the rule that decides, what
+the follower loses, the same under the other protocols, the evidence, and what to do.
+
+Only the tables are read: no brokers, no logs, no Spark, no Java.
+"""
+_EXPLAIN_EXIT = """\
+exit codes:
+  0    explained, whatever the verdict
+  2    wrong usage; no such run, partition or follower; or a table cannot be read
+  130  interrupted
+
+examples:
+  ./spark-submit.sh explain --partition orders-0
+  ./spark-submit.sh explain --partition orders-0 --follower 2
+  ./spark-submit.sh explain --warehouse /audits --run-id 20260102T030405Z-1a2b3c --partition orders-0
+  ./spark-submit.sh explain --partition orders-0 --cluster tGgMi5ChQQaP400G_KG93g | less
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -66,6 +87,8 @@ class Command:
 
 
 def _audit(given: argparse.Namespace) -> int:
+    given.run_id = given.run_id or _new_run_id()
+    given.run_date = given.run_date or datetime.now(UTC).date()
     settings = config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
     if not _RUN_ID.fullmatch(given.run_id):
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
@@ -91,6 +114,25 @@ def _audit(given: argparse.Namespace) -> int:
         given.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
     print("\n" + text.render(report), end="", flush=True)  # noqa: T201 - the summary is the command's output
     return report.exit_code
+
+
+def _explain(given: argparse.Namespace) -> int:
+    from replica_audit.report import explanation, explanation_text, question
+    from replica_audit.storage.reader import WarehouseTables
+
+    topic, partition = question.parse_partition(given.partition)
+    asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
+    _show(explanation_text.render(explanation.explain(WarehouseTables(given.warehouse), asked)))
+    return 0
+
+
+def _show(text: str) -> None:
+    """Print a command's output; a reader that has seen enough, such as head, is no error."""
+    try:
+        print(text, end="", flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # else the interpreter flushes once more when it ends, and complains
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_writable(path: Path | None) -> None:
@@ -168,12 +210,41 @@ COMMANDS: tuple[Command, ...] = (
                 arguments={"metavar": "RULE"},
             ),
             Option(
+                flag="--what-if-leaders",
+                setting="what_if_leaders",
+                help="also compute every replica as the leader of the others: what each choice would lose, ranked",
+                arguments={"action": "store_true"},
+            ),
+            Option(
                 flag="--fail-on",
                 setting="fail_on",
                 help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
                 arguments={"metavar": "SEVERITY"},
             ),
             Option(flag="--json", help="write the summary as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+        ),
+    ),
+    Command(
+        name="explain",
+        description=_EXPLAIN_HELP,
+        epilog=_EXPLAIN_EXIT,
+        run=_explain,
+        options=(
+            Option(flag="--partition", help="what to explain, such as orders-0", arguments={"required": True, "metavar": "TOPIC-N"}),
+            Option(
+                flag="--follower",
+                help="explain only this broker's replica (default: every follower)",
+                arguments={"type": int, "metavar": "ID"},
+            ),
+            Option(
+                flag="--warehouse",
+                help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+                arguments={"default": "warehouse", "metavar": "DIR"},
+            ),
+            Option(
+                flag="--run-id", help="the run to look at; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}
+            ),
+            Option(flag="--cluster", help="cluster id, where several clusters have such a partition", arguments={"metavar": "ID"}),
         ),
     ),
 )
@@ -202,13 +273,11 @@ def main(arguments: Sequence[str]) -> int:
     if command is None:
         raise AssertionError(f"no command {arguments[0]}")
     given = parser(command).parse_args(list(arguments[1:]))
-    given.run_id = given.run_id or _new_run_id()
-    given.run_date = given.run_date or datetime.now(UTC).date()
     try:
         return command.run(given)
     except AuditError as error:
         _tell(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _tell("interrupted: the run is not complete, its rows do not count")
+        _tell("interrupted: the run is not complete, its rows do not count" if command.name == "audit" else "interrupted")
         return INTERRUPTED

@@ -27,7 +27,11 @@ class Settings(BaseModel):
     )
     fail_on: Literal["critical", "error", "warning"] = Field(default="error", description="lowest severity that makes the exit code 1")
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")
+    what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")
     simultaneous_copies: bool = Field(default=False, description="all brokers were copied at one instant (a storage snapshot)")
+    server_logs_after_copy: bool = Field(
+        default=False, description="the server.log files tell what brokers did after they were copied, not before"
+    )
     parallelism: int = Field(default=0, ge=0, le=100_000, description="tasks that segments are spread over; 0: four for each core")
 
     @field_validator("topics")

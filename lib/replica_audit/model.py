@@ -128,7 +128,8 @@ class ReplicaFiles:
 
     `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
     `checkpoint` holds the entries as found in the file, (line, epoch, start offset), `epochs` the table as loaded.
-    The four offsets are the entries of the offset checkpoints, None if there is none. `offline_reason`: why a broker would take the
+    The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
+    replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the
     directory offline.
     """
 
@@ -143,9 +144,52 @@ class ReplicaFiles:
     checkpoint: tuple[tuple[int, int, int], ...]
     epochs: tuple[tuple[int, int], ...]
     high_watermark: int | None
+    high_watermarks_collected: bool
     recovery_point: int | None
     log_start_offset: int | None
     cleaner_offset: int | None
     clean_shutdown: bool
     offline_reason: str | None
     problems: tuple[Problem, ...]
+
+
+class Election(NamedTuple):
+    """One leader epoch of a partition as the metadata log tells it. `leader_id` is -1 where nobody leads.
+
+    `kind` is created, snapshot, clean, unclean, same-leader or leaderless; `isr` and `elr` are those after the change. The record stands at
+    `metadata_offset` of the metadata log, in its epoch `metadata_epoch`.
+    """
+
+    leader_epoch: int
+    leader_id: int
+    kind: str
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    metadata_offset: int
+    metadata_epoch: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.
+
+    `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
+    written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
+    the file.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    compacted: bool
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    source: str
+    known_at_ms: int | None = None
+    log_epoch: int = -1
+    log_end_offset: int = -1
+    elections: tuple[Election, ...] = ()

@@ -31,10 +31,12 @@ OF_THE_FILE = ("source", "evidence", "path", "kind", "line")
 
 def _with_text(root: Path, texts: Path, to: Path) -> int:
     """Copy a root, every segment that has a text replaced by it. Returns how many were."""
-    shutil.copytree(root, to, ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.snapshot", "__cluster_metadata-*"))
+    shutil.copytree(root, to, ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.snapshot"))
     replaced = 0
     for text in texts.rglob("*.txt"):
         broker, directory = text.relative_to(texts).parts[0], text.parent.name
+        if directory.startswith("__cluster_metadata-"):
+            continue  # read as records, which batch lines do not tell
         for home in (to / broker).rglob(directory):
             segment = home / f"{text.stem}.log"
             if segment.exists():
@@ -60,7 +62,8 @@ def test_text_gives_the_rows_that_segments_give(case: tuple[Path, Path], tmp_pat
     for table in TABLES:
         assert _rows(from_text, table, copy) == _rows(from_segments, table, root), table
     assert "dump" in {row["source"] for row in from_text["segment_epochs"]}
-    assert not from_text["problems"]
+    told = [problem["kind"] for problem in from_text["problems"]]
+    assert not set(told) - {"group-offsets"}, "only the groups' offsets cannot be read from batch lines"
 
 
 @pytest.mark.clusters

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.formats.broker_files import replicas_of
+from replica_audit.formats.broker_files import ServerLog, replicas_of
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
 from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.schemas import INVENTORY
@@ -40,6 +40,7 @@ class Walk:
         found = list(replicas_of(folder))
         self.folder = folder
         self.replicas = [one for one in found if isinstance(one, ReplicaFiles)]
+        self.server_logs = [one for one in found if isinstance(one, ServerLog)]
         self.loose = [one for one in found if isinstance(one, Problem)]
         self.problems = [*self.loose, *(problem for one in self.replicas for problem in one.problems)]
         self.codes = sorted(problem.code for problem in self.problems)
@@ -257,7 +258,9 @@ def test_every_replica_of_the_sample_is_found_and_nothing_is_reported():
         walk = Walk(folder)
         assert walk.problems == [], folder
         assert {one.directory for one in walk.replicas} == {path.name for path in folder.glob("*/*-*") if path.is_dir()}
-        assert all(one.segments and one.high_watermark is not None for one in walk.replicas), folder
+        kraft = [one for one in walk.replicas if one.topic == "__cluster_metadata"]
+        assert all(one.segments and (one in kraft) == (one.high_watermark is None) for one in walk.replicas), folder
+        assert [log.path.name for log in walk.server_logs] == [path.name for path in folder.glob("server.log")]
 
 
 @pytest.mark.parametrize("root", [JBOD] if JBOD.is_dir() else [])

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import pytest
 
+from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.leadership import leadership
+from replica_audit.protocol.metadata_image import METADATA_LOG, nothing_known
 from tests.protocol.logs import replica
 
-
-def test_metadata_decides_even_for_a_leader_that_was_not_collected() -> None:
-    assert leadership(2, [replica(1, [(9, 0, 9)]), replica(2, [(1, 0, 1)])]) == (2, "cluster-metadata")
-    assert leadership(7, [replica(1, [(9, 0, 9)])]) == (7, "cluster-metadata")
-    assert leadership(0, [replica(1, [(9, 0, 9)])]) == (0, "cluster-metadata"), "0 is a broker id"
+FILE = "cluster-metadata"
 
 
+def metadata(leader: int, source: str = FILE, leader_epoch: int = 5) -> PartitionMetadata:
+    return PartitionMetadata(
+        topic="t",
+        partition=0,
+        topic_id=None,
+        compacted=False,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        replicas=(1, 2, 3),
+        isr=(),
+        source=source,
+    )
+
+
+@pytest.mark.parametrize("source", [FILE, METADATA_LOG])
+def test_metadata_decides_even_for_a_leader_that_was_not_collected(source):
+    assert leadership(metadata(2, source), [replica(1, [(9, 0, 9)]), replica(2, [(1, 0, 1)])]) == (2, source)
+    assert leadership(metadata(7, source), [replica(1, [(9, 0, 9)])]) == (7, source)
+    assert leadership(metadata(7, source), []) == (7, source)
+    assert leadership(metadata(0, source), [replica(1, [(9, 0, 9)])]) == (0, source), "0 is a broker id"
+    assert leadership(metadata(1, source), [replica(1, unreadable="bit rot"), replica(2)]) == (1, source)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(None, id="no metadata"),
+        pytest.param(nothing_known("t", 0), id="none of this partition"),
+        pytest.param(metadata(-1), id="nobody leads, by the file"),
+        pytest.param(metadata(-1, METADATA_LOG), id="nobody leads, by the log"),
+    ],
+)
 @pytest.mark.parametrize(
     ("replicas", "leader"),
     [
@@ -31,11 +61,12 @@ def test_metadata_decides_even_for_a_leader_that_was_not_collected() -> None:
         pytest.param([replica(1, [(9, 0, 9)], unreadable="bit rot"), replica(2, [(1, 0, 4)])], 2, id="an unreadable one never leads"),
     ],
 )
-def test_without_metadata_the_logs_tell(replicas: list[Replica], leader: int) -> None:
-    assert leadership(-1, replicas) == (leader, "inferred")
-    assert leadership(-1, replicas[::-1]) == (leader, "inferred")
+def test_without_metadata_the_logs_tell(said: PartitionMetadata | None, replicas: list[Replica], leader: int) -> None:
+    assert leadership(said, replicas) == (leader, "inferred")
+    assert leadership(said, replicas[::-1]) == (leader, "inferred")
 
 
+@pytest.mark.parametrize("said", [None, metadata(-1, METADATA_LOG)])
 @pytest.mark.parametrize("replicas", [[], [replica(1, [(1, 0, 9)], unreadable="no log")]])
-def test_nobody_can_lead(replicas: list[Replica]) -> None:
-    assert leadership(-1, replicas) == (-1, "inferred")
+def test_nobody_can_lead(said, replicas):
+    assert leadership(said, replicas) == (-1, "inferred")

@@ -33,7 +33,7 @@ def test_every_verdict_has_its_severity() -> None:
     by_severity = {severity: {verdict for verdict in Verdict if SEVERITIES[verdict] is severity} for severity in Severity}
     assert by_severity == {
         Severity.CRITICAL: {Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION, Verdict.CONTENT_MISMATCH},
-        Severity.ERROR: {Verdict.STALE_TAIL, Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID},
+        Severity.ERROR: {Verdict.TRUNCATED_OTHERWISE, Verdict.STALE_TAIL, Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID},
         Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.COMPACTION_DIFFERS, Verdict.INCONCLUSIVE},
         Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING},
     }
@@ -387,3 +387,31 @@ def test_clean_verdicts() -> None:
     found = _judged(replica(1, SAME), replica(2, [(1, 0, 9), (3, 10, 19)]))
     assert (found.verdict, found.reason) == (Verdict.LAGGING, "a clean prefix of the leader, 10 offsets behind")
     assert _verdict(replica(1, SAME), replica(2, SAME)) is Verdict.IDENTICAL
+
+
+# --- what the broker's own log says, and a high watermark that was not collected ----------------------------------------------------------
+
+
+def test_a_broker_that_truncated_otherwise() -> None:
+    said = "the broker truncated to 9 (line 3), the rule to 10 (server.log)"
+    judged = judge(replace(compare(LEADER, DIVERGED), did_otherwise=said))
+    assert (judged.verdict, judged.severity) == (Verdict.TRUNCATED_OTHERWISE, Severity.ERROR)
+    assert said in judged.reason
+    lost = compare(LEADER, replace(DIVERGED, high_watermark=20))
+    assert judge(replace(lost, did_otherwise=said)).verdict is Verdict.COMMITTED_LOSS, "what is lost is said first"
+
+
+@pytest.mark.parametrize(
+    ("follower", "expected"),
+    [
+        pytest.param(replica(2, [(-1, 0, 19)], high_watermark_known=False), Verdict.INCONCLUSIVE, id="its file is not in the input"),
+        pytest.param(replica(2, [(-1, 0, 19)]), Verdict.STALE_TAIL, id="its file is there and does not name it: 0, as for Kafka"),
+        pytest.param(replica(2, [(-1, 0, 19)], high_watermark=15), Verdict.STALE_TAIL, id="it is known"),
+    ],
+)
+def test_a_cut_to_a_high_watermark_that_was_not_collected_proves_nothing(follower: Replica, expected: Verdict) -> None:
+    assert _verdict(replica(1, [(-1, 0, 29)]), follower, protocol=Protocol.HIGH_WATERMARK) is expected
+
+
+def test_the_high_watermark_matters_only_where_the_cut_goes_to_it() -> None:
+    assert _verdict(LEADER, replace(DIVERGED, high_watermark=None, high_watermark_known=False)) is Verdict.STALE_TAIL

@@ -6,62 +6,74 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from replica_audit.formats import cluster_metadata
-from replica_audit.formats.log_dir import CLUSTER_METADATA, is_broker_folder
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import generation
+from replica_audit.config import Settings
+from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.storage.sources import discover
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
+from replica_audit.transforms.gathering import list_commits
 from replica_audit.transforms.inventory import list_source
-from replica_audit.transforms.partitions import ClusterFacts, PartitionAudit
+from replica_audit.transforms.partitions import PartitionAudit
 from replica_audit.transforms.segments import scan_segment
 
 Row = dict[str, Any]
 
 
-def facts(root: Path) -> ClusterFacts:
-    """The cluster's facts as the pipeline derives them from cluster-metadata.json."""
-    path = root / CLUSTER_METADATA
-    if not path.exists():
-        return ClusterFacts(applies=Protocol.TRUNCATE_ON_FETCH)
-    head, _document = cluster_metadata.parse(path.read_bytes())
-    chosen = generation(
-        requested=None,
-        inter_broker_protocol=head.inter_broker_protocol,
-        metadata_version=head.metadata_version,
-        broker_version=head.kafka_version,
-    )
-    return ClusterFacts(applies=chosen.protocol, broker_states=head.broker_states)
+def audit(
+    root: Path, cluster: ClusterFacts | None = None, *, settings: Settings | None = None, metadata: bool = True
+) -> dict[str, list[Row]]:
+    """Audit one root. Returns the rows of every table, and of `problems` that belong to no replica.
 
-
-def audit(root: Path, cluster: ClusterFacts | None = None) -> dict[str, list[Row]]:
-    """Audit one root. Returns the rows of every table, and of `problems` that belong to no replica."""
-    sources = [
-        {"cluster_id": "c", "broker_id": broker, "path": str(folder), "kind": "broker"}
-        for folder in sorted(root.iterdir())
-        if folder.is_dir() and (broker := is_broker_folder(folder.name)) is not None
-    ]
-    if (root / CLUSTER_METADATA).exists():
-        sources.append({"cluster_id": "c", "broker_id": None, "path": str(root / CLUSTER_METADATA), "kind": "metadata"})
+    `metadata` is False to leave cluster-metadata.json out.
+    """
+    (cluster_root,) = discover([str(root)]).roots
+    has_file = metadata and cluster_root.head is not None
+    names = ("cluster_id", "broker_id", "path", "kind")
+    sources = [dict(zip(names, source, strict=True)) for source in cluster_root.sources() if metadata or source[3] != "metadata"]
     partitions: dict[tuple[str, int], Row] = {}
     tables: dict[str, list[Row]] = defaultdict(list)
+    copies: list[Row] = []
     for row in (made for source in sources for made in list_source(source)):
         if row.get("problem"):
             tables["problems"].append(row["problem"])
-            continue
-        key = (row["topic"], row["partition"])
-        entry = partitions.setdefault(
-            key, {"cluster_id": "c", "topic": key[0], "partition": key[1], "metadata": None, "replicas": [], "segments": []}
-        )
-        if row.get("metadata"):
-            entry["metadata"] = row["metadata"]
-            continue
-        entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
-        for file in row["replica"]["segments"]:
-            keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
-            for scanned in scan_segment({"cluster_id": "c", "broker_id": row["broker_id"], **keys, "file": file}):
-                entry["segments"].append({"broker_id": row["broker_id"], "segment": scanned["segment"]})
-    cluster = cluster or facts(root)
+        elif row.get("metadata_copy"):
+            copies.append(row["metadata_copy"])
+        else:
+            _gather(partitions, row)
+    head = cluster_root.head if has_file else None
+    best = max(copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
+    cluster = cluster or cluster_facts(head, best, settings or Settings())
+    tables["problems"] += _give_commits(partitions, {cluster_root.cluster_id: cluster})
     for _key, entry in sorted(partitions.items()):
         for table, rows in PartitionAudit(entry, cluster).row().items():
             if table != "cluster_id":
                 tables[table] += rows
     return tables
+
+
+def _give_commits(partitions: dict[tuple[str, int], Row], clusters: dict[str, ClusterFacts]) -> list[Row]:
+    problems = []
+    for row in [row for (topic, _), row in partitions.items() if topic == GROUP_OFFSETS_TOPIC]:
+        for found in list_commits(row, clusters):
+            if found.get("problem"):
+                problems.append(found["problem"])
+            elif (found["topic"], found["partition"]) in partitions:
+                partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
+    return problems
+
+
+def _gather(partitions: dict[tuple[str, int], Row], row: Row) -> None:
+    key = (row["topic"], row["partition"])
+    empty = {"cluster_id": row["cluster_id"], "topic": key[0], "partition": key[1], "claims": [], "replicas": [], "segments": []}
+    empty |= {"events": [], "commits": []}
+    entry = partitions.setdefault(key, empty)
+    if row.get("event"):
+        entry["events"].append({"broker_id": row["broker_id"], "event": row["event"]})
+        return
+    if row.get("metadata"):
+        entry["claims"].append({"broker_id": row["broker_id"], "metadata": row["metadata"]})
+        return
+    entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
+    for file in row["replica"]["segments"]:
+        keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
+        for scanned in scan_segment({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **keys, "file": file}):
+            entry["segments"].append({"broker_id": row["broker_id"], "segment": scanned["segment"]})

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir
@@ -28,6 +28,12 @@ _REMEDIES = {
 }
 
 
+class ServerLog(NamedTuple):
+    """A log that the broker wrote of itself, packed if its name ends with `.gz`."""
+
+    path: Path
+
+
 @dataclass(slots=True)
 class _LogDir:
     """The offset checkpoints of one log directory while its replicas are collected."""
@@ -37,11 +43,12 @@ class _LogDir:
     offline_reason: str | None = None
 
 
-def replicas_of(folder: Path) -> Iterator[ReplicaFiles | Problem]:
+def replicas_of(folder: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
     """Walk one broker's folder.
 
     Yields:
-        One `ReplicaFiles` per replica directory, with its own problems in it, and one `Problem` for each that belongs to no replica.
+        One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, and one
+        `Problem` for each that belongs to no replica.
     """
     walk = _Walk()
     yield from walk.run(folder)
@@ -57,7 +64,7 @@ class _Walk:
         self.empty: list[Folder] = []
         self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
-    def run(self, top: Path) -> Iterator[ReplicaFiles | Problem]:
+    def run(self, top: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
         for folder in walk(top, self.problems.append, self._is_no_replica):
             self._visit(folder, is_top=folder.path == top)
         self._add_empty_replicas()
@@ -66,7 +73,7 @@ class _Walk:
         if self.texts.unknown:
             self.problems.append(
                 Problem(
-                    path=self.texts.unknown[0],
+                    path=str(self.texts.unknown[0]),
                     kind="file",
                     code="unrecognised-files",
                     detail=f"{len(self.texts.unknown)} file(s) in {top.name} are neither Kafka's nor kafka-dump-log's; this is the first",
@@ -74,6 +81,7 @@ class _Walk:
                 )
             )
         yield from self.replicas.values()
+        yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from self.problems
 
     def _is_no_replica(self, folder: Folder) -> bool:
@@ -212,6 +220,7 @@ class _Walk:
             checkpoint=tuple((line.line, line.epoch, line.start_offset) for line in lines),
             epochs=tuple((entry.epoch, entry.start_offset) for entry in healed),
             high_watermark=offset(log_dir.HIGH_WATERMARKS),
+            high_watermarks_collected=log_dir.HIGH_WATERMARKS in (*owner.offsets, *own.offsets),
             recovery_point=offset(log_dir.RECOVERY_POINTS),
             log_start_offset=offset(log_dir.LOG_STARTS),
             cleaner_offset=offset(log_dir.CLEANER_OFFSETS),

@@ -9,11 +9,14 @@ import json
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import MetadataError
+from replica_audit.model import PartitionMetadata
 
+CLUSTER_METADATA_FILE = "cluster-metadata"
 _INT32_MAX = 2**31 - 1
 
 
@@ -27,20 +30,6 @@ class ClusterMetadata:
     inter_broker_protocol: str | None
     metadata_version: int | None
     broker_states: dict[int, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMetadata:
-    """What the file says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown."""
-
-    topic: str
-    partition: int
-    topic_id: str | None
-    compacted: bool
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
 
 
 def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
@@ -91,6 +80,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     Raises:
         MetadataError: a value of the wrong type, with its place.
     """
+    captured_at_ms = _milliseconds(_typed(document, "captured_at", str, ""))
     for i, topic in enumerate(_typed(document, "topics", list, "") or []):
         at = f"topics[{i}]."
         name = _required(topic, "topic", str, at)
@@ -107,7 +97,19 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 leader_epoch=-1 if epoch is None else epoch,
                 replicas=_ids(partition, "replicas", where),
                 isr=_ids(partition, "isr", where),
+                elr=_ids(partition, "elr", where),
+                source=CLUSTER_METADATA_FILE,
+                known_at_ms=captured_at_ms,
             )
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """An ISO 8601 time as milliseconds since the epoch, UTC where it names no zone; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _not_negative(value: int, name: str) -> int:

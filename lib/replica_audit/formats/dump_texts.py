@@ -8,6 +8,7 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import dump_log, log_dir
+from replica_audit.formats.server_log import looks_like_server_log
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
@@ -16,13 +17,14 @@ _DUMPING = b"Dumping "
 
 
 class DumpTexts:
-    """The texts of one broker. `unknown` are files that are none, and belong in no log directory."""
+    """The texts of one broker. `unknown` are files that are none, and belong in no log directory; `server_logs` the broker's own logs."""
 
     def __init__(self, problems: list[Problem]) -> None:
         """Report to `problems`."""
         self.problems = problems
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
-        self.unknown: list[str] = []
+        self.server_logs: list[Path] = []
+        self.unknown: list[Path] = []
 
     def takes_segment(self, segment: Path) -> bool:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
@@ -38,10 +40,13 @@ class DumpTexts:
     def take(self, path: Path) -> None:
         """Take a file of any name, if it is text of kafka-dump-log."""
         try:
+            if log_dir.is_server_log(path.name):
+                self.server_logs.append(path)
+                return
             with path.open("rb") as stream:
-                if not dump_log.looks_like_dump(stream.read(_SNIFFED)):
-                    if not log_dir.is_server_log(path.name):
-                        self.unknown.append(str(path))
+                head = stream.read(_SNIFFED)
+                if not dump_log.looks_like_dump(head):
+                    (self.server_logs if looks_like_server_log(head) else self.unknown).append(path)
                     return
                 stream.seek(0)
                 self.dumps.extend((path, section) for section in dump_log.sections(stream))

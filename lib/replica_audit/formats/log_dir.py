@@ -19,11 +19,13 @@ OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFS
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 CLUSTER_METADATA = "cluster-metadata.json"
 METADATA_TOPIC = "__cluster_metadata"
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
 _SEGMENT = re.compile(r"([0-9]{20})\.log(\.swap|\.cleaned|\.deleted)?")
+_SERVER_LOG = re.compile(r"(?:(.+)[.-])?server\.log(?:[.-].*)?")
 _BESIDE_A_SEGMENT = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
 )
@@ -89,8 +91,14 @@ def is_beside_a_segment(name: str) -> bool:
 
 
 def is_server_log(name: str) -> bool:
-    """Whether a file is a broker's own log."""
-    return name == "server.log" or name.endswith(".server.log") or name.startswith("server.log.")
+    """Whether a file is a broker's own log, perhaps rolled or packed: `server.log`, `server.log.2026-01-02`, `broker-3.server.log.gz`."""
+    return _SERVER_LOG.fullmatch(name) is not None
+
+
+def server_log_of(name: str) -> int | None:
+    """The broker id in the name of a server log (`broker-3.server.log`); None for other names and for logs that name no broker."""
+    match = _SERVER_LOG.fullmatch(name)
+    return is_broker_folder(match[1]) if match and match[1] else None
 
 
 def is_broker_folder(name: str) -> int | None:

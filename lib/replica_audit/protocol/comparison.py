@@ -19,7 +19,8 @@ from replica_audit.protocol.replica_log import LoadedLog
 class Replica:
     """One replica as the rules see it.
 
-    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none. `checkpoint_known` is False where no
+    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known`
+    is False where their file was not collected. `checkpoint_known` is False where no
     checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
     broker's process runs, so nothing was loaded from disk; None if unknown.
     """
@@ -28,6 +29,7 @@ class Replica:
     log: LoadedLog
     history: lineage.History
     high_watermark: int | None = None
+    high_watermark_known: bool = True
     cleaner_offset: int | None = None
     topic_id: str | None = None
     checkpoint_known: bool = True
@@ -94,6 +96,7 @@ class Comparison:
     """One leader and one of its followers, with the truncation that the cluster's protocol performs.
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
+    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say, in one sentence.
     """
 
     leader: Replica
@@ -101,6 +104,7 @@ class Comparison:
     context: Context
     effect: Effect
     witnesses: Sequence[Replica] = ()
+    did_otherwise: str | None = None
     start: int = field(init=False)
     end: int = field(init=False)
     cleaned: int = field(init=False)
@@ -147,6 +151,11 @@ class Comparison:
         return not self.context.simultaneous and self.context.leader_epoch >= 0 and in_table and written > known
 
     @property
+    def rests_on_unknown_high_watermark(self) -> bool:
+        """Whether the follower would be cut to a high watermark that was not collected, and is 0 only for want of it."""
+        return self.effect.truncation.high_watermark_cut is not None and not self.follower.high_watermark_known
+
+    @property
     def follower_copied_earlier(self) -> bool:
         """Whether the follower runs, is in the ISR and would be cut: it was when it first fetched in this epoch, its copy is older."""
         return not self.context.simultaneous and bool(self.follower.alive) and self.follower.in_isr and self.cut is not None
@@ -178,13 +187,18 @@ class Comparison:
     @property
     def lost(self) -> int:
         """How many removed offsets lie below a persisted high watermark of a replica that holds them, while the leader does not."""
+        return lineage.covered(self.lost_ranges)
+
+    @property
+    def lost_ranges(self) -> list[tuple[int, int]]:
+        """Those offsets, as ranges [first, end) that may overlap."""
         first = removal_start(self.follower, self.effect)
         if first is None:
-            return 0
+            return []
         ranges: list[tuple[int, int]] = []
         for witness in (self.follower, *self.witnesses):
             ranges += self._lost_according_to(witness, first)
-        return _covered(ranges)
+        return ranges
 
     def _lost_according_to(self, witness: Replica, first: int) -> list[tuple[int, int]]:
         follower, leader = self.follower, self.leader
@@ -242,12 +256,3 @@ def removal_start(follower: Replica, effect: Effect) -> int | None:
     if effect.truncation.truncation_offset is None:
         return None
     return effect.truncation.truncation_offset if effect.physical_offset is None else effect.physical_offset
-
-
-def _covered(ranges: Sequence[tuple[int, int]]) -> int:
-    """How many offsets a set of [first, end) ranges covers."""
-    total, reached = 0, 0
-    for first, end in sorted(ranges):
-        total += max(0, end - max(first, reached))
-        reached = max(reached, end)
-    return total

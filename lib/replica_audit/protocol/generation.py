@@ -22,7 +22,12 @@ class Generation(NamedTuple):
 
 
 def generation(
-    *, requested: str | None, inter_broker_protocol: str | None, metadata_version: int | None, broker_version: str | None
+    *,
+    requested: str | None,
+    inter_broker_protocol: str | None,
+    metadata_version: int | None,
+    broker_version: str | None,
+    has_metadata_log: bool = False,
 ) -> Generation:
     """Choose the rule.
 
@@ -31,6 +36,7 @@ def generation(
         inter_broker_protocol: `inter.broker.protocol.version`, such as `2.4-IV1`.
         metadata_version: the finalised level of the feature `metadata.version`: its presence alone means KRaft, 3.0 or later.
         broker_version: release of the brokers, such as `4.2.0`.
+        has_metadata_log: whether the input holds a `__cluster_metadata-0`, which only KRaft writes.
     """
     if requested and requested != "auto":
         return Generation(Protocol(requested), "asked for by --protocol")
@@ -39,6 +45,8 @@ def generation(
         return Generation(_by_inter_broker_protocol(ibp, broker), f"inter.broker.protocol.version {inter_broker_protocol}")
     if metadata_version is not None:
         return Generation(Protocol.TRUNCATE_ON_FETCH, f"metadata.version level {metadata_version} (KRaft)")
+    if has_metadata_log:
+        return Generation(Protocol.TRUNCATE_ON_FETCH, "a metadata log is in the input (KRaft)")
     if broker:
         return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {broker_version}")
     return Generation(Protocol.TRUNCATE_ON_FETCH, "no version known: the rule of 2.8 and later")

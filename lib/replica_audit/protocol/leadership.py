@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.epoch_table import latest_epoch
 
-CLUSTER_METADATA = "cluster-metadata"
 INFERRED = "inferred"
 NO_LEADER = -1
 
@@ -20,13 +20,13 @@ class Leadership(NamedTuple):
     source: str
 
 
-def leadership(metadata_leader: int, replicas: Sequence[Replica]) -> Leadership:
+def leadership(metadata: PartitionMetadata | None, replicas: Sequence[Replica]) -> Leadership:
     """The metadata's leader, else the replica with the highest (last epoch of its table as found, log end offset).
 
     Of equals the lowest id leads. Unreadable replicas never lead by inference.
     """
-    if metadata_leader >= 0:
-        return Leadership(metadata_leader, CLUSTER_METADATA)
+    if metadata is not None and metadata.leader >= 0:
+        return Leadership(metadata.leader, metadata.source)
     candidates = [replica for replica in replicas if not replica.unreadable]
     if not candidates:
         return Leadership(NO_LEADER, INFERRED)

@@ -105,3 +105,34 @@ def differ(piece: Piece) -> bool:
 
 def _known(epoch: int | None) -> int:
     return -1 if epoch is None else epoch
+
+
+def covered(ranges: Iterable[tuple[int, int]]) -> int:
+    """How many offsets a set of ranges [first, end) covers."""
+    total, reached = 0, 0
+    for first, end in sorted(ranges):
+        total += max(0, end - max(first, reached))
+        reached = max(reached, end)
+    return total
+
+
+def only_in(left: History, right: History, start: int, end: int) -> list[Span]:
+    """The offsets of [start, end) that the left history holds and the right one does not hold in the same epoch.
+
+    Offsets without an epoch on either side count as held where both hold them.
+    """
+    return [
+        Span(piece.left_epoch, piece.first_offset, piece.end_offset)
+        for piece in pieces(left, right, start, end)
+        if piece.left_epoch is not None and (piece.right_epoch is None or differ(piece))
+    ]
+
+
+def held(history: History, start: int, end: int) -> int:
+    """How many offsets of [start, end) a history holds."""
+    return sum(max(0, min(span.end_offset, end) - max(span.first_offset, start)) for span in history)
+
+
+def epoch_at(history: History, offset: int) -> int | None:
+    """The epoch of an offset; None if the history misses it."""
+    return next((span.leader_epoch for span in history if span.first_offset <= offset < span.end_offset), None)

@@ -21,6 +21,7 @@ class Verdict(StrEnum):
     STALE_TOPIC_ID = "stale_topic_id"
     LOG_MATCHING_VIOLATION = "log_matching_violation"
     COMMITTED_LOSS = "committed_loss"
+    TRUNCATED_OTHERWISE = "truncated_otherwise"
     STALE_TAIL = "stale_tail"
     CONTENT_MISMATCH = "content_mismatch"
     COMPACTION_DIFFERS = "compaction_differs"
@@ -43,6 +44,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.COMMITTED_LOSS: Severity.CRITICAL,
     Verdict.LOG_MATCHING_VIOLATION: Severity.CRITICAL,
     Verdict.CONTENT_MISMATCH: Severity.CRITICAL,
+    Verdict.TRUNCATED_OTHERWISE: Severity.ERROR,
     Verdict.STALE_TAIL: Severity.ERROR,
     Verdict.UNREADABLE: Severity.ERROR,
     Verdict.STALE_TOPIC_ID: Severity.ERROR,
@@ -101,6 +103,9 @@ def _incomparable(c: Comparison) -> Judgement | None:
             "and the copies were not taken at one instant"
         )
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+    if c.rests_on_unknown_high_watermark:
+        reason = "not collected: the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     if c.metadata_is_older:
         reason = "leader copied earlier: the follower was written in an epoch that neither the metadata nor the leader's copy knows"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
@@ -138,6 +143,12 @@ def _committed_loss(c: Comparison) -> Judgement | None:
         return None
     reason = f"{lost} of the removed offsets were committed (below a persisted high watermark), and the leader does not hold them"
     return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason)
+
+
+def _truncated_otherwise(c: Comparison) -> Judgement | None:
+    if c.did_otherwise is None:
+        return None
+    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"the broker's own log contradicts the rule: {c.did_otherwise}")
 
 
 def _stale_tail(c: Comparison) -> Judgement | None:
@@ -191,6 +202,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _incomparable,
     _log_matching_violation,
     _committed_loss,
+    _truncated_otherwise,
     _stale_tail,
     _no_epochs,
     _epoch_table_only,

@@ -41,6 +41,40 @@ class InputProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """One group's position that a truncation affects. Columns of `consumer_impacts`."""
+
+    cluster_id: str
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    committed_leader_epoch: int
+    validation_result: str
+    reset_offset: int | None
+    records_gone: int | None
+    records_reread: int | None
+    records_missed: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One replica as the leader. Columns of `what_if_leaders`."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+    candidate_id: int
+    rank: int | None
+    is_leader: bool
+    lost_records: int
+    lost_bytes: int
+    lost_below_high_watermark: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One audited cluster.
 
@@ -59,11 +93,17 @@ class Cluster:
     inferred_leaders: int
     verdicts: dict[str, int]
     input_errors: int
+    unclean_elections: int
+    affected_groups: int
+    affected_positions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`."""
+    """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`.
+
+    `impacts` are the worst of the affected positions; `candidates` is empty unless every replica was tried as the leader.
+    """
 
     run_id: str
     warehouse: str
@@ -73,6 +113,8 @@ class Report:
     clusters: tuple[Cluster, ...]
     findings: tuple[Finding, ...]
     finding_count: int
+    impacts: tuple[Impact, ...]
+    candidates: tuple[Choice, ...]
     problems: tuple[InputProblem, ...]
     problem_count: int
     changes: dict[str, int]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from replica_audit.report.data import Cluster, Finding, InputProblem, Report
+from replica_audit.report.data import Choice, Cluster, Finding, InputProblem, Report
 
 WIDTH = 80
 _MEANING = {
@@ -21,6 +22,11 @@ _LEGEND = (
     "the leader does not hold."
 )
 
+_IMPACT_LEGEND = (
+    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
+    "MISSES: offsets that it will not read (with latest, where the policy decides)."
+)
+
 
 def render(report: Report) -> str:
     """The whole summary, a line feed at its end."""
@@ -29,6 +35,10 @@ def render(report: Report) -> str:
         lines += [*_cluster(cluster), ""]
     if report.findings:
         lines += [*_findings(report), ""]
+    if report.impacts:
+        lines += [*_impacts(report), ""]
+    if report.candidates:
+        lines += [*_candidates(report), ""]
     if report.problem_count:
         lines += [*_problems(report.problems, report.problem_count), ""]
     lines += _end(report)
@@ -51,12 +61,22 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
         yield from _wrapped(
             f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
         )
+    if cluster.unclean_elections:
+        yield from _wrapped(f"unclean elections in the metadata log: {cluster.unclean_elections} (table leader_epochs)")
     counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
     yield from _wrapped(f"followers: {counts}" if counts else "no follower to compare")
+    if cluster.affected_positions:
+        groups, positions = _count(cluster.affected_groups, "group"), _count(cluster.affected_positions, "position")
+        yield from _wrapped(f"consumers: {groups} affected, at {positions}")
+
+
+def _labels(report: Report) -> dict[str, str]:
+    """What stands before a partition's name where there are several clusters."""
+    return {cluster.cluster_id: f"{cluster.label}/" if len(report.clusters) > 1 else "" for cluster in report.clusters}
 
 
 def _findings(report: Report) -> Iterator[str]:
-    labels = {cluster.cluster_id: f"{cluster.label}/" if len(report.clusters) > 1 else "" for cluster in report.clusters}
+    labels = _labels(report)
     shown = "" if len(report.findings) == report.finding_count else f", the worst {len(report.findings)} of {report.finding_count}"
     yield f"Findings{shown}"
     rows = [
@@ -80,6 +100,59 @@ def _findings(report: Report) -> Iterator[str]:
             yield "    " + _row(header, widths)
         yield "    " + _row(row, widths)
     yield from _wrapped(_LEGEND)
+
+
+def _impacts(report: Report) -> Iterator[str]:
+    labels = _labels(report)
+    total = sum(cluster.affected_positions for cluster in report.clusters)
+    shown = "" if len(report.impacts) == total else f", the worst {len(report.impacts)} of {total}"
+    yield f"Consumer groups whose records are gone{shown}"
+    rows = [
+        (
+            i.group_id,
+            f"{labels[i.cluster_id]}{i.topic}-{i.partition}",
+            str(i.committed_offset),
+            "policy" if i.reset_offset is None else str(i.reset_offset),
+            "?" if i.records_gone is None else str(i.records_gone),
+            "?" if i.records_missed is None else str(i.records_missed),
+        )
+        for i in report.impacts
+    ]
+    yield from _table(("GROUP", "PARTITION", "COMMITTED", "RESUMES", "GONE", "MISSES"), rows)
+    yield from _wrapped(_IMPACT_LEGEND)
+
+
+def _candidates(report: Report) -> Iterator[str]:
+    """A line for each partition: what the leader loses, and what the best choice would."""
+    labels = _labels(report)
+    yield "If another replica led, where that makes a difference (all choices: table what_if_leaders)"
+    partitions = groupby(report.candidates, key=lambda c: (c.cluster_id, c.topic, c.partition))
+    rows = []
+    for (cluster_id, topic, partition), found in partitions:
+        choices = list(found)
+        leader = next((c for c in choices if c.is_leader), None)
+        rows.append((f"{labels[cluster_id]}{topic}-{partition}", _cost(leader), _cost(choices[0])))
+    yield from _table(("PARTITION", "LEADER", "LOSES", "BEST", "LOSES"), [(name, *leads, *best) for name, leads, best in rows])
+    yield from _wrapped("LOSES: records that no longer exist anywhere, and how many of their offsets had been committed.")
+
+
+def _cost(choice: Choice | None) -> tuple[str, str]:
+    if choice is None:
+        return "-", "-"
+    return str(choice.candidate_id), f"{choice.lost_records} ({choice.lost_below_high_watermark} committed)"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns of text, names to the left and numbers to the right; the first two are shortened to fit."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for i in (1, 0):
+        spare = WIDTH - 4 - sum(widths[:i] + widths[i + 1 :]) - 2 * (len(header) - 1)
+        widths[i] = max(len(header[i]), min(widths[i], spare))
+    is_number = [all(row[i][:1].isdigit() or row[i] in ("-", "?", "policy") for row in rows) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [_shortened(cell, width) for cell, width in zip(row, widths, strict=True)]
+        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, is_number, strict=True)]
+        yield ("    " + "  ".join(padded)).rstrip()
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

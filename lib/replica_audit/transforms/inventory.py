@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats import broker_files, cluster_metadata
-from replica_audit.model import Problem
+from replica_audit.formats import broker_files, cluster_metadata, metadata_log
+from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from replica_audit.model import PartitionMetadata, Problem
 from replica_audit.schemas import INVENTORY
+from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
-from replica_audit.transforms.rows import Row, map_rows, replica_row
+from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row
 from replica_audit.transforms.topics import topic_filter
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
@@ -24,11 +26,14 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
     """List every source inside tasks.
 
     Args:
-        sources: one row per broker folder (`kind` is broker) or cluster-metadata.json (`kind` is metadata); columns SOURCES.
+        sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
+            or server-log); columns SOURCES.
         topics: regular expression that a topic's whole name must match; empty for all.
 
     Returns:
-        Rows of the shape INVENTORY: exactly one of `replica`, `metadata` and `problem` is not null.
+        Rows of the shape INVENTORY: exactly one of `replica`, `metadata`, `metadata_copy`, `event` and `problem` is not null. The
+        replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
+        then false.
     """
     return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY), spark_schema(INVENTORY))
 
@@ -36,9 +41,11 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:
     """The rows of one source, those of other topics left out; problems that belong to no replica stay."""
     is_wanted = topic_filter(topics)
-    for row in _list_broker(source) if source["kind"] == "broker" else _list_metadata(source):
-        if row.get("topic") is None or is_wanted(row["topic"]):
-            yield row
+    for row in _LISTED[source["kind"]](source):
+        topic = row.get("topic")
+        is_audited = topic is None or is_wanted(topic)
+        if is_audited or topic == GROUP_OFFSETS_TOPIC:
+            yield {**row, "is_audited": is_audited}
 
 
 def _row(source: Row, **values: object) -> Row:
@@ -49,8 +56,31 @@ def _list_broker(source: Row) -> Iterator[Row]:
     for found in broker_files.replicas_of(Path(source["path"])):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
+        elif isinstance(found, broker_files.ServerLog):
+            yield from _list_server_log({**source, "path": str(found.path)})
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
+            if found.topic == METADATA_TOPIC and found.state == "current":
+                yield from _list_metadata_log(source, Path(found.log_dir) / found.directory)
+
+
+def _list_server_log(source: Row) -> Iterator[Row]:
+    for found in server_logs.read_events(Path(source["path"]), source["broker_id"]):
+        if isinstance(found, Problem):
+            yield _row(source, problem=asdict(found))
+        else:
+            yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
+
+
+def _list_metadata_log(source: Row, directory: Path) -> Iterator[Row]:
+    copy = metadata_log.read(directory)
+    brokers = [{"broker_id": broker, "fenced": fenced} for broker, fenced in sorted(copy.fenced.items())]
+    row = {"metadata_version": copy.metadata_version, "brokers": brokers}
+    yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
+    for problem in copy.problems:
+        yield _row(source, problem=asdict(problem))
+    for partition in copy.partitions:
+        yield _row(source, **_partition_row(partition))
 
 
 def _list_metadata(source: Row) -> Iterator[Row]:
@@ -65,8 +95,12 @@ def _list_metadata(source: Row) -> Iterator[Row]:
         yield _row(source, problem=asdict(metadata_problem(path, MetadataError(error.strerror or str(error)))))
         return
     for partition in partitions:
-        values = asdict(partition)
-        yield _row(source, topic=values.pop("topic"), partition=values.pop("partition"), metadata=values)
+        yield _row(source, **_partition_row(partition))
+
+
+def _partition_row(partition: PartitionMetadata) -> Row:
+    values = metadata_row(partition)
+    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
 
 
 def metadata_problem(path: Path, error: MetadataError) -> Problem:
@@ -80,3 +114,10 @@ def metadata_problem(path: Path, error: MetadataError) -> Problem:
         line=error.line,
         byte_offset=error.byte_offset,
     )
+
+
+_LISTED: dict[str, Callable[[Row], Iterator[Row]]] = {
+    "broker": _list_broker,
+    "metadata": _list_metadata,
+    "server-log": _list_server_log,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
@@ -13,8 +13,10 @@ from replica_audit.protocol.cuts import Removal, can_fail_to_append, lies_inside
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.exchange import Protocol, Request, Step, Truncation
 from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.observed import ObservedTruncation
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
+from replica_audit.transforms import server_logs
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
 
@@ -65,32 +67,64 @@ def lookup_rows(pair: Pair) -> Iterator[Row]:
         }
 
 
-def compare(pair: Pair) -> tuple[list[Row], Row]:
-    """The pair's four rows of `truncation_points` and its row of `replica_verdicts`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove."""
+
+    comparison: Comparison
+    removal: Removal | None
+    effects: tuple[Effect, ...]
+    observed: ObservedTruncation | None = None
+
+
+def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measured:
+    """Run the rules over a pair.
 
     Batches are read a second time only where the protocol that applies cuts, or where the logs differ or have nothing in common:
     from the follower's batch that holds the cut, and from the leader's that holds the fetch offset.
+
+    Args:
+        pair: to measure.
+        protocols: of which the effects are wanted; that of the protocol that applies is always made.
     """
     leader, follower = pair.leader.replica, pair.follower.replica
-    truncations = [rule(leader.as_leader(), follower.as_follower()) for rule in RULES.values()]
-    applied = next(truncation for truncation in truncations if truncation.protocol is pair.applies)
+    truncations = {protocol: RULES[protocol](leader.as_leader(), follower.as_follower()) for protocol in {*protocols, pair.applies}}
     end = min(leader.log.log_end_offset, follower.log.log_end_offset)
     overlaps = end > max(leader.log.log_start_offset, follower.log.log_start_offset)
-    looks_closer = applied.truncation_offset is not None or not overlaps or difference(leader, follower, pair.context, end) is not None
-    rows = []
-    effect, removal = Effect(truncation=applied, physical_offset=None, fetcher_fails=False), None
-    for truncation in truncations:
+    cuts = truncations[pair.applies].truncation_offset is not None
+    looks_closer = cuts or not overlaps or difference(leader, follower, pair.context, end) is not None
+    effects, removal = [], None
+    for protocol in [protocol for protocol in RULES if protocol in truncations]:
+        truncation = truncations[protocol]
         measured = _removal(pair, truncation) if looks_closer else None
-        candidate = Effect(
-            truncation=truncation,
-            physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
-            fetcher_fails=looks_closer and _fetcher_fails(pair, truncation),
+        effects.append(
+            Effect(
+                truncation=truncation,
+                physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
+                fetcher_fails=looks_closer and _fetcher_fails(pair, truncation),
+            )
         )
-        rows.append(_truncation_row(pair, candidate))
-        if truncation is applied:
-            effect, removal = candidate, measured
-    comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=effect, witnesses=pair.witnesses)
-    return rows, _verdict_row(pair, comparison, judge(comparison), removal)
+        if protocol is pair.applies:
+            removal = measured
+    applied = next(effect for effect in effects if effect.truncation.protocol is pair.applies)
+    comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=applied, witnesses=pair.witnesses)
+    return Measured(comparison=comparison, removal=removal, effects=tuple(effects))
+
+
+def with_events(pair: Pair, measured: Measured, events: Sequence[Row], *, after_copy: bool) -> Measured:
+    """The pair with what the follower's broker logged, rows of the shape LOG_EVENT; `after_copy` as in `observed.agrees`."""
+    if not events:
+        return measured
+    files = pair.follower.loaded.files
+    seen = server_logs.observed(events, pair.follower.replica.broker_id, files.topic, files.partition)
+    said = server_logs.did_otherwise(seen, measured.comparison, leader_epoch=pair.context.leader_epoch, after_copy=after_copy)
+    return replace(measured, observed=seen, comparison=replace(measured.comparison, did_otherwise=said))
+
+
+def compare(pair: Pair, measured: Measured) -> tuple[list[Row], Row]:
+    """The pair's four rows of `truncation_points` and its row of `replica_verdicts`."""
+    rows = [_truncation_row(pair, effect) for effect in measured.effects]
+    return rows, _verdict_row(pair, measured, judge(measured.comparison))
 
 
 def _removal(pair: Pair, truncation: Truncation) -> Removal | None:
@@ -152,7 +186,8 @@ def _round(step: Step) -> Row:
     }
 
 
-def _verdict_row(pair: Pair, comparison: Comparison, judgement: Judgement, removal: Removal | None) -> Row:
+def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
+    comparison, removal, seen = measured.comparison, measured.removal, measured.observed
     truncation = comparison.effect.truncation
     leader_end, follower_end = comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset
     parts = comparison.divergence_offset
@@ -177,7 +212,7 @@ def _verdict_row(pair: Pair, comparison: Comparison, judgement: Judgement, remov
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
-        "observed_truncation_offset": None,
+        "observed_truncation_offset": seen.truncation_offset if seen else None,
         "evidence": _evidence(pair, comparison, judgement),
         "reason": judgement.reason,
     }

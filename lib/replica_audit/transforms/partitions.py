@@ -8,57 +8,35 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from replica_audit.model import Problem
+from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.leadership import leadership
+from replica_audit.protocol.leadership import Leadership, leadership
+from replica_audit.protocol.metadata_image import METADATA_LOG, latest, nothing_known
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
-from replica_audit.transforms.rows import Row, map_rows, replica_files
+from replica_audit.transforms.clusters import ClusterFacts
+from replica_audit.transforms.consumers import impact_rows
+from replica_audit.transforms.futures import future_rows
+from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.roles import role_rows
+from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
+from replica_audit.transforms.what_if import leader_rows, rule_rows
 
-_KEYS = ("cluster_id", "topic", "partition")
 _ALIVE = {"up": True, "paused": True, "down": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFacts:
-    """What is true of a whole cluster. `broker_states` is empty where there is no metadata."""
+@dataclass(slots=True)
+class _Compared:
+    """The rows about a partition's pairs."""
 
-    applies: Protocol
-    broker_states: dict[int, str] = field(default_factory=dict)
-    simultaneous: bool = False
-
-
-def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
-    """One row per partition, in one shuffle: cluster_id, topic, partition, metadata, replicas and segments (arrays with broker_id)."""
-    none = F.lit(None)
-    replica = F.when(F.col("replica").isNotNull(), F.struct("broker_id", "replica"))
-    found = inventory.where(F.col("problem").isNull()).select(
-        *_KEYS, replica.alias("replica"), "metadata", none.cast(_struct(segments)).alias("segment")
-    )
-    scanned = segments.select(
-        *_KEYS,
-        none.cast(found.schema["replica"].dataType).alias("replica"),
-        none.cast(found.schema["metadata"].dataType).alias("metadata"),
-        F.struct("broker_id", "segment").alias("segment"),
-    )
-    return (
-        found.unionByName(scanned)
-        .groupBy(*_KEYS)
-        .agg(
-            F.first("metadata", ignorenulls=True).alias("metadata"),
-            F.collect_list("replica").alias("replicas"),
-            F.collect_list("segment").alias("segments"),
-        )
-    )
-
-
-def _struct(segments: DataFrame) -> str:
-    return f"struct<broker_id:int,segment:{segments.schema['segment'].dataType.simpleString()}>"
+    points: list[Row] = field(default_factory=list)
+    verdicts: list[Row] = field(default_factory=list)
+    lookups: list[Row] = field(default_factory=list)
+    rules: list[Row] = field(default_factory=list)
 
 
 def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
@@ -82,49 +60,104 @@ class PartitionAudit:
         self.cluster = cluster
         self.row_in = row
         self.topic, self.partition = row["topic"], row["partition"]
-        self.metadata: Row = row["metadata"] or {}
-        self.compacted = bool(self.metadata.get("compacted"))
+        claims = [(claim["broker_id"], partition_metadata(self.topic, self.partition, claim["metadata"])) for claim in row["claims"] or ()]
+        self.copies = {broker: claim for broker, claim in claims if claim.source == METADATA_LOG}
+        self.has_metadata = bool(claims)
+        self.metadata = latest([claim for _, claim in claims]) or nothing_known(self.topic, self.partition)
         self.loaded = self._load(row)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.replicas = {
-            broker: one.replica(alive=self._alive(broker), in_isr=broker in (self.metadata.get("isr") or ()))
+            broker: one.replica(alive=self._alive(broker, one.files), in_isr=broker in self.metadata.isr)
             for broker, one in self.compared.items()
             if one.log is not None
         }
-        self.leadership = leadership(self.metadata.get("leader", -1), list(self.replicas.values()))
+        self.leadership = leadership(self.metadata, list(self.replicas.values()))
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
-            leader_epoch=self.metadata.get("leader_epoch", -1),
+            leader_epoch=self.metadata.leader_epoch,
             enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
-            compacted=self.compacted
+            compacted=self.metadata.compacted
             or self.cleaned_until > 0
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
         )
 
+    @property
+    def best_replica(self) -> replicas.Loaded | None:
+        """The leader, or without it the readable replica with the longest log; None if there is none."""
+        readable = [one for broker, one in self.compared.items() if broker in self.replicas and not one.unreadable]
+        leads = next((one for one in readable if one.broker_id == self.leadership.leader_id), None)
+        return leads or max(readable, key=lambda one: self.replicas[one.broker_id].log.log_end_offset, default=None)
+
     def row(self) -> Row:
         """Every row of every table about this partition."""
         leader = self.replicas.get(self.leadership.leader_id)
-        points, verdicts, lookups = self._pairs()
+        made = self._pairs()
+        led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
+        epochs = [
+            found
+            for one in self.loaded
+            for found in replicas.epoch_rows(
+                one, leader=leader, cleaned_until=self.cleaned_until, compacted=self.context.compacted, led_by=led_by
+            )
+        ]
+        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         return {
             "cluster_id": self.row_in["cluster_id"],
             "replica_logs": [replicas.log_row(one) for one in self.loaded],
             "segment_epochs": [
-                made
+                found
                 for entry in self.row_in["segments"]
-                for made in replicas.segment_rows(entry["broker_id"], entry["segment"], self.topic, self.partition)
+                for found in replicas.segment_rows(entry["broker_id"], entry["segment"], self.topic, self.partition)
             ],
-            "epoch_start_offsets": [
-                made
-                for one in self.loaded
-                for made in replicas.epoch_rows(one, leader=leader, cleaned_until=self.cleaned_until, compacted=self.context.compacted)
-            ],
-            "epoch_end_offsets": lookups,
-            "truncation_points": points,
-            "replica_verdicts": verdicts,
+            "epoch_start_offsets": epochs,
+            "epoch_end_offsets": made.lookups,
+            "truncation_points": made.points,
+            "replica_verdicts": made.verdicts,
+            "what_if_rules": made.rules,
+            "what_if_leaders": list(self._what_if_leaders()) if self.cluster.what_if_leaders else [],
+            "replica_roles": self._roles(made.verdicts),
+            "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.applies)),
+            "leader_epochs": list(leader_epoch_rows(self.metadata, leader, list(readable.values()))),
+            "consumer_impacts": list(
+                impact_rows(
+                    self.metadata,
+                    self.row_in.get("commits") or (),
+                    leader,
+                    readable,
+                    context=self.context,
+                )
+            ),
             "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems],
             "unreadable_leaders": self._unreadable_leader(),
         }
+
+    def _roles(self, verdicts: list[Row]) -> list[Row]:
+        if not self.has_metadata:
+            return []
+        return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
+
+    def _what_if_leaders(self) -> Iterator[Row]:
+        topic_id = self.metadata.topic_id or max((replica.topic_id or "" for replica in self.replicas.values()), default="")
+        sides = [
+            pairs.Side(loaded=self.compared[broker], replica=replica)
+            for broker, replica in sorted(self.replicas.items())
+            if not replica.topic_id or replica.topic_id == topic_id
+        ]
+        if len(sides) > 1:
+            yield from leader_rows(self.topic, self.partition, sides, self.leadership.leader_id, self._make_pair)
+
+    def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
+        """A pair of two replicas that both have a log, the first one leading."""
+        is_real = leader.replica.broker_id == self.leadership.leader_id
+        return pairs.Pair(
+            leader=leader,
+            follower=follower,
+            leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
+            context=self.context,
+            applies=self.cluster.applies,
+            witnesses=self._witnesses(leader.replica, follower.replica),
+        )
 
     def _load(self, row: Row) -> list[replicas.Loaded]:
         scans: dict[tuple[int, str, str], list[Row]] = defaultdict(list)
@@ -135,31 +168,33 @@ class PartitionAudit:
         for entry in row["replicas"]:
             broker, files = entry["broker_id"], replica_files(entry["replica"])
             found = scans[(broker, files.log_dir, files.directory)]
-            loaded.append(replicas.load(broker, files, found, alive=self._alive(broker), compacted=self.compacted))
+            loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
         return _refuse_twins(loaded)
 
-    def _alive(self, broker_id: int) -> bool | None:
-        return _ALIVE.get(self.cluster.broker_states.get(broker_id, ""))
+    def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
+        """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
+        return False if files.clean_shutdown else _ALIVE.get(self.cluster.broker_states.get(broker_id, ""))
 
-    def _pairs(self) -> tuple[list[Row], list[Row], list[Row]]:
-        points: list[Row] = []
-        verdicts: list[Row] = []
-        lookups: list[Row] = []
-        followers = {*(self.metadata.get("replicas") or ()), *self.compared} - {self.leadership.leader_id}
+    def _pairs(self) -> _Compared:
+        made = _Compared()
+        followers = {*self.metadata.replicas, *self.compared} - {self.leadership.leader_id}
         if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
-            return points, verdicts, lookups
+            return made
         for follower_id in sorted(followers):
             pair = self._pair(follower_id)
             if isinstance(pair, Judgement):
                 keys = pairs.pair_keys(self.topic, self.partition, self.leadership, follower_id)
-                verdicts.append(pairs.not_compared_row(keys, self.leadership.source, self.cluster.applies, pair))
+                made.verdicts.append(pairs.not_compared_row(keys, self.leadership.source, self.cluster.applies, pair))
                 continue
-            cuts, verdict = pairs.compare(pair)
-            points += cuts
-            verdicts.append(verdict)
-            lookups += pairs.lookup_rows(pair)
-        return points, verdicts, lookups
+            events = [entry["event"] for entry in self.row_in.get("events") or () if entry["broker_id"] == follower_id]
+            measured = pairs.with_events(pair, pairs.measure(pair), events, after_copy=self.cluster.logs_go_on)
+            cuts, verdict = pairs.compare(pair, measured)
+            made.points += cuts
+            made.verdicts.append(verdict)
+            made.lookups += pairs.lookup_rows(pair)
+            made.rules += rule_rows(pair, measured, self.metadata)
+        return made
 
     def _pair(self, follower_id: int) -> pairs.Pair | Judgement:
         follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
@@ -177,22 +212,20 @@ class PartitionAudit:
             return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {named}")
         if leader.log is None or leader.files.checkpoint_state == "unreadable":
             return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {leader.unreadable}")
-        return pairs.Pair(
-            leader=pairs.Side(loaded=leader, replica=self.replicas[leader.broker_id]),
-            follower=pairs.Side(loaded=follower, replica=self.replicas[follower_id]),
-            leadership=self.leadership,
-            context=self.context,
-            applies=self.cluster.applies,
-            witnesses=self._witnesses(follower_id),
+        if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
+            reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
+            return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {reason}")
+        return self._make_pair(
+            pairs.Side(loaded=leader, replica=self.replicas[leader.broker_id]),
+            pairs.Side(loaded=follower, replica=self.replicas[follower_id]),
         )
 
-    def _witnesses(self, follower_id: int) -> list[Replica]:
-        """The readable replicas of the same topic besides the leader and the follower."""
-        follower = self.replicas[follower_id]
+    def _witnesses(self, leader: Replica, follower: Replica) -> list[Replica]:
+        """The readable replicas of the follower's topic besides the two."""
         return [
             replica
             for broker, replica in self.replicas.items()
-            if broker not in (follower_id, self.leadership.leader_id)
+            if broker not in (follower.broker_id, leader.broker_id)
             and not replica.unreadable
             and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Loaded:
             log=self.log,
             history=tuple(history_of_runs(self.log.runs)),
             high_watermark=self.files.high_watermark,
+            high_watermark_known=self.files.high_watermarks_collected,
             cleaner_offset=self.files.cleaner_offset,
             topic_id=self.files.topic_id,
             checkpoint_known=self.files.checkpoint_state != "not-collected",
@@ -209,10 +210,11 @@ def _joined(first: Run, second: Run) -> Run:
     )
 
 
-def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool) -> Iterator[Row]:
+def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]) -> Iterator[Row]:
     """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
 
-    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas.
+    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas; `led_by` the
+    leaders by epoch, as far as the metadata log tells them.
     """
     if loaded.log is None or not loaded.is_compared:
         return
@@ -235,6 +237,7 @@ def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, co
             "partition": loaded.files.partition,
             "broker_id": loaded.broker_id,
             **entry._asdict(),
+            "leader_id": led_by.get(entry.leader_epoch),
             "source": entry.source,
             "agrees": entry.agrees,
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.model import Problem, ReplicaFiles, Run, Segment, SegmentFile
+from replica_audit.model import Election, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile
 
 Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -51,6 +51,22 @@ def replica_files(row: Row) -> ReplicaFiles:
     values["epochs"] = tuple((entry["epoch"], entry["start_offset"]) for entry in row["epochs"])
     values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
     return ReplicaFiles(**values)
+
+
+def metadata_row(partition: PartitionMetadata) -> Row:
+    """`PartitionMetadata` as a row of the shape PARTITION_METADATA, with its topic and partition."""
+    row = {name: getattr(partition, name) for name in partition.__slots__}
+    row["elections"] = [election._asdict() for election in partition.elections]
+    return row
+
+
+def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
+    """A row of the shape PARTITION_METADATA as a value."""
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr")}}
+    values["elections"] = tuple(
+        Election(**{**election, "isr": tuple(election["isr"]), "elr": tuple(election["elr"])}) for election in row["elections"]
+    )
+    return PartitionMetadata(topic=topic, partition=partition, **values)
 
 
 def segment_file(row: Row) -> SegmentFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.errors import DumpLogError
@@ -16,6 +16,7 @@ from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
 
+_BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
 _RESTORE = "else restore the segment from another replica"
 _REMEDIES = {
     "torn-batch": f"none if it is the newest segment: the broker cuts the rest off when it recovers the log; {_RESTORE}",
@@ -28,30 +29,44 @@ _DAMAGED = "the broker will not notice; move the replica's directory away on the
 _NOT_READ = "give the audit's user read permission on it, or copy it again"
 
 
-def segments(inventory: DataFrame, parallelism: int) -> DataFrame:
+def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
     """Scan every segment.
 
     Args:
         inventory: rows of the shape INVENTORY.
-        parallelism: into how many tasks the segments are spread.
+        tasks: over how many tasks the segments are spread, by bytes.
+        total_bytes: the sum of the segments' sizes.
 
     Returns:
         Rows of the shape SEGMENTS, one per segment file.
     """
-    files = (
-        inventory.where(F.col("replica").isNotNull())
-        .select(
-            "cluster_id",
-            "broker_id",
-            "topic",
-            "partition",
-            F.col("replica.log_dir").alias("log_dir"),
-            F.col("replica.directory").alias("directory"),
-            F.explode("replica.segments").alias("file"),
-        )
-        .repartition(parallelism)
+    files = inventory.where(F.col("replica").isNotNull()).select(
+        "cluster_id",
+        "broker_id",
+        "topic",
+        "partition",
+        F.col("replica.log_dir").alias("log_dir"),
+        F.col("replica.directory").alias("directory"),
+        F.explode("replica.segments").alias("file"),
     )
-    return files.mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+    return spread(files, tasks, total_bytes).mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+
+
+def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
+    """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
+
+    Args:
+        files: rows with a struct `file` of the shape SEGMENT_FILE.
+        tasks: partitions of the result.
+        total_bytes: the sum of the sizes.
+    """
+    size = F.col("file.size_bytes")
+    # at most a few for each task, so that ranking them in one place costs nothing
+    is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
+    by_size = Window.orderBy(size.desc(), "file.path", "file.byte_start")
+    big = files.where(is_big).withColumn("task", F.pmod(F.row_number().over(by_size) - 1, F.lit(tasks)))
+    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", "file.byte_start"), F.lit(tasks)).cast("int"))
+    return big.unionByName(small).repartitionById(tasks, "task").drop("task")
 
 
 def scan_segment(row: Row) -> Iterator[Row]:

@@ -1,0 +1,114 @@
+"""What a log holds, in few numbers: one digest for each offset-aligned window, equal where two replicas have equal batches.
+
+A window is 2**WINDOW_BITS offsets wide and begins at a multiple of its width. Its digest is the sum, modulo 2**64, of a 64-bit mix of every
+batch that begins in it: base offset, last offset delta and stored CRC. A sum does not depend on where segments begin or end, so the
+windows of a log are those of its segments, added up (`merged`).
+
+What is not seen: the leader epoch, which runs tell; payloads that differ and have the same 32-bit CRC; bytes that no longer match their
+stored CRC, which only verifying CRCs tells; the magic byte and the length, which are outside the CRC. Equal digests are thus strong
+evidence, not proof: sets of batches that differ in these three values collide by chance only, once in 2**64.
+
+Of an entry of magic 0 or 1 the stored offset counts as both, for a compressed one that is its last: where that begins is not stored, and
+what a reader takes for it depends on the segment. The CRC of these formats covers all but offset and length.
+
+Why 2**16: a GiB is then 17 to 100 windows, some 30 bytes each in Parquet, and to find the batch in which two windows differ takes at most
+65,536 headers, a quarter of a second even in Python. Each step of two bits more quarters the rows and makes four times as much of a
+log's ends, where two replicas do not reach equally far, incomparable without reading headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from replica_audit.model import BatchHeader
+
+WINDOW_BITS = 16
+MAX_WINDOWS = 4096  # per segment; Kafka lets a segment span 2**31 offsets, which only a compacted one needs
+SEED, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of SplitMix64
+_MASK = (1 << 64) - 1
+_LAST_OFFSET = (1 << 63) - 1
+
+
+class Window(NamedTuple):
+    """The batches that begin in one window of offsets.
+
+    `window_start_offset` is inclusive, `window_end_offset` exclusive; their difference is a power of two and divides both (but for the
+    window at the very end of 64 bits, whose end is one less). `digest` is a signed 64-bit number.
+    """
+
+    window_start_offset: int
+    window_end_offset: int
+    digest: int
+    batch_count: int
+
+
+def batch_digest(batch: BatchHeader) -> int:
+    """What one batch adds to the digest of its window: 0 to 2**64 - 1."""
+    if batch.magic < 2:
+        return _mixed(_mixed(batch.last_offset + SEED) ^ batch.crc << 32)
+    return _mixed(_mixed(batch.base_offset + SEED) ^ (batch.crc << 32 | batch.last_offset - batch.base_offset))
+
+
+def _mixed(x: int) -> int:
+    """The finalizer of SplitMix64: a bijection of 64-bit numbers in which every bit of x changes half of the result."""
+    x &= _MASK
+    x = (x ^ x >> 30) * FIRST_FACTOR & _MASK
+    x = (x ^ x >> 27) * SECOND_FACTOR & _MASK
+    return x ^ x >> 31
+
+
+class WindowSums:
+    """The windows of one segment while it is read, in bounded memory.
+
+    Beyond MAX_WINDOWS windows their width is doubled, for all of the segment, until they are few enough.
+    """
+
+    def __init__(self) -> None:
+        self._bits = WINDOW_BITS
+        self._sums: dict[int, tuple[int, int]] = {}  # by number of the window: digest, batch count
+
+    def add_batch(self, batch: BatchHeader) -> None:
+        """Count a batch in the window that it begins in."""
+        first = batch.base_offset if batch.magic == 2 else batch.last_offset
+        self.add(first >> WINDOW_BITS, batch_digest(batch), 1)
+
+    def add(self, number: int, digest: int, batch_count: int) -> None:
+        """Count batches in the window that begins at offset `number` << WINDOW_BITS; they may be the rest of those counted before."""
+        number >>= self._bits - WINDOW_BITS
+        before, count = self._sums.get(number, (0, 0))
+        self._sums[number] = (before + digest & _MASK, count + batch_count)
+        while len(self._sums) > MAX_WINDOWS:
+            self._bits += 1
+            self._sums = _coarser(self._sums)
+
+    def windows(self) -> tuple[Window, ...]:
+        """The windows that hold batches, by offset."""
+        return tuple(_window(number, self._bits, *sums) for number, sums in sorted(self._sums.items()))
+
+
+def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows of a log from those of its segments, by offset: all as wide as the widest of them.
+
+    Two logs are compared where their windows are equally wide: merge both to the wider ones.
+    """
+    parts = list(windows)
+    bits = max(((part.window_end_offset - part.window_start_offset - 1).bit_length() for part in parts), default=WINDOW_BITS)
+    sums: dict[int, tuple[int, int]] = {}
+    for part in parts:
+        before, count = sums.get(part.window_start_offset >> bits, (0, 0))
+        sums[part.window_start_offset >> bits] = (before + part.digest & _MASK, count + part.batch_count)
+    return tuple(_window(number, bits, *both) for number, both in sorted(sums.items()))
+
+
+def _coarser(sums: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    made: dict[int, tuple[int, int]] = {}
+    for number, (digest, count) in sums.items():
+        before, already = made.get(number >> 1, (0, 0))
+        made[number >> 1] = (before + digest & _MASK, already + count)
+    return made
+
+
+def _window(number: int, bits: int, digest: int, batch_count: int) -> Window:
+    signed = digest - (1 << 64) if digest >> 63 else digest
+    return Window(number << bits, min(number + 1 << bits, _LAST_OFFSET), signed, batch_count)

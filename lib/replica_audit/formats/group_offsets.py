@@ -1,0 +1,299 @@
+"""The committed offsets in one partition of `__consumer_offsets`, replayed from its segments or from text of kafka-dump-log.
+
+Sources: OffsetCommitKey, OffsetCommitValue, GroupCoordinatorRecordSerde, OffsetMetadataManager.replay and .replayEndTransactionMarker
+(group-coordinator, 4.2.0); GroupMetadataManager.doLoadGroupsAndOffsets (core, up to 3.9), which differs in one thing: a deletion leaves
+there what transactions have not committed yet.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.formats.group_offsets_text import (
+    VALUE_VERSIONS,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TextRecord,
+    Unusable,
+    decoded_commit,
+    text_records,
+    unknown_version,
+)
+from replica_audit.formats.records import Record, UnreadableRecords, read_records
+from replica_audit.formats.tree_walk import cannot_read
+from replica_audit.model import BatchHeader, Damage, Problem, SegmentFile
+
+MAX_PROBLEMS = 20  # of one file; one more tells how many there are beyond
+
+_KIND = "group-offsets"
+_REMEDY = "offsets that were committed in it are not known here; another replica of the partition may have it intact"
+_DUMP_AGAIN = {
+    "not-decoded": "dump the segment again with --offsets-decoder, best with kafka-dump-log 3.8 or newer, or give the segment itself",
+    "deletion-without-key": "deleted offsets may be among those found: dump the segment again with kafka-dump-log 2.4 or newer",
+}
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_CONTROL_KEY = struct.Struct(">hh")
+_COMMIT_KEYS = (0, 1)
+_TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
+_ABORT, _COMMIT = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group last committed for a partition: the offset of the next record that it would read.
+
+    `leader_epoch` is that of the last record that it had read, -1 where it is unknown. `commit_timestamp_ms` is -1 where a text does not
+    tell it. `topic_id` is in the form that Kafka prints, None where it is unknown. The commit is the record at `record_offset` of the
+    partition of `__consumer_offsets`, in the file `path`.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    commit_timestamp_ms: int
+    topic_id: str | None
+    record_offset: int
+    path: str
+
+
+class _OffsetCommit(NamedTuple):
+    """A record that commits an offset or, without a value, deletes one; `producer_id` is None outside of transactions."""
+
+    record_offset: int
+    producer_id: int | None
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class _EndTransaction(NamedTuple):
+    record_offset: int
+    producer_id: int
+    is_commit: bool
+
+
+_Event = _OffsetCommit | _EndTransaction | Unusable
+
+
+def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None = None) -> tuple[list[CommittedOffset], list[Problem]]:
+    """The last committed offset of every group and partition, as a coordinator that loads the partition would know it.
+
+    What a transaction commits counts once its COMMIT marker stands in the partition, and not over a later commit. Records of other kinds
+    are passed over. A batch or record that cannot be used is a problem, of kind `group-offsets`, and left out. Where a segment stops being
+    a log, which its scan reports, what stands before counts.
+
+    Args:
+        files: the segments that make up the log of one partition, in any order.
+        log_end_offset: where the log ends (exclusive); records at and above it are left out. None: all count.
+
+    Returns:
+        Commits ordered by group, topic and partition; problems in the order of the files, of each some more than `MAX_PROBLEMS` at most.
+    """
+    replay = _Replay()
+    problems: list[Problem] = []
+    for file in sorted(files, key=lambda file: file.base_offset):
+        found = _Problems(file.path)
+        try:
+            for event in _raw_events(Path(file.path)) if file.source == "raw" else _text_events(file):
+                if log_end_offset is not None and event.record_offset >= log_end_offset:
+                    continue
+                if isinstance(event, Unusable):
+                    found.add(event)
+                else:
+                    replay.take(event, file.path)
+        except OSError as error:
+            problems.append(cannot_read(Path(file.path), _KIND, error))
+        problems += found.told()
+    return replay.committed(), problems
+
+
+class _Problems:
+    """What cannot be used of one file, in as many problems as one may want to read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._first: list[Unusable] = []
+        self._number = 0
+        self._of_text: dict[str, Unusable] = {}
+
+    def add(self, unusable: Unusable) -> None:
+        """Take one more; what ails a whole text counts once."""
+        if unusable.code in _DUMP_AGAIN:
+            self._of_text.setdefault(unusable.code, unusable)
+            return
+        self._number += 1
+        if self._number <= MAX_PROBLEMS:
+            self._first.append(unusable)
+
+    def told(self) -> Iterator[Problem]:
+        """The problems."""
+        for found in (*self._first, *[self._of_text[code] for code in _DUMP_AGAIN if code in self._of_text][:1]):
+            yield self._problem(found.code, found.reason, found.line, found.byte_offset)
+        if self._number > MAX_PROBLEMS:
+            yield self._problem("more", f"{self._number - MAX_PROBLEMS} more records or batches cannot be used")
+
+    def _problem(self, code: str, detail: str, line: int | None = None, byte_offset: int | None = None) -> Problem:
+        remedy = _DUMP_AGAIN.get(code, _REMEDY)
+        return Problem(path=self._path, kind=_KIND, code=code, detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
+
+
+class _Replay:
+    """The offsets that the records so far leave committed, and those that open transactions may yet commit."""
+
+    def __init__(self) -> None:
+        self._committed: dict[OffsetCommitKey, CommittedOffset] = {}
+        self._pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = {}
+
+    def take(self, event: _OffsetCommit | _EndTransaction, path: str) -> None:
+        """Take the next record."""
+        if isinstance(event, _EndTransaction):
+            ended = self._pending.pop(event.producer_id, {})
+            for key, offset in ended.items() if event.is_commit else ():
+                # a commit outside of the transaction may have come after it
+                if key not in self._committed or self._committed[key].record_offset < offset.record_offset:
+                    self._committed[key] = offset
+        elif event.value is None:
+            for offsets in (self._committed, *self._pending.values()):
+                offsets.pop(event.key, None)
+        else:
+            offsets = self._committed if event.producer_id is None else self._pending.setdefault(event.producer_id, {})
+            told = event.key._asdict() | event.value._asdict()
+            offsets[event.key] = CommittedOffset(**told, record_offset=event.record_offset, path=path)
+
+    def committed(self) -> list[CommittedOffset]:
+        """What is committed, in the order of its keys."""
+        return [self._committed[key] for key in sorted(self._committed)]
+
+
+def _malformed(record_offset: int, reason: str, *, byte_offset: int | None = None, line: int | None = None) -> Unusable:
+    return Unusable(record_offset, "malformed-record", f"the record at offset {record_offset}: {reason}", byte_offset, line)
+
+
+def _raw_events(path: Path) -> Iterator[_Event]:
+    for item in read_records(path):
+        if isinstance(item, UnreadableRecords):
+            yield Unusable(item.header.base_offset, item.code, item.detail, byte_offset=item.byte_offset)
+        elif not isinstance(item, Damage):
+            batch, records = item
+            for record in records:
+                event: _Event | None
+                try:
+                    event = _end_transaction(record, batch) if batch.is_control else _offset_commit(record, batch)
+                except SegmentError as error:
+                    event = _malformed(record.offset, error.reason, byte_offset=batch.position)
+                except (IndexError, struct.error):
+                    event = _malformed(record.offset, "it ends inside a field", byte_offset=batch.position)
+                if event is not None:
+                    yield event
+
+
+def _end_transaction(record: Record, batch: BatchHeader) -> _EndTransaction | None:
+    _version, kind = _CONTROL_KEY.unpack_from(record.key or b"")
+    return _EndTransaction(record.offset, batch.producer_id, kind == _COMMIT) if kind in (_ABORT, _COMMIT) else None
+
+
+def _offset_commit(record: Record, batch: BatchHeader) -> _OffsetCommit | None:
+    """The commit or deletion that a record is; None if it is of another kind."""
+    if record.key is None:
+        raise SegmentError("it has no key")
+    (version,) = _INT16.unpack_from(record.key)
+    if version not in _COMMIT_KEYS:
+        return None
+    group_id, at = _string(record.key, 2)
+    topic, at = _string(record.key, at)
+    (partition,) = _INT32.unpack_from(record.key, at)
+    value = None if record.value is None else _value(record.value)
+    producer = batch.producer_id if batch.is_transactional else None
+    return _OffsetCommit(record.offset, producer, OffsetCommitKey(group_id, topic, partition), value)
+
+
+def _value(data: bytes) -> OffsetCommitValue:
+    """Decode an OffsetCommitValue; bytes behind it do not matter, as they do not to Kafka."""
+    (version,) = _INT16.unpack_from(data)
+    if version not in VALUE_VERSIONS:
+        raise SegmentError(unknown_version(version))
+    (offset,) = _INT64.unpack_from(data, 2)
+    epoch, at = -1, 10
+    if version >= 3:
+        (epoch,), at = _INT32.unpack_from(data, at), at + 4
+    if version < 4:
+        _metadata, at = _string(data, at)
+    else:
+        size, at = _uvarint(data, at)
+        at = _end(data, at, size - 1)
+    (timestamp,) = _INT64.unpack_from(data, at)
+    if version == 1:
+        _INT64.unpack_from(data, at + 8)  # when it expires
+    return OffsetCommitValue(offset, epoch, timestamp, _topic_id(data, at + 8) if version >= 4 else None)
+
+
+def _topic_id(data: bytes, at: int) -> str | None:
+    """The tagged field that holds it, if there is one."""
+    fields, at = _uvarint(data, at)
+    found = None
+    for _ in range(fields):
+        tag, at = _uvarint(data, at)
+        size, at = _uvarint(data, at)
+        end = _end(data, at, size)
+        if tag == _TOPIC_ID_TAG:
+            if size != _TOPIC_ID_BYTES:
+                raise SegmentError(f"a topic id of {size} bytes")
+            # the id of zeros stands for none
+            found = base64.urlsafe_b64encode(data[at:end]).decode().rstrip("=") if any(data[at:end]) else None
+        at = end
+    return found
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of variable length, and where it ends."""
+    number = 0
+    for shift in range(0, 35, 7):
+        number |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return number, at
+    raise SegmentError("a number of variable length without an end")
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    """A text behind its length of two bytes, and where it ends."""
+    (size,) = _INT16.unpack_from(data, at)
+    end = _end(data, at + 2, size)
+    return data[at + 2 : end].decode("utf-8", "replace"), end
+
+
+def _end(data: bytes, at: int, size: int) -> int:
+    if not 0 <= size <= len(data) - at:
+        raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
+    return at + size
+
+
+def _text_events(file: SegmentFile) -> Iterator[_Event]:
+    for record in text_records(file):
+        if isinstance(record, Unusable):
+            yield record
+            continue
+        try:
+            event = _told(record)
+        except DumpLogError as error:
+            yield _malformed(record.offset, error.reason, line=record.line)
+            if not record.is_counted:
+                return  # what follows may still be its contents
+            continue
+        if event is not None:
+            yield event
+
+
+def _told(record: TextRecord) -> _OffsetCommit | _EndTransaction | None:
+    if record.end_of_txn is not None:
+        producer, ends = record.producer_id, record.end_of_txn in ("COMMIT", "ABORT")
+        return _EndTransaction(record.offset, producer, record.end_of_txn == "COMMIT") if ends and producer is not None else None
+    found = decoded_commit(record)
+    return _OffsetCommit(record.offset, record.producer_id, *found) if found else None

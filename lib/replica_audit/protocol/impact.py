@@ -1,0 +1,242 @@
+"""What a consumer group finds when it resumes at its committed offset: whether records that it consumed are gone, and what it reads next.
+
+Sources: KIP-320; SubscriptionState.maybeCompleteValidation, OffsetFetcherUtils (clients, 4.2.0). What the client cannot see (it does not
+compare the answered epoch) is told from the leader's table, and how much is gone from a replica that still holds what the group consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.model import UNDEFINED_EPOCH
+from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.consumers import Validation, validate_position
+from replica_audit.protocol.epoch_table import EpochEntry, EpochTable, end_offset_for, latest_epoch
+from replica_audit.protocol.lineage import epoch_at, first_difference, held
+
+
+class Result(StrEnum):
+    """`Validation`, and what no validation can be made for."""
+
+    VALID = "valid"
+    TRUNCATED = "truncated"
+    UNDEFINED = "undefined"
+    NOT_VALIDATED = "not-validated"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A committed position: the next offset to read, the epoch of the last record consumed (-1 unknown), and when it was committed."""
+
+    offset: int
+    leader_epoch: int
+    committed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """What the group finds. Offsets as in `consumer_impacts`; `affected` is None where it cannot be told."""
+
+    result: Result
+    affected: bool | None
+    reason: str
+    diverging_epoch: int | None = None
+    reset_offset: int | None = None
+    nearest_offset: int | None = None
+    records_gone: int | None = 0
+    records_reread: int | None = 0
+    records_missed: int | None = 0
+    history_rewritten: bool = False
+
+
+def unknown(reason: str) -> Impact:
+    """Nothing can be said."""
+    return Impact(result=Result.UNKNOWN, affected=None, reason=reason, records_gone=None, records_reread=None, records_missed=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of the partition besides its logs.
+
+    `leader_epoch`: the epoch in which the leader's copy leads. `later_than_commit`: the copy is known to be taken after the commit; else a
+    position beyond its end proves nothing. `compacted`: batches and epochs may be missing anywhere. `replaced_from`: the offset from which
+    an unclean election after the commit replaced the log, None if there was none.
+    """
+
+    leader_epoch: int
+    later_than_commit: bool
+    compacted: bool
+    replaced_from: int | None = None
+
+
+def assess(leader: Replica, others: Sequence[Replica], commit: Commit, known: Known) -> Impact:
+    """Judge one committed position.
+
+    Args:
+        leader: of the partition, as its broker holds it.
+        others: further readable replicas of the same topic: they may still hold what the group consumed.
+        commit: of the group.
+        known: of the partition.
+    """
+    epochs, end = leader.as_leader().epochs, leader.log.log_end_offset
+    beyond = commit.offset > end and commit.leader_epoch in (UNDEFINED_EPOCH, latest_epoch(epochs))
+    may_be_newer = beyond or commit.leader_epoch > latest_epoch(epochs)
+    assessment = _Assessment(leader, others, commit, known)
+    if may_be_newer and not known.later_than_commit and assessment.diverged_at is None:
+        return unknown("the commit may be newer than the copy of the leader's log, which it points beyond")
+    return assessment.impact()
+
+
+def _consumed(replica: Replica, commit: Commit) -> bool:
+    """Whether a replica holds the last record that the group can have consumed, in its epoch if that is known."""
+    epoch = epoch_at(replica.history, commit.offset - 1)
+    return epoch is not None and commit.leader_epoch in (UNDEFINED_EPOCH, epoch)
+
+
+def _parts(leader: Replica, other: Replica, end: int, leader_epoch: int) -> int | None:
+    """Where the other's log stops being the leader's, below an exclusive end; None if it does not, or only because it is ahead."""
+    common = min(end, leader.log.log_end_offset, other.log.log_end_offset)
+    start = max(leader.log.log_start_offset, other.log.log_start_offset, leader.cleaner_offset or 0, other.cleaner_offset or 0)
+    piece = first_difference(leader.history, other.history, start, common, gaps_count=False)
+    if piece is not None:
+        return piece.first_offset
+    leader_end = leader.log.log_end_offset
+    tail = epoch_at(other.history, leader_end)
+    return leader_end if end > leader_end and tail is not None and 0 <= tail < leader_epoch else None
+
+
+class _Assessment:
+    def __init__(self, leader: Replica, others: Sequence[Replica], commit: Commit, known: Known) -> None:
+        self.leader, self.commit, self.known = leader, commit, known
+        self.epochs: EpochTable = leader.as_leader().epochs
+        self.start, self.end = leader.log.log_start_offset, leader.log.log_end_offset
+        self.answer = end_offset_for(self.epochs, commit.leader_epoch, self.end) if commit.leader_epoch >= 0 else EpochEntry(-1, -1)
+        found = [_parts(leader, other, commit.offset, known.leader_epoch) for other in others if _consumed(other, commit)]
+        if known.replaced_from is not None and known.replaced_from < commit.offset:
+            found.append(known.replaced_from)
+        # where what was consumed stops being the leader's log, if another replica or an election tells
+        self.diverged_at = min((offset for offset in found if offset is not None), default=None)
+
+    def impact(self) -> Impact:
+        """The first case that holds."""
+        match validate_position(self.epochs, self.end, self.commit.offset, self.commit.leader_epoch).result:
+            case Validation.TRUNCATED:
+                return self._truncated()
+            case Validation.UNDEFINED:
+                return self._undefined()
+            case Validation.NOT_VALIDATED:
+                return self._not_validated()
+        return self._valid()
+
+    def _truncated(self) -> Impact:
+        reset = self.answer.start_offset
+        diverged = self.diverged_at
+        parts = reset if diverged is None else min(diverged, reset)
+        return Impact(
+            result=Result.TRUNCATED,
+            affected=True,
+            diverging_epoch=self.answer.epoch,
+            reset_offset=reset if reset >= self.start else None,
+            nearest_offset=reset,
+            records_gone=self.commit.offset - parts,
+            records_reread=held(self.leader.history, self.start, parts) if reset < self.start else 0,
+            records_missed=held(self.leader.history, parts, reset),
+            history_rewritten=False,
+            reason=f"truncated: the leader's epoch {self.answer.epoch} ends at {reset}, below the committed offset; offsets "
+            f"{parts}..{self.commit.offset - 1} that the group consumed are gone"
+            + ("" if reset >= self.start else f"; {reset} is below the log start {self.start}: the reset policy decides"),
+        )
+
+    def _undefined(self) -> Impact:
+        diverged = self.diverged_at
+        parts = diverged if diverged is not None else self.end if self.commit.offset > self.end else None
+        return self._by_policy(
+            Result.UNDEFINED, parts, f"undefined: the leader knows no epoch from {self.commit.leader_epoch} on", nearest=self.end
+        )
+
+    def _not_validated(self) -> Impact:
+        diverged = self.diverged_at
+        if self.commit.offset > self.end:
+            why = f"out of range: the commit has no epoch, and the log ends at {self.end}"
+            return self._by_policy(Result.NOT_VALIDATED, self.end if diverged is None else diverged, why, nearest=None)
+        if self.commit.offset < self.start:
+            return self._retention(Result.NOT_VALIDATED)
+        if diverged is None:
+            return self._intact(Result.NOT_VALIDATED, "the commit has no epoch and is not validated; nothing contradicts it")
+        if self.known.replaced_from is not None and diverged < self.commit.offset:
+            return self._goes_on_unaware(diverged)
+        return Impact(
+            result=Result.NOT_VALIDATED,
+            affected=None,
+            reset_offset=self.commit.offset,
+            records_gone=None,
+            records_missed=held(self.leader.history, diverged, self.commit.offset),
+            reason=f"the commit has no epoch: if the group consumed offsets {diverged}..{self.commit.offset - 1} before they were replaced "
+            "it never reads what stands there now",
+        )
+
+    def _goes_on_unaware(self, diverged: int) -> Impact:
+        return Impact(
+            result=Result.NOT_VALIDATED,
+            affected=True,
+            reset_offset=self.commit.offset,
+            records_gone=self.commit.offset - diverged,
+            records_missed=held(self.leader.history, diverged, self.commit.offset),
+            reason="the commit has no epoch and is not validated, but an unclean election after it replaced the log from offset "
+            f"{diverged} on: what stands there now is never read",
+        )
+
+    def _valid(self) -> Impact:
+        if self.answer.epoch < self.commit.leader_epoch:
+            return self._rewritten()
+        if self.commit.offset < self.start:
+            return self._retention(Result.VALID)
+        return self._intact(Result.VALID, "the leader's log holds what the group consumed")
+
+    def _rewritten(self) -> Impact:
+        diverged = self.diverged_at
+        known = diverged is not None
+        # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
+        compaction_explains = not known and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0))
+        if compaction_explains:
+            return self._intact(Result.VALID, f"the leader's table lacks epoch {self.commit.leader_epoch}, which compaction explains")
+        return Impact(
+            result=Result.VALID,
+            affected=True,
+            diverging_epoch=self.answer.epoch,
+            reset_offset=self.commit.offset,
+            nearest_offset=self.answer.start_offset,
+            records_gone=self.commit.offset - diverged if diverged is not None else None,
+            records_missed=held(self.leader.history, diverged, self.commit.offset) if diverged is not None else None,
+            history_rewritten=True,
+            reason=f"the client takes the position for valid, but the leader never had epoch {self.commit.leader_epoch} (it answers "
+            f"epoch {self.answer.epoch}): " + (f"offsets from {diverged} on were replaced" if known else "records below it were replaced"),
+        )
+
+    def _by_policy(self, result: Result, parts: int | None, why: str, nearest: int | None) -> Impact:
+        consumed = min(self.commit.offset if parts is None else parts, self.end)
+        return Impact(
+            result=result,
+            affected=True,
+            diverging_epoch=None,
+            reset_offset=None,
+            nearest_offset=nearest,
+            records_gone=None if parts is None else self.commit.offset - parts,
+            records_reread=held(self.leader.history, self.start, consumed),
+            records_missed=held(self.leader.history, consumed, self.end),
+            reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest goes on at {self.end}",
+        )
+
+    def _retention(self, result: Result) -> Impact:
+        return Impact(
+            result=result,
+            affected=False,
+            records_missed=0,
+            reason=f"below the log start {self.start}: retention or DeleteRecords took the next records; the reset policy decides",
+        )
+
+    def _intact(self, result: Result, reason: str) -> Impact:
+        return Impact(result=result, affected=False, reset_offset=self.commit.offset, reason=reason)

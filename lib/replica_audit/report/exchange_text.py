@@ -1,0 +1,166 @@
+"""The exchange between a follower and its leader in words: who asks what, what is answered, what the follower does, by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.model import UNDEFINED_EPOCH_OFFSET
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.report.exchange_steps import Case, Exchange, OutOfRange, Step
+from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.report.explanation import Explanation
+from replica_audit.report.paragraphs import epoch, paragraph
+
+_DOCUMENTS: dict[str, str] = {
+    Protocol.HIGH_WATERMARK: "Kafka up to 0.10: no question is asked",
+    Protocol.KIP_101: "KIP-101, Kafka 0.11 to 1.1: one question, answered with an offset",
+    Protocol.KIP_279: "KIP-279, Kafka 2.0 and later: ask until both know the epoch",
+    Protocol.TRUNCATE_ON_FETCH: "KIP-595, KAFKA-10554, Kafka 2.8 and later: a fetch asks, too",
+}
+_STATE = "AbstractFetcherThread.getOffsetTruncationState"
+_OLD_TRUNCATE = "ReplicaFetcherThread.maybeTruncate of 1.1"
+_OUT_OF_RANGE = "AbstractFetcherThread.fetchOffsetAndTruncate"
+_OLD_OUT_OF_RANGE = "ReplicaFetcherThread.handleOffsetOutOfRange of 1.1"
+_OLD = (Protocol.HIGH_WATERMARK, Protocol.KIP_101)
+_RULES = {
+    Case.RECORDS: ("no divergence up to the fetch offset: records", "KIP-595; Partition.readRecords"),
+    Case.COMMON_EPOCH: ("both know the epoch: the smallest of both its ends and the log end", f"KIP-279; {_STATE}"),
+    Case.UNKNOWN_EPOCH: ("unknown epoch: the end of the own epoch below, and ask again", f"KIP-279; {_STATE}"),
+    Case.LATER_EPOCH: ("epoch above all of the follower's: the leader's offset", f"KIP-279; {_STATE}"),
+    Case.NO_EPOCH: ("no epoch in the answer: its offset, if below the log end", f"KIP-101; {_OLD_TRUNCATE}"),
+    Case.OUT_OF_RANGE_LONGER: ("out of range and longer than the leader: the leader's log end", _OUT_OF_RANGE),
+    Case.OUT_OF_RANGE_RESTART: ("out of range, and the leader's log starts later: start there, empty", _OUT_OF_RANGE),
+    Case.OUT_OF_RANGE_AGAIN: ("out of range, yet neither longer nor ending before the leader's start: nothing changes", _OUT_OF_RANGE),
+}
+
+
+def exchange_lines(explanation: Explanation) -> Iterator[str]:
+    """The exchange under the protocol that applies."""
+    point, outcome = explanation.applied, explanation.outcome
+    document = _DOCUMENTS.get(explanation.verdict.protocol)
+    yield f"The exchange ({document or explanation.verdict.protocol})"
+    if point is None or outcome is None:
+        yield from paragraph("There is none to replay: both logs are needed for it.")
+        return
+    words = _Words(explanation, point)
+    for step in outcome.exchange.steps:
+        yield from words.step(step)
+    yield from words.end(outcome.exchange)
+
+
+class _Words:
+    """The words for the steps of one exchange."""
+
+    def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
+        self.point = point
+        self.leader = f"leader {explanation.leader.broker_id}"
+        self.follower = f"follower {explanation.follower.broker_id}"
+        self.leader_log = explanation.leader.log
+        self.cut = point.truncation_offset is not None or point.restart_offset is not None
+
+    def step(self, step: Step) -> Iterator[str]:
+        first = "fallback " if step.number is None else f"round {step.number}  "
+        said = [] if step.number is None else [f"{self.follower} {self._asks(step)}", f"{self.leader} answers {self._answer(step)}"]
+        said.append(f"{self.follower} {self._does(step)}")
+        if step.case is not Case.UNDEFINED:  # the fallback that follows has the rule
+            said.append(f"rule: {' ('.join(self._rule(step.case))})")
+        for number, text in enumerate(said):
+            yield from paragraph(text, first=first if not number else " " * len(first))
+
+    def _asks(self, step: Step) -> str:
+        if not step.fetches:
+            asked = epoch(step.requested_epoch) if step.requested_epoch is not None else "epoch -1, for it has none"
+            return f"asks for the end of {asked}"
+        sent = "" if step.requested_epoch is None else f", its last epoch is {step.requested_epoch}"
+        return f"fetches from {step.log_end_offset}{sent}"
+
+    def _answer(self, step: Step) -> str:
+        match step.case:
+            case Case.RECORDS:
+                is_at_end = self.leader_log is not None and step.log_end_offset == self.leader_log.log_end_offset
+                return f"with {'nothing, for its log ends there' if is_at_end else 'records'}"
+            case Case.UNDEFINED:
+                return "-1: it cannot tell the end"
+            case Case.NO_EPOCH:
+                return f"{step.answered_end_offset}, and names no epoch"
+            case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
+                return f"OFFSET_OUT_OF_RANGE: {self._why(step)}"
+            case _:
+                return f"{'diverging: ' if step.fetches else ''}{epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
+
+    def _why(self, step: Step) -> str:
+        start = None if self.leader_log is None else self.leader_log.log_start_offset
+        match step.out_of_range:
+            case OutOfRange.EPOCH:
+                return f"it cannot tell where {epoch(step.requested_epoch)} ends; its log ends at {step.answered_end_offset}"
+            case OutOfRange.BELOW_START:
+                return f"its log starts at {start} and ends at {step.answered_end_offset}"
+            case _:
+                return f"its log ends at {step.answered_end_offset}"
+
+    def _does(self, step: Step) -> str:
+        match step.case:
+            case Case.RECORDS:
+                return "cannot append them" if self.point.fetcher_fails else "cuts nothing more" if self.cut else "cuts nothing"
+            case Case.COMMON_EPOCH:
+                return f"has {epoch(step.answered_epoch)} end at {step.own_lookup.start_offset}: {self._cuts(step)}"
+            case Case.UNKNOWN_EPOCH:
+                own = step.own_lookup
+                has = "has none below it" if own.epoch < 0 else f"has epoch {own.epoch} below it end at {own.start_offset}"
+                return f"does not know {epoch(step.answered_epoch)}, {has}: {self._cuts(step)}, asks again"
+            case Case.LATER_EPOCH:
+                return f"knows no epoch as high: {self._cuts(step)}"
+            case Case.NO_EPOCH:
+                return self._cuts(step)
+            case Case.UNDEFINED:
+                return "falls back to its high watermark"
+            case Case.HIGH_WATERMARK:
+                return self._falls_back(step)
+            case _:
+                return f"ends at {step.log_end_offset}: {self._adjusts(step)}"
+
+    def _falls_back(self, step: Step) -> str:
+        if step.truncate_to is None and step.offset is not None and step.offset < step.log_end_offset:
+            return f"runs, and knows a newer high watermark than the {step.offset} of its checkpoint: cuts nothing"
+        return f"has the high watermark {step.offset}: {self._cuts(step)}"
+
+    def _adjusts(self, step: Step) -> str:
+        """What follows from an offset out of range."""
+        if step.case is Case.OUT_OF_RANGE_RESTART:
+            return f"empties its log and starts again at {step.offset}"
+        return self._cuts(step) if step.case is Case.OUT_OF_RANGE_LONGER else "fetches the same again"
+
+    def _cuts(self, step: Step) -> str:
+        return f"cuts nothing, its log ends at {step.log_end_offset}" if step.truncate_to is None else f"truncates to {step.truncate_to}"
+
+    def _rule(self, case: Case) -> tuple[str, str]:
+        """What decides, and where Kafka says so."""
+        is_old = self.point.protocol in _OLD
+        if case is not Case.HIGH_WATERMARK:
+            rule, source = _RULES[case]
+            return rule, _OLD_OUT_OF_RANGE if is_old and source == _OUT_OF_RANGE else source
+        if self.point.protocol == Protocol.HIGH_WATERMARK:
+            return "who begins to follow cuts what is not known as committed", "ReplicaManager.makeFollowers of 0.10"
+        if self.point.protocol == Protocol.KIP_101:
+            return "the leader cannot tell the end: cut what is not known as committed", f"KIP-101; {_OLD_TRUNCATE}"
+        if any(answer.answered_end_offset == UNDEFINED_EPOCH_OFFSET for answer in self.point.rounds):
+            return "the leader cannot tell the end: cut what is not known as committed", f"KIP-279; {_STATE}"
+        return "a follower without epochs: cut what is not known as committed", "AbstractFetcherThread.truncateToHighWatermark"
+
+    def end(self, exchanged: Exchange) -> Iterator[str]:
+        """How it ends."""
+        at = exchanged.fetch_offset
+        if exchanged.stuck:
+            yield from paragraph(
+                f"This has no end: the same question brings the same answer. {self.follower.capitalize()} stays out of the ISR "
+                "until the leader's log changes."
+            )
+        elif self.point.fetcher_fails:
+            yield from paragraph(
+                f"The fetch from {at} fails: {at} lies inside one of the leader's batches. It comes whole, begins below the follower's log "
+                "end and cannot be appended (UnexpectedAppendOffsetException; Partition.appendRecordsToFollowerOrFutureReplica). The "
+                "partition stops following: by itself since 2.3 (KIP-461), before that with all others of its fetcher thread. A restart "
+                "tries again from where the files end."
+            )
+        elif self.point.protocol != Protocol.TRUNCATE_ON_FETCH:
+            yield from paragraph(f"Then records flow from {at} on.")

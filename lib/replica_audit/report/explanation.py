@@ -1,0 +1,274 @@
+"""Everything that is said of one follower of one partition: the single source of its text. Built from table rows alone, without Spark."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from replica_audit.protocol import lineage
+from replica_audit.protocol.epoch_table import table
+from replica_audit.report.exchange_steps import Exchange, LogState, exchange
+from replica_audit.report.explained_rows import (
+    EpochStart,
+    InputError,
+    ReplicaLog,
+    Run,
+    SegmentEpoch,
+    Tables,
+    TruncationPoint,
+    Verdict,
+)
+from replica_audit.report.question import Question, Subject, find
+
+_CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One side.
+
+    `log` is None where the input does not hold the replica. `history` is what its batches tell, or, where these cannot be told apart
+    from those of another directory of the same name, its epoch table (`by_table`).
+    """
+
+    broker_id: int
+    log: ReplicaLog | None = None
+    history: tuple[lineage.Span, ...] = ()
+    by_table: bool = False
+    epochs: tuple[EpochStart, ...] = ()
+    first_segment_base: int = 0
+
+    @property
+    def state(self) -> LogState | None:
+        """The side of the exchange; None where there is no log."""
+        if self.log is None or self.log.log_start_offset is None or self.log.log_end_offset is None:
+            return None
+        # of a replica that cannot be read the table has no entry in effect; the exchange was replayed with what its file says
+        in_effect = [entry for entry in self.epochs if entry.in_effect] or [
+            entry for entry in self.epochs if self.log.unreadable_reason is not None and entry.checkpoint_start_offset is not None
+        ]
+        return LogState(
+            epochs=table((entry.leader_epoch, entry.start_offset) for entry in in_effect),
+            log_start_offset=self.log.log_start_offset,
+            log_end_offset=self.log.log_end_offset,
+            first_segment_base=self.first_segment_base,
+        )
+
+    @property
+    def path(self) -> str | None:
+        """The replica's directory."""
+        return None if self.log is None else posixpath.join(self.log.log_dir, self.log.directory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the protocol that applies does to the follower.
+
+    `physical_offset` is where its files are really cut, None if they are not. `history` is what it holds once records flow again, up to
+    what the leader holds now; `conflicts` are the pieces of it that survive and are not the leader's (left: leader, right: follower).
+    """
+
+    exchange: Exchange
+    physical_offset: int | None
+    history: tuple[lineage.Span, ...]
+    conflicts: tuple[lineage.Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One follower of one partition.
+
+    Paths are told relative to `folder`, the deepest one that holds all log directories of the partition. `points` are the protocols'
+    truncation points, oldest protocol first; `applied` the one that applies, None where the pair could not be compared. `differences` are
+    the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that were too long to be read
+    whole.
+    """
+
+    run: Run
+    warehouse: str
+    folder: str
+    topic: str
+    partition: int
+    verdict: Verdict
+    leader: Replica
+    follower: Replica
+    points: tuple[TruncationPoint, ...]
+    applied: TruncationPoint | None
+    outcome: Outcome | None
+    differences: tuple[lineage.Piece, ...]
+    input_errors: tuple[InputError, ...]
+    cut_short: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+    def short(self, text: str) -> str:
+        """A text without the folder that all paths begin with."""
+        return text.replace(f"{self.folder}/", "") if self.folder.strip("/") else text
+
+
+def explain(tables: Tables, question: Question) -> tuple[Explanation, ...]:
+    """Explain what was asked for, one follower after the other.
+
+    Raises:
+        UsageError: there is no such run, partition or follower, or a table cannot be read.
+    """
+    subject = find(tables, question)
+    return tuple(_of_partition(tables, subject))
+
+
+def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
+    run, cluster_id = subject.run, subject.run.cluster_id
+    keys: dict[str, str | int] = {
+        "run_id": run.run_id,
+        "cluster_id": cluster_id,
+        "topic": subject.topic,
+        "partition": subject.partition,
+    }
+    logs = tables.rows("replica_logs", ReplicaLog, **keys)
+    batches = tables.rows("segment_epochs", SegmentEpoch, **keys)
+    epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
+    points = tables.rows("truncation_points", TruncationPoint, **keys)
+    folder = _folder(logs)
+    for verdict in subject.verdicts:
+        leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
+        of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
+        applied = next((point for point in of_pair if point.applies), None)
+        differences = _differences(verdict, leader, follower)
+        yield Explanation(
+            run=run,
+            warehouse=tables.location,
+            folder=folder,
+            topic=subject.topic,
+            partition=subject.partition,
+            verdict=verdict,
+            leader=leader,
+            follower=follower,
+            points=of_pair,
+            applied=applied,
+            outcome=_outcome(verdict, applied, leader, follower),
+            differences=differences,
+            input_errors=_input_errors(tables, run, (leader, follower), verdict),
+            cut_short=tuple(dict.fromkeys(tables.cut_short)),
+        )
+
+
+def _generation(point: TruncationPoint) -> tuple[int, str]:
+    known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
+    return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
+
+
+def _folder(logs: Sequence[ReplicaLog]) -> str:
+    folders = {posixpath.dirname(log.log_dir) for log in logs}
+    return posixpath.commonpath(folders) if folders and len({path.startswith("/") for path in folders}) == 1 else ""
+
+
+def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStart]) -> Replica:
+    own = [log for log in logs if log.broker_id == broker_id]
+    log = next((log for log in own if log.state == _CURRENT), None)
+    if log is None:
+        return Replica(broker_id=broker_id)
+    rows = [row for row in batches if row.broker_id == broker_id and row.log_dir == log.log_dir]
+    entries = tuple(sorted((entry for entry in epochs if entry.broker_id == broker_id), key=lambda entry: entry.leader_epoch))
+    bases = [row.segment_base_offset for row in rows if row.segment_base_offset is not None]
+    made = Replica(
+        broker_id=broker_id,
+        log=log,
+        epochs=entries,
+        first_segment_base=min(bases, default=log.log_start_offset or 0),
+    )
+    state = made.state
+    if state is None:
+        return made
+    # rows of segment_epochs do not name the directory: one set aside beside the current one would be drawn into it
+    ambiguous = sum(one.log_dir == log.log_dir for one in own) > 1
+    by_table = ambiguous or (not rows and state.log_start_offset < state.log_end_offset)
+    history = lineage.history_of_table(state.epochs, state.log_start_offset, state.log_end_offset) if by_table else _history(rows, state)
+    return Replica(
+        broker_id=broker_id,
+        log=log,
+        history=tuple(history),
+        by_table=by_table,
+        epochs=entries,
+        first_segment_base=made.first_segment_base,
+    )
+
+
+def _history(rows: Iterable[SegmentEpoch], state: LogState) -> list[lineage.Span]:
+    """The batches' epochs inside the log, neighbours of one epoch joined."""
+    spans: list[lineage.Span] = []
+    reached = state.log_start_offset
+    for row in sorted(rows, key=lambda row: (row.first_offset, row.last_offset)):
+        first, end = max(row.first_offset, reached), min(row.last_offset + 1, state.log_end_offset)
+        if first >= end:
+            continue
+        if spans and spans[-1].leader_epoch == row.leader_epoch and spans[-1].end_offset == first:
+            spans[-1] = spans[-1]._replace(end_offset=end)
+        else:
+            spans.append(lineage.Span(row.leader_epoch, first, end))
+        reached = end
+    return spans
+
+
+def _differences(verdict: Verdict, leader: Replica, follower: Replica) -> tuple[lineage.Piece, ...]:
+    """Where both hold other batches at the same offsets; the verdict says from where on that is evidence."""
+    if verdict.divergence_offset is None or leader.state is None or follower.state is None:
+        return ()
+    end = min(leader.state.log_end_offset, follower.state.log_end_offset)
+    return tuple(filter(lineage.differ, _pieces(leader, follower.history, verdict.divergence_offset, end)))
+
+
+def _pieces(leader: Replica, history: lineage.History, start: int, end: int) -> Iterable[lineage.Piece]:
+    return lineage.pieces(leader.history, history, start, end)
+
+
+def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica, follower: Replica) -> Outcome | None:
+    if applied is None or leader.state is None or follower.state is None or follower.log is None:
+        return None
+    exchanged = exchange(applied, leader.state, follower.state, follower.log.high_watermark)
+    end = follower.state.log_end_offset
+    goes = applied.truncation_offset is not None or applied.restart_offset is not None
+    physical = end - applied.removed_offsets if goes else None
+    history = lineage.until(follower.history, end if physical is None else physical)
+    reached = end if physical is None else physical
+    if not applied.fetcher_fails and not exchanged.stuck:
+        fetched = (span._replace(first_offset=max(span.first_offset, exchanged.fetch_offset)) for span in leader.history)
+        history += [span for span in fetched if span.first_offset < span.end_offset]
+        reached = max(exchanged.fetch_offset, leader.state.log_end_offset)
+    conflicts: list[lineage.Piece] = []
+    if applied.still_diverged and verdict.divergence_offset is not None:
+        # the cleaner takes batches from every replica by itself: what one of them misses there is no conflict
+        compacted = any(side.log is not None and side.log.cleaner_offset is not None for side in (leader, follower))
+        for piece in _pieces(leader, history, verdict.divergence_offset, min(reached, leader.state.log_end_offset)):
+            one_misses_it = piece.left_epoch is None or piece.right_epoch is None
+            if (one_misses_it and not compacted) or (not one_misses_it and lineage.differ(piece)):
+                conflicts.append(piece)
+    return Outcome(exchange=exchanged, physical_offset=physical, history=tuple(_joined(history)), conflicts=tuple(conflicts))
+
+
+def _joined(history: Iterable[lineage.Span]) -> list[lineage.Span]:
+    """Neighbours of one epoch joined."""
+    spans: list[lineage.Span] = []
+    for span in history:
+        if spans and spans[-1].leader_epoch == span.leader_epoch and spans[-1].end_offset == span.first_offset:
+            spans[-1] = spans[-1]._replace(end_offset=span.end_offset)
+        else:
+            spans.append(span)
+    return spans
+
+
+def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict) -> tuple[InputError, ...]:
+    """The problems of these replicas' files, of what their log directories share, and of files that belong to no broker."""
+    found: list[InputError] = []
+    for side in sides:
+        if side.log is None or side.path is None:
+            continue
+        for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=side.broker_id):
+            inside = error.path == side.path or error.path.startswith(f"{side.path}/")
+            if inside or posixpath.dirname(error.path) == side.log.log_dir or error.path in (verdict.evidence or ""):
+                found.append(error)
+    found += tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=None)
+    return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))

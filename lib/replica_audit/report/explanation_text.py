@@ -1,0 +1,197 @@
+"""An explanation as text of 80 columns. A section is a function of the explanation; one without lines is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from replica_audit.protocol import lineage
+from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.drawing import WIDTH
+from replica_audit.report.drawn_logs import drawing_lines
+from replica_audit.report.epoch_tables import epoch_table_lines
+from replica_audit.report.exchange_text import exchange_lines
+from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.report.explanation import Explanation, Outcome, Replica
+from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph, table
+from replica_audit.report.remedies import steps
+
+Section = Callable[[Explanation], Iterator[str]]
+_SHOWN = 5
+
+
+def render(explanations: Sequence[Explanation]) -> str:
+    """All explanations, a line feed at the end."""
+    return f"\n\n{'=' * WIDTH}\n".join("\n\n".join(_sections(explanation)) for explanation in explanations) + "\n"
+
+
+def _sections(explanation: Explanation) -> Iterator[str]:
+    for section in SECTIONS:
+        lines = [line.rstrip() for line in section(explanation)]
+        if lines:
+            yield "\n".join(lines)
+
+
+def _head(explanation: Explanation) -> Iterator[str]:
+    verdict, run = explanation.verdict, explanation.run
+    leader = f"leader {verdict.leader_id}" if verdict.leader_id >= 0 else "an unknown leader"
+    yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
+    yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {explanation.short(verdict.reason)}")
+    known = "inferred from the logs" if verdict.leader_source == "inferred" else f"known from {verdict.leader_source}"
+    yield from paragraph(explanation.run.cluster_id, first="cluster   ")
+    yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
+    yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
+    yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
+
+
+def _what_goes(explanation: Explanation) -> Iterator[str]:
+    verdict, outcome, point = explanation.verdict, explanation.outcome, explanation.applied
+    yield "What goes"
+    if outcome is None or point is None or explanation.follower.state is None:
+        yield from paragraph("Cannot be told: the two logs could not be compared.")
+        return
+    physical, end = outcome.physical_offset, explanation.follower.state.log_end_offset
+    if physical is None or physical >= end:
+        yield from paragraph("Nothing is cut." if verdict.restart_offset is None else f"Nothing: the log is empty ({end}).")
+    else:
+        yield from _removed(explanation, physical, end)
+    yield from _what_stays(explanation, outcome, point)
+
+
+def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]:
+    verdict = explanation.verdict
+    measures = ((verdict.removed_records, "record"), (verdict.removed_bytes, "byte"))
+    size = [count(end - physical, "offset"), *(count(number, noun) for number, noun in measures if number is not None)]
+    yield from paragraph(f"{offsets(physical, end).capitalize()} of follower {verdict.follower_id}: {', '.join(size)}.")
+    cut = verdict.truncation_offset
+    if cut is not None and physical < cut and verdict.restart_offset is None:
+        between = offsets(physical, cut)
+        yield from paragraph(
+            f"The cut at {cut} lies inside a batch, which goes whole: the file is cut at {physical}, but the next fetch begins at {cut}: "
+            f"{between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
+        )
+    if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
+        first, last = moment(verdict.first_removed_timestamp_ms), moment(verdict.last_removed_timestamp_ms)
+        yield from paragraph(
+            f"Written {first} UTC, by the batches." if first == last else f"Written {first} to {last} UTC, by the batches."
+        )
+    below = verdict.removed_below_high_watermark
+    if below:
+        yield from paragraph(
+            f"Committed and lost: {count(below, 'offset')}, below a persisted high watermark of a replica that holds them, and not on "
+            "the leader."
+        )
+    elif verdict.verdict == Verdict.INCONCLUSIVE:
+        yield from paragraph("Whether any of it was committed and is lost cannot be told.")
+    else:
+        yield from paragraph("Nothing of it is known to have been committed and to be missing on the leader.")
+    if verdict.open_transactions:
+        yield from paragraph(f"Left open, for their end marker goes: transactions of producer {listed(verdict.open_transactions)}.")
+
+
+def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:
+    leader, follower = explanation.leader.state, explanation.follower.state
+    if leader is None or follower is None:
+        return
+    if outcome.conflicts:
+        yield from paragraph("Afterwards the logs still differ:")
+        for piece in outcome.conflicts[:_SHOWN]:
+            has = f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
+            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {has}", 4)
+        if len(outcome.conflicts) > _SHOWN:
+            yield from paragraph(f"and {len(outcome.conflicts) - _SHOWN} more such ranges", 4)
+        return
+    stays_to = follower.log_end_offset if outcome.physical_offset is None else outcome.physical_offset
+    if point.still_diverged:
+        yield from paragraph("What stays conflicts with the leader's log.")
+    elif not lineage.until(explanation.follower.history, stays_to):
+        yield from paragraph("Nothing stays.")
+    elif follower.log_start_offset < leader.log_start_offset:
+        below = offsets(follower.log_start_offset, min(stays_to, leader.log_start_offset))
+        yield from paragraph(f"Of what stays, {below} cannot be compared: the leader's log starts at {leader.log_start_offset}.")
+    elif outcome.physical_offset is not None:
+        yield from paragraph("What stays agrees with the leader's log.")
+
+
+def _other_protocols(explanation: Explanation) -> Iterator[str]:
+    if not explanation.points:
+        return
+    yield "The same by the other protocols (> applies here)"
+    rows: list[tuple[str, ...]] = [
+        ("", "", "cuts", "restarts", "round", "removed", "still", "fetcher"),
+        ("", "", "to", "at", "trips", "offsets", "diverged", "fails"),
+    ]
+    for point in explanation.points:
+        cells = (point.truncation_offset, point.restart_offset, point.round_trips, point.removed_offsets)
+        numbers = tuple("-" if cell is None else str(cell) for cell in cells)
+        answers = tuple("yes" if answer else "no" for answer in (point.still_diverged, point.fetcher_fails))
+        rows.append((">" if point.applies else "", point.protocol, *numbers, *answers))
+    yield from table(rows)
+
+
+def _evidence(explanation: Explanation) -> Iterator[str]:
+    yield "Evidence"
+    for role, side in (("leader", explanation.leader), ("follower", explanation.follower)):
+        yield from paragraph(_described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
+    for fact in (explanation.verdict.evidence or "").split("; "):
+        if fact:
+            yield from paragraph(explanation.short(fact), first="- ")
+    if explanation.verdict.observed_truncation_offset is not None:
+        yield from paragraph(f"the broker's own log says that it truncated to {explanation.verdict.observed_truncation_offset}", first="- ")
+    if explanation.folder:
+        yield from paragraph(explanation.folder, first="all below ")
+    yield from paragraph(explanation.warehouse, first="tables in ")
+
+
+def _described(explanation: Explanation, side: Replica) -> str:
+    log = side.log
+    if log is None or side.path is None:
+        return "not in the input" if side.broker_id >= 0 else "unknown"
+    said = [explanation.short(side.path)]
+    if log.log_start_offset is not None and log.log_end_offset is not None:
+        said.append(f"log start {log.log_start_offset}, log end {log.log_end_offset}")
+    said.append(f"high watermark {'not known' if log.high_watermark is None else log.high_watermark}")
+    if log.cleaner_offset is not None:
+        said.append(f"cleaned up to {log.cleaner_offset}")
+    said.append(f"leader-epoch-checkpoint {log.checkpoint_state}")
+    if log.recovery_cut_offset is not None:
+        said.append(f"log recovery cuts it at {log.recovery_cut_offset}")
+    if log.unreadable_reason not in (None, explanation.verdict.reason):
+        said.append(explanation.short(str(log.unreadable_reason)))
+    return ", ".join(said)
+
+
+def _input_errors(explanation: Explanation) -> Iterator[str]:
+    if not explanation.input_errors:
+        return
+    yield "Problems of these files"
+    for error in explanation.input_errors[:_SHOWN]:
+        at = f":{error.line}" if error.line is not None else "" if error.byte_offset is None else f" at byte {error.byte_offset}"
+        yield from paragraph(f"{explanation.short(error.path)}{at}: {explanation.short(error.detail)}. Remedy: {error.remedy}", first="- ")
+    if len(explanation.input_errors) > _SHOWN:
+        yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
+
+
+def _remedy(explanation: Explanation) -> Iterator[str]:
+    yield "What to do"
+    for number, text in enumerate(steps(explanation), 1):
+        yield from paragraph(text, first=f"{number}. ")
+
+
+def _limits(explanation: Explanation) -> Iterator[str]:
+    """What was too long to be read whole: then the explanation may lack something."""
+    if explanation.cut_short:
+        yield from paragraph(f"Not all rows were read of: {', '.join(explanation.cut_short)}. This explanation may lack something.", 0)
+
+
+SECTIONS: tuple[Section, ...] = (
+    _head,
+    drawing_lines,
+    exchange_lines,
+    _what_goes,
+    _other_protocols,
+    _evidence,
+    epoch_table_lines,
+    _input_errors,
+    _remedy,
+    _limits,
+)

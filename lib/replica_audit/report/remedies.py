@@ -1,0 +1,196 @@
+"""What an operator does about a verdict: short, in the order of doing, and honest about what no one can get back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.explanation import Explanation
+from replica_audit.report.paragraphs import listed
+
+_REFETCH = (
+    "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the partition anew "
+    "from leader {leader}"
+)
+
+
+def steps(explanation: Explanation) -> Iterator[str]:
+    """The steps, one sentence or two each."""
+    yield from _BY_VERDICT.get(explanation.verdict.verdict, _unknown)(explanation)
+    verdict = explanation.verdict
+    if verdict.leader_source == "inferred":
+        yield (
+            "The leader is inferred from the logs. Ask the cluster who leads (kafka-topics.sh --describe), or audit with a "
+            "cluster-metadata.json, before acting on this; a clean verdict is no proof here."
+        )
+    if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
+        yield (
+            f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
+            "fetched the leader's log. Should they stay open on the leader, too, read_committed consumers wait there for ever: "
+            "kafka-transactions.sh find-hanging and abort (KIP-664)."
+        )
+
+
+def _path(explanation: Explanation) -> str:
+    path = explanation.follower.path
+    return "the replica's directory" if path is None else explanation.short(path)
+
+
+def _refetch(explanation: Explanation) -> str:
+    verdict = explanation.verdict
+    return _REFETCH.format(broker=verdict.follower_id, leader=verdict.leader_id, path=_path(explanation))
+
+
+def _save(explanation: Explanation) -> str:
+    return f"copy {_path(explanation)} away before broker {explanation.verdict.follower_id} runs again"
+
+
+def _committed_loss(explanation: Explanation) -> Iterator[str]:
+    verdict = explanation.verdict
+    yield f"First {_save(explanation)}: its first fetch from this leader removes the lost records, perhaps their last copy."
+    yield (
+        "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) and "
+        f"have the application write them again. With broker {verdict.follower_id} made leader instead (an unclean election): they stay, "
+        f"and what broker {verdict.leader_id} wrote since goes the same way."
+    )
+    yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
+    yield (
+        "Find out how a replica without these records came to lead: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
+        "that lost what had been acknowledged."
+    )
+    yield from _failing(explanation)
+
+
+def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
+    verdict = explanation.verdict
+    failing = list(_failing(explanation))
+    if not failing:
+        yield (
+            f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
+            "it leads. Do not let it lead: no preferred election, no restart of the leader before this is done."
+        )
+    yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
+    yield from failing or [f"Then have the follower take the leader's version: {_refetch(explanation)}."]
+    if verdict.protocol in (Protocol.HIGH_WATERMARK, Protocol.KIP_101):
+        yield (
+            f"The rule {verdict.protocol} lets this happen again. An inter.broker.protocol.version of 2.0 or later brings KIP-279, which "
+            "finds such divergence where the logs are not yet mixed."
+        )
+
+
+def _failing(explanation: Explanation) -> Iterator[str]:
+    point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
+    if point is None or outcome is None or not point.fetcher_fails:
+        return
+    leader, physical = explanation.leader.state, outcome.physical_offset
+    if physical is not None and leader is not None and physical < leader.log_start_offset:
+        yield (
+            f"After the failed fetch, restart broker {broker}: its log then ends at {physical}, below the leader's log start "
+            f"{leader.log_start_offset}, so it starts again, empty, and catches up."
+        )
+        return
+    yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+
+
+def _stale_tail(explanation: Explanation) -> Iterator[str]:
+    yield (
+        "Usually nothing: the follower cuts them by itself, and no persisted high watermark says that these records had been committed. "
+        "Producers with acks=1 may have been told that they are stored; a high watermark is written every 5 s, so the last ones before "
+        "a crash may have been committed all the same."
+    )
+    yield f"If these records matter, {_save(explanation)}: afterwards they are gone."
+    yield from _failing(explanation)
+
+
+def _unreadable(explanation: Explanation) -> Iterator[str]:
+    yield "Rule out the copy first: copy the replica again and audit the copy."
+    yield (
+        "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
+        "next start it takes the log directory offline, or recovers less than was written."
+    )
+    yield f"With a leader that is well: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
+
+
+def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
+    yield (
+        "The directory belongs to a topic of this name that was deleted; nothing in it belongs to the topic of now. KRaft brokers set it "
+        "aside as stray (-stray) when they start."
+    )
+    yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
+
+
+def _inconclusive(explanation: Explanation) -> Iterator[str]:
+    verdict = explanation.verdict
+    kind = verdict.reason.split(":")[0]
+    match kind:
+        case "not collected":
+            yield f"Copy the log directories of broker {verdict.follower_id}, too, and audit again."
+        case "leader copied earlier" | "follower copied earlier":
+            yield (
+                "Copy both brokers again, at one instant if the storage has snapshots (then set simultaneous_copies: true), else the "
+                "leader after the follower; and audit again."
+            )
+        case "no common range":
+            yield (
+                f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether what it holds is what the "
+                "leader once held can no longer be told."
+            )
+            yield f"If its records matter, {_save(explanation)}: nobody else may have them."
+        case "no epochs":
+            yield (
+                "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
+                "(kafka-dump-log.sh --print-data-log) where it matters."
+            )
+        case "leader unknown or unreadable" | "leader unreadable":
+            yield (
+                "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
+                "until it is known which of them is to lead: the first fetch from a leader that lost its log cuts them."
+            )
+        case _:
+            yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
+
+
+def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
+    verdict = explanation.verdict
+    yield (
+        "The records are the leader's, the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that asks this table "
+        "may cut too much, too little, or nothing."
+    )
+    if verdict.reason.startswith("leader "):
+        yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
+    else:
+        yield f"Have the follower fetch anew: {_refetch(explanation)}."
+    yield "Do not just delete the checkpoint: after a clean stop a broker does not make it again from the log."
+
+
+def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
+    verdict, run = explanation.verdict, explanation.run
+    yield f"Check that broker {verdict.follower_id}'s server.log and log directories were copied from one broker at one time."
+    yield (
+        f"Check the rule: whether the cluster ran {verdict.protocol} ({run.protocol_reason or 'reason not recorded'}) when the broker "
+        "truncated. If not, audit again with --protocol."
+    )
+    yield "If both hold, believe the broker's log, keep the copies, and report it: then the rule is wrong for this case."
+
+
+def _clean(explanation: Explanation) -> Iterator[str]:
+    yield "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
+
+
+def _unknown(explanation: Explanation) -> Iterator[str]:
+    yield f"This version knows no remedy for {explanation.verdict.verdict}; see the reason and the evidence."
+
+
+_BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
+    Verdict.UNREADABLE: _unreadable,
+    Verdict.STALE_TOPIC_ID: _stale_topic_id,
+    Verdict.INCONCLUSIVE: _inconclusive,
+    Verdict.LOG_MATCHING_VIOLATION: _log_matching_violation,
+    Verdict.COMMITTED_LOSS: _committed_loss,
+    Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
+    Verdict.STALE_TAIL: _stale_tail,
+    Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
+    Verdict.LAGGING: _clean,
+    Verdict.IDENTICAL: _clean,
+}

@@ -1,0 +1,79 @@
+"""Every table and every row shape between stages: columns, types, comments, constraints. The only place."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from replica_audit.schemas.columns import INT, STRING, Column, Table, shape, struct
+from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS
+from replica_audit.schemas.pair_tables import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.schemas.replica_tables import (
+    CONTENT_WINDOWS,
+    EPOCH_START_OFFSETS,
+    FUTURE_REPLICAS,
+    REPLICA_LOGS,
+    REPLICA_ROLES,
+    SEGMENT_EPOCHS,
+)
+from replica_audit.schemas.run_tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS
+from replica_audit.schemas.shapes import COMMITS, INVENTORY, SEGMENTS
+from replica_audit.schemas.what_if_tables import WHAT_IF_LEADERS, WHAT_IF_RULES
+
+# what the audit of one partition makes rows of
+OF_PARTITIONS: tuple[Table, ...] = (
+    SEGMENT_EPOCHS,
+    REPLICA_LOGS,
+    EPOCH_START_OFFSETS,
+    EPOCH_END_OFFSETS,
+    TRUNCATION_POINTS,
+    REPLICA_VERDICTS,
+    REPLICA_ROLES,
+    FUTURE_REPLICAS,
+    WHAT_IF_LEADERS,
+    WHAT_IF_RULES,
+    LEADER_EPOCHS,
+    CONSUMER_IMPACTS,
+)
+TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, CONTENT_WINDOWS, FINDINGS)
+
+
+def rows_of(table: Table) -> pa.StructType:
+    """A table's columns without `run_id` and `cluster_id`: what a stage makes before the run's keys are put in front."""
+    return shape(table.columns[2:])
+
+
+AUDITED = pa.schema(
+    [
+        ("cluster_id", STRING),
+        *((table.name, pa.list_(rows_of(table))) for table in (*OF_PARTITIONS, INPUT_ERRORS)),
+        ("unreadable_leaders", pa.list_(struct(topic=STRING, partition=INT, broker_id=INT, reason=STRING))),
+    ]
+)
+
+__all__ = [
+    "AUDITED",
+    "AUDIT_RUNS",
+    "COMMITS",
+    "CONSUMER_IMPACTS",
+    "CONTENT_WINDOWS",
+    "EPOCH_END_OFFSETS",
+    "EPOCH_START_OFFSETS",
+    "FINDINGS",
+    "FUTURE_REPLICAS",
+    "INPUT_ERRORS",
+    "INVENTORY",
+    "LEADER_EPOCHS",
+    "OF_PARTITIONS",
+    "REPLICA_LOGS",
+    "REPLICA_ROLES",
+    "REPLICA_VERDICTS",
+    "SEGMENTS",
+    "SEGMENT_EPOCHS",
+    "TABLES",
+    "TRUNCATION_POINTS",
+    "WHAT_IF_LEADERS",
+    "WHAT_IF_RULES",
+    "Column",
+    "Table",
+    "rows_of",
+]

@@ -1,0 +1,100 @@
+"""Tables with rows per leader and follower."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from replica_audit.schemas.columns import (
+    BIGINT,
+    BOOLEAN,
+    BY_PARTITION,
+    INT,
+    KEYS,
+    LEADER_SOURCE,
+    PAIR,
+    PARTITION_CHECK,
+    STRING,
+    Column,
+    Table,
+    struct,
+)
+
+ROUND = struct(requested_epoch=INT, answered_epoch=INT, answered_end_offset=BIGINT, truncate_to=BIGINT, complete=BOOLEAN)
+
+EPOCH_END_OFFSETS = Table(
+    name="epoch_end_offsets",
+    grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch",
+    columns=(
+        *KEYS,
+        *PAIR,
+        Column("requested_epoch", INT, "epoch that the follower has", False),
+        Column("answered_epoch", INT, "epoch in the leader's answer (KIP-279); -1: undefined", False),
+        Column("end_offset", BIGINT, "exclusive end offset in that answer; -1: undefined", False),
+        Column("kip101_end_offset", BIGINT, "the answer of a leader of 0.11 to 1.1; -1: undefined", False),
+    ),
+    constraints={**PARTITION_CHECK, "undefined_together": "(answered_epoch = -1) = (end_offset = -1)"},
+    cluster_by=BY_PARTITION,
+)
+TRUNCATION_POINTS = Table(
+    name="truncation_points",
+    grain="four rows per leader and follower, one for each protocol",
+    columns=(
+        *KEYS,
+        *PAIR,
+        LEADER_SOURCE,
+        Column("protocol", STRING, "high-watermark, kip-101, kip-279 or truncate-on-fetch", False),
+        Column("applies", BOOLEAN, "whether the cluster runs this protocol", False),
+        Column("truncation_offset", BIGINT, "offset to which the follower's log is cut; null: not cut"),
+        Column("restart_offset", BIGINT, "the leader's log start at which the follower restarts empty; null: it does not"),
+        Column("fetcher_fails", BOOLEAN, "whether the next fetch offset lies inside a batch of the leader, so that appending fails", False),
+        Column("round_trips", INT, "requests to the leader before the fetch that brings records", False),
+        Column("rounds", pa.list_(ROUND), "the leader's answers in order", False),
+        Column("falls_back_to_high_watermark", BOOLEAN, "whether the follower falls back to its high watermark", False),
+        Column("removed_offsets", BIGINT, "offsets from the physical cut to the log end offset", False),
+        Column("still_diverged", BOOLEAN, "whether what survives the cut conflicts with the leader", False),
+    ),
+    constraints={
+        **PARTITION_CHECK,
+        "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch')",
+        "removes_what_is_there": "removed_offsets >= 0",
+    },
+    cluster_by=BY_PARTITION,
+)
+REPLICA_VERDICTS = Table(
+    name="replica_verdicts",
+    grain="one row per leader and follower",
+    columns=(
+        *KEYS,
+        *PAIR,
+        LEADER_SOURCE,
+        Column("verdict", STRING, "the first rule that holds", False),
+        Column("severity", STRING, "critical, error, warning or none", False),
+        Column("common_prefix_end_offset", BIGINT, "exclusive end of what both logs share; null: nothing can be compared"),
+        Column("divergence_offset", BIGINT, "first offset at which the logs part; null: they do not"),
+        Column("follower_diverged_end_offset", BIGINT, "exclusive end of the follower's part of the divergence"),
+        Column("leader_diverged_end_offset", BIGINT, "exclusive end of the leader's part of the divergence"),
+        Column("truncation_offset", BIGINT, "offset to which the follower is cut under the protocol that applies; null: not cut"),
+        Column("restart_offset", BIGINT, "offset at which it restarts empty; null: it does not"),
+        Column("protocol", STRING, "the protocol that applies", False),
+        Column("removed_offsets", BIGINT, "offsets that the follower's files lose, from the physical cut to the log end"),
+        Column("removed_records", BIGINT, "records in the batches that go"),
+        Column("removed_bytes", BIGINT, "their bytes"),
+        Column(
+            "removed_below_high_watermark",
+            BIGINT,
+            "removed offsets that lie below the persisted high watermark of a replica that holds them, and that the leader does not hold",
+        ),
+        Column("first_removed_timestamp_ms", BIGINT, "smallest max timestamp of the batches that go"),
+        Column("last_removed_timestamp_ms", BIGINT, "largest max timestamp of the batches that go"),
+        Column("open_transactions", pa.list_(BIGINT), "producer ids whose transaction began below the cut and whose marker goes"),
+        Column("observed_truncation_offset", BIGINT, "what the broker's own log says it did, if collected"),
+        Column("evidence", STRING, "files, offsets and epochs that the verdict rests on"),
+        Column("reason", STRING, "the verdict in one sentence", False),
+    ),
+    constraints={
+        **PARTITION_CHECK,
+        "known_severity": "severity IN ('critical', 'error', 'warning', 'none')",
+        "removes_what_is_there": "removed_offsets IS NULL OR removed_offsets >= 0",
+    },
+    cluster_by=BY_PARTITION,
+)

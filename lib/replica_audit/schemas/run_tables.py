@@ -1,0 +1,64 @@
+"""Tables about a run: its state, the problems of its input, its findings."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from replica_audit.schemas.columns import BIGINT, BROKER, BY_PARTITION, INT, KEYS, PARTITION, STRING, TIMESTAMP, Column, Table
+
+AUDIT_RUNS = Table(
+    name="audit_runs",
+    grain="one row per run and cluster; a run counts only when its row says complete",
+    columns=(
+        *KEYS,
+        Column("started_at", TIMESTAMP, "when the run began, UTC", False),
+        Column("finished_at", TIMESTAMP, "when its last table was written, UTC; null while it runs"),
+        Column("status", STRING, "running or complete", False),
+        Column("exit_code", INT, "of the whole run: 0 nothing found, 1 findings at or above fail-on, 2 nothing readable, 3 inconclusive"),
+        Column("run_date", pa.date32(), "the date the run is for", False),
+        Column("inputs", pa.list_(STRING), "the roots that were read"),
+        Column("config", STRING, "the resolved configuration, JSON"),
+        Column("protocol", STRING, "the truncation rule that applies to the cluster"),
+        Column("protocol_reason", STRING, "what the rule was derived from"),
+        Column("replicas", BIGINT, "rows of replica_logs"),
+        Column("partitions", BIGINT, "partitions with a verdict"),
+        Column("verdict_counts", pa.map_(STRING, BIGINT), "rows of replica_verdicts by verdict"),
+        Column("input_errors", BIGINT, "rows of input_errors of the cluster"),
+        Column("versions", pa.map_(STRING, STRING), "versions of the product and of what it runs on"),
+    ),
+    constraints={"known_status": "status IN ('running', 'complete')"},
+)
+INPUT_ERRORS = Table(
+    name="input_errors",
+    grain="one row per problem of the input",
+    columns=(
+        *KEYS,
+        Column("broker_id", INT, "broker whose folder holds the file; null if it belongs to none"),
+        Column("path", STRING, "file or directory", False),
+        Column("kind", STRING, "what the file is taken for", False),
+        Column("line", BIGINT, "line in a text, from 1"),
+        Column("byte_offset", BIGINT, "byte in the file, from 0"),
+        Column("code", STRING, "what is wrong, as a fixed word", False),
+        Column("detail", STRING, "what is wrong, as a sentence", False),
+        Column("remedy", STRING, "what to do about it", False),
+    ),
+    constraints={"line_from_one": "line IS NULL OR line >= 1", "byte_from_zero": "byte_offset IS NULL OR byte_offset >= 0"},
+)
+FINDINGS = Table(
+    name="findings",
+    grain="one row per finding of the run, and per finding of the run before that is resolved",
+    columns=(
+        *KEYS,
+        Column("finding_key", STRING, "stable over runs: CODE:TOPIC-PARTITION:BROKER", False),
+        Column("code", STRING, "the verdict", False),
+        Column("severity", STRING, "critical, error or warning", False),
+        *PARTITION,
+        BROKER,
+        Column("summary", STRING, "the finding in one sentence", False),
+        Column("first_seen_run_id", STRING, "first run of the unbroken series that found it", False),
+        Column("last_seen_run_id", STRING, "last run that found it", False),
+        Column("status", STRING, "new, persisting or resolved, against the complete run before", False),
+    ),
+    constraints={"known_status": "status IN ('new', 'persisting', 'resolved')"},
+    cluster_by=BY_PARTITION,
+)

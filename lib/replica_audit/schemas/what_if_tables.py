@@ -1,0 +1,54 @@
+"""Tables that answer what would happen, had another broker led or another rule been in force."""
+
+from __future__ import annotations
+
+from replica_audit.schemas.columns import BIGINT, BOOLEAN, BY_PARTITION, INT, KEYS, PAIR, PARTITION, PARTITION_CHECK, STRING, Column, Table
+
+WHAT_IF_LEADERS = Table(
+    name="what_if_leaders",
+    grain="one row per partition and replica that could lead it; rows only with --what-if-leaders",
+    columns=(
+        *KEYS,
+        *PARTITION,
+        Column("candidate_id", INT, "broker that leads in this case", False),
+        Column("rank", INT, "1 loses least: by offsets below a high watermark, then records, then the longer log; null: cannot lead"),
+        Column("is_leader", BOOLEAN, "whether it is the leader now", False),
+        Column("in_isr", BOOLEAN, "whether it is in the ISR", False),
+        Column("last_epoch", INT, "leader epoch of its last batch; -1: none"),
+        Column("log_end_offset", BIGINT, "its log end offset"),
+        Column("lost_offsets", BIGINT, "offsets of other replicas that no longer exist anywhere, each version counted once"),
+        Column("lost_records", BIGINT, "records in them"),
+        Column("lost_bytes", BIGINT, "their bytes"),
+        Column("lost_below_high_watermark", BIGINT, "lost offsets below a persisted high watermark of a replica that holds them"),
+        Column("followers_cut", INT, "replicas that truncate"),
+        Column("followers_restarted", INT, "replicas that empty their log and start at the candidate's log start offset"),
+        Column("followers_failing", INT, "replicas whose fetcher then fails"),
+        Column("followers_diverged", INT, "replicas that conflict with the candidate and do not notice"),
+        Column("reason", STRING, "why it cannot lead or what it costs, in one sentence", False),
+    ),
+    constraints={**PARTITION_CHECK, "rank_from_one": "rank IS NULL OR rank >= 1"},
+    cluster_by=BY_PARTITION,
+)
+WHAT_IF_RULES = Table(
+    name="what_if_rules",
+    grain="one row per leader, follower that is cut or differs, and rule: the protocols and the rejected alternatives of KIP-279",
+    columns=(
+        *KEYS,
+        *PAIR,
+        Column(
+            "rule",
+            STRING,
+            "a protocol, or unknown-offset-rounds, epoch-sequence-exchange, high-watermark-epoch or leave-isr-on-preferred-election",
+            False,
+        ),
+        Column("accepted", BOOLEAN, "whether Kafka was ever built so", False),
+        Column("truncation_offset", BIGINT, "offset to which the follower is cut; null: not cut"),
+        Column("falls_back_to_high_watermark", BOOLEAN, "whether it falls back to its high watermark", False),
+        Column("round_trips", INT, "OffsetsForLeaderEpoch requests, or fetches that are answered with an epoch"),
+        Column("request_bytes", BIGINT, "bytes of the partition in these requests"),
+        Column("response_bytes", BIGINT, "bytes of the partition in their answers"),
+        Column("reason", STRING, "what happens, in one sentence", False),
+    ),
+    constraints={**PARTITION_CHECK},
+    cluster_by=BY_PARTITION,
+)

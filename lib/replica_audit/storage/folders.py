@@ -1,0 +1,190 @@
+"""The folders below an input: which are roots, which are brokers' folders, and what is left out.
+
+A broker is known by the `meta.properties` below its folder, whatever the folder is called; a folder without one by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from replica_audit.errors import InputError
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.model import Problem
+
+_DEPTH = 7
+_LOOKED_AT = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+_ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
+
+
+def is_printable(name: str) -> bool:
+    """Whether a name is UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+class Tree:
+    """The folders below one input, each listed once."""
+
+    def __init__(self, problems: list[tuple[str | None, Problem]]) -> None:
+        """Report to `problems`, with a cluster id of None: the tree knows none."""
+        self._problems = problems
+        self._listed: dict[Path, tuple[list[Path], list[str]]] = {}
+        self._metas: dict[Path, list[checkpoints.MetaProperties]] = {}
+
+    def roots(self, path: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
+        """(root, its broker folders) for a path that is a root, a broker's folder, or a folder of roots."""
+        children, _files = self.entries(path)
+        ids = {meta.broker_id for meta in self.metas(path)}
+        if self._is_log_dir(path) or (len(ids) == 1 and not any(self._named(child) for child in children)):
+            yield path, [path]
+            return
+        folders, others, nested = [], [], []
+        for child in children:
+            of_child = {meta.broker_id for meta in self.metas(child)}
+            if len(of_child) > 1 and child.name.startswith("broker") and self._named(child) and not self._holds_named(child):
+                folders += self._of_several_brokers(child)
+            elif len(of_child) > 1 or (depth < _DEPTH and self._holds_named(child)):
+                nested.append(child)
+            elif of_child or self._named(child):
+                folders.append(child)
+            else:
+                others.append(child)
+        if folders:
+            yield path, folders
+        for child in nested:
+            yield from self.roots(child, depth + 1)
+        if folders or nested:
+            self._report_others(path, others)
+        elif log_dir.is_broker_folder(path.name) is not None and (children or self.entries(path)[1]):
+            yield path, [path]
+
+    def _of_several_brokers(self, path: Path) -> list[Path]:
+        """The log directories of a folder that is named for one broker and holds those of several."""
+        ids = sorted({str(meta.broker_id) for meta in self.metas(path)})
+        detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each is taken for the broker that it names"
+        remedy = "check that the folders were not mixed up when they were copied"
+        self._problems.append((None, Problem(path=str(path), kind="directory", code="several-brokers", detail=detail, remedy=remedy)))
+        return [child for child in self.entries(path)[0] if self.metas(child)]
+
+    def entries(self, path: Path) -> tuple[list[Path], list[str]]:
+        """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
+        if path not in self._listed:
+            directories: list[str] = []
+            files: list[str] = []
+            if len(self._listed) < _LOOKED_AT:
+                try:
+                    with os.scandir(path) as entries:
+                        for entry in entries:
+                            if not is_printable(entry.name):
+                                continue  # told when the broker's files are read
+                            (directories if self._is_directory(entry) else files).append(entry.name)
+                except OSError as error:
+                    self._cannot_read(path, error)
+            self._listed[path] = ([path / name for name in sorted(directories)], sorted(files))
+        return self._listed[path]
+
+    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
+        """Whether an entry is a directory, and no link back to one that it lies in."""
+        try:
+            if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
+                return False
+            return entry.is_dir()
+        except OSError:
+            return False
+
+    def _cannot_read(self, path: Path, error: OSError) -> None:
+        remedy = "give the audit's user read permission on it, or copy it again"
+        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=error.strerror or str(error), remedy=remedy)
+        if (None, problem) not in self._problems:
+            self._problems.append((None, problem))
+
+    def metas(self, folder: Path) -> list[checkpoints.MetaProperties]:
+        """Every readable meta.properties that names a broker, in a folder and some levels below; replica directories are not entered."""
+        if folder not in self._metas:
+            above = Path(os.path.realpath(folder)).parents
+            self._metas[folder] = list(self._meta_properties(folder, _DEPTH, {str(parent) for parent in above}))
+        return self._metas[folder]
+
+    def _meta_properties(self, folder: Path, depth: int, seen: set[str]) -> Iterator[checkpoints.MetaProperties]:
+        real = os.path.realpath(folder)
+        children, files = self.entries(folder)
+        if real in seen or _holds_replica_files(files):
+            return
+        seen.add(real)
+        if log_dir.META_PROPERTIES in files:
+            meta = _meta(folder / log_dir.META_PROPERTIES)
+            if meta and meta.broker_id is not None:
+                yield meta
+        if depth > 0:
+            for child in children:
+                if not child.name.startswith("."):
+                    yield from self._meta_properties(child, depth - 1, seen)
+
+    def server_logs(self, root: Path) -> Iterator[tuple[int, Path]]:
+        """(broker id, path) of server logs beside the brokers' folders, or in a folder there: `broker-3.server.log` and the like."""
+        children, _files = self.entries(root)
+        for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
+            for name in self.entries(folder)[1]:
+                broker_id = log_dir.server_log_of(name)
+                if broker_id is not None:
+                    yield broker_id, folder / name
+
+    def _is_log_dir(self, path: Path) -> bool:
+        """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
+        return any(self._is_replica(child) for child in self.entries(path)[0])
+
+    def _is_replica(self, path: Path) -> bool:
+        return log_dir.replica_directory(path.name) is not None and _holds_replica_files(self.entries(path)[1])
+
+    def _named(self, path: Path) -> bool:
+        """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""
+        return log_dir.is_broker_folder(path.name) is not None and not self._is_replica(path) and not path.name.startswith(".")
+
+    def _holds_named(self, path: Path) -> bool:
+        """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself."""
+        return not self._is_log_dir(path) and any(child.name.startswith("broker") and self._named(child) for child in self.entries(path)[0])
+
+    def _report_others(self, root: Path, others: list[Path]) -> None:
+        remedy = "rename the folder to broker-ID, or copy meta.properties too"
+        detail = "no meta.properties below it, and its name is not that of a broker (broker-3, broker=3, 3): it is left out"
+        for folder in others:
+            if self._holds_kafka_files(folder, 3):
+                problem = Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)
+                self._problems.append((None, problem))
+        for name in self.entries(root)[1]:
+            if log_dir.server_log_of(name) is not None:
+                continue
+            if name.endswith(_ARCHIVES) or log_dir.is_broker_folder(name) is not None:
+                problem = Problem(
+                    path=str(root / name),
+                    kind="file",
+                    code="packed",
+                    detail="a file beside the brokers' folders is not looked into",
+                    remedy="unpack it into a folder named broker-ID if it holds a broker's files",
+                )
+                self._problems.append((None, problem))
+
+    def _holds_kafka_files(self, path: Path, depth: int) -> bool:
+        children, files = self.entries(path)
+        if any(log_dir.is_known(name) for name in files):
+            return True
+        return depth > 0 and any(self._holds_kafka_files(child, depth - 1) for child in children)
+
+
+def _and_above(real: str) -> set[str]:
+    return {real, *(str(parent) for parent in Path(real).parents)}
+
+
+def _holds_replica_files(files: Sequence[str]) -> bool:
+    return log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files or any(log_dir.segment_name(name) for name in files)
+
+
+def _meta(file: Path) -> checkpoints.MetaProperties | None:
+    try:
+        if stat.S_ISREG(file.stat().st_mode):
+            return checkpoints.meta_properties(file.read_bytes())
+    except (InputError, OSError):
+        pass  # reported when the broker's files are read
+    return None

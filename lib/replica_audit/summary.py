@@ -1,0 +1,181 @@
+"""The rows of a run → the report that people read: counts and the worst findings. No row per replica reaches the driver here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from replica_audit.protocol.generation import Generation
+from replica_audit.protocol.leadership import INFERRED
+from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.storage.sources import Root
+
+_SHOWN_PROBLEMS = 20
+_SEVERITIES = [str(severity) for severity in Severity]
+_VERDICTS_BY_LOSS = [str(Verdict.COMMITTED_LOSS), *(str(verdict) for verdict in Verdict if verdict is not Verdict.COMMITTED_LOSS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """The rows of a run: of the shape AUDITED, of `input_errors`, and of `findings` without and with their history."""
+
+    audited: DataFrame
+    problems: DataFrame
+    current: DataFrame
+    history: DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the rows do not tell: the run's own facts. `readable` is False where no replica was found."""
+
+    run_id: str
+    warehouse: str
+    fail_on: str
+    worst: int
+    seconds: float
+    roots: Sequence[Root]
+    rules: Mapping[str, Generation]
+    readable: bool
+
+
+def summarise(frames: Frames, about: About) -> Report:
+    """Count, and collect the worst of each kind."""
+    audited = frames.audited
+    counted = audited.select("cluster_id", F.inline("replica_verdicts")).groupBy("cluster_id", "verdict", "leader_source").count().collect()
+    elections = F.filter("leader_epochs", lambda row: row.election == F.lit(str(ElectionKind.UNCLEAN)))
+    hit = F.filter("consumer_impacts", lambda row: row.affected)
+    sizes = {
+        row["cluster_id"]: row
+        for row in audited.groupBy("cluster_id")
+        .agg(
+            F.sum(F.size("replica_logs")).alias("replicas"),
+            F.count(F.when(F.size("replica_verdicts") > 0, 1)).alias("partitions"),
+            F.sum(F.size(elections)).alias("unclean_elections"),
+            F.sum(F.size(hit)).alias("affected_positions"),
+            F.size(F.array_distinct(F.flatten(F.collect_list(F.transform(hit, lambda row: row.group_id))))).alias("affected_groups"),
+        )
+        .collect()
+    }
+    severities = {row["severity"]: row["count"] for row in frames.current.groupBy("severity").count().collect()}
+    problem_counts = {row["cluster_id"]: row["count"] for row in frames.problems.groupBy("cluster_id").count().collect()}
+    shown = frames.problems.orderBy("path", "line", "byte_offset").limit(_SHOWN_PROBLEMS).collect()
+    labels = _labels(about.roots)
+    clusters = []
+    for root in about.roots:
+        rows = [row for row in counted if row["cluster_id"] == root.cluster_id]
+        by_verdict = {str(v): sum(row["count"] for row in rows if row["verdict"] == str(v)) for v in Verdict}
+        size = sizes.get(root.cluster_id)
+        clusters.append(
+            Cluster(
+                cluster_id=root.cluster_id,
+                path=str(root.path),
+                label=labels[root.cluster_id],
+                brokers=len({broker.broker_id for broker in root.brokers}),
+                replicas=size["replicas"] if size else 0,
+                partitions=size["partitions"] if size else 0,
+                protocol=str(about.rules[root.cluster_id].protocol),
+                protocol_reason=about.rules[root.cluster_id].reason,
+                metadata=root.head is not None,
+                inferred_leaders=sum(row["count"] for row in rows if row["leader_source"] == INFERRED),
+                verdicts={verdict: count for verdict, count in by_verdict.items() if count},
+                input_errors=problem_counts.get(root.cluster_id, 0),
+                unclean_elections=size["unclean_elections"] if size else 0,
+                affected_groups=size["affected_groups"] if size else 0,
+                affected_positions=size["affected_positions"] if size else 0,
+            )
+        )
+    return Report(
+        run_id=about.run_id,
+        warehouse=about.warehouse,
+        exit_code=_exit_code(severities, about.fail_on, clusters, readable=about.readable),
+        fail_on=about.fail_on,
+        seconds=about.seconds,
+        clusters=tuple(clusters),
+        findings=tuple(_worst(audited, about.worst)),
+        finding_count=sum(severities.values()),
+        impacts=tuple(_impacts(audited, about.worst)),
+        candidates=tuple(_candidates(audited, about.worst)),
+        problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
+        problem_count=sum(problem_counts.values()),
+        changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},
+    )
+
+
+def _impacts(audited: DataFrame, count: int) -> list[Impact]:
+    """The positions of groups that a truncation affects, those with most records gone first."""
+    rows = (
+        audited.select("cluster_id", F.inline("consumer_impacts"))
+        .where("affected")
+        .orderBy(F.col("records_gone").desc_nulls_last(), "cluster_id", "topic", "partition", "group_id")
+        .limit(count)
+        .select(*Impact.__slots__)
+    )
+    return [Impact(**row.asDict()) for row in rows.collect()]
+
+
+def _candidates(audited: DataFrame, count: int) -> list[Choice]:
+    """Partitions where it matters who leads: every replica as the leader, the best first."""
+    matters = audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0))
+    first = F.element_at("what_if_leaders", 1)
+    is_best = first.is_leader  # where another one would do better comes first
+    worst = matters.orderBy(is_best, first.lost_below_high_watermark.desc(), "cluster_id", first.topic, first.partition).limit(count)
+    chosen = worst.select("cluster_id", "what_if_leaders").collect()
+    names = [name for name in Choice.__slots__ if name != "cluster_id"]
+    return [Choice(cluster_id=row.cluster_id, **{name: one[name] for name in names}) for row in chosen for one in row.what_if_leaders]
+
+
+def _labels(roots: Sequence[Root]) -> dict[str, str]:
+    """For each cluster the shortest end of its path that no other root shares."""
+    depth = 1
+    while len({root.path.parts[-depth:] for root in roots}) < len(roots):
+        depth += 1
+    return {root.cluster_id: "/".join(root.path.parts[-depth:]) for root in roots}
+
+
+def _worst(audited: DataFrame, count: int) -> list[Finding]:
+    """The worst findings: by severity, then by what was committed and is lost, then by records."""
+    fails = audited.select("cluster_id", F.inline("truncation_points")).where("applies")
+    fails = fails.select("cluster_id", "topic", "partition", "leader_id", "follower_id", "fetcher_fails")
+    rows = (
+        audited.select("cluster_id", F.inline("replica_verdicts"))
+        .where(F.col("severity") != F.lit(str(Severity.NONE)))
+        .join(fails, on=["cluster_id", "topic", "partition", "leader_id", "follower_id"], how="left")
+        .orderBy(
+            _rank("severity", _SEVERITIES),
+            _rank("verdict", _VERDICTS_BY_LOSS),
+            F.col("removed_below_high_watermark").desc_nulls_last(),
+            F.col("removed_records").desc_nulls_last(),
+            "cluster_id",
+            "topic",
+            "partition",
+            "follower_id",
+        )
+        .limit(count)
+        .select(
+            *(name for name in Finding.__slots__ if name != "fetcher_fails"),
+            F.coalesce("fetcher_fails", F.lit(False)).alias("fetcher_fails"),
+        )
+        .collect()
+    )
+    return [Finding(**row.asDict()) for row in rows]
+
+
+def _rank(column: str, order: Sequence[str]) -> Column:
+    """The place of a column's value in an order."""
+    return F.array_position(F.array(*(F.lit(value) for value in order)), F.col(column))
+
+
+def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool) -> int:
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 nothing at or above it but some inconclusive."""
+    if not readable:
+        return 2
+    loud = _SEVERITIES[: _SEVERITIES.index(fail_on) + 1]
+    if any(severities.get(severity) for severity in loud):
+        return 1
+    return 3 if any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0

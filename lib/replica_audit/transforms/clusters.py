@@ -1,0 +1,74 @@
+"""What is true of a cluster as a whole, from the file beside its brokers and from the copies of its metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from replica_audit.config import Settings
+from replica_audit.formats.cluster_metadata import ClusterMetadata
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.generation import Generation, generation
+from replica_audit.transforms.rows import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What is true of a whole cluster.
+
+    `broker_states` (up, down, paused) and `fenced`, by the metadata log, are empty where there is no such metadata. `logs_go_on`: the
+    server logs begin when the copies were taken.
+    """
+
+    generation: Generation
+    broker_states: Mapping[int, str] = field(default_factory=dict)
+    fenced: Mapping[int, bool] = field(default_factory=dict)
+    simultaneous: bool = False
+    what_if_leaders: bool = False
+    logs_go_on: bool = False
+
+    @property
+    def applies(self) -> Protocol:
+        """The truncation rule that the cluster runs."""
+        return self.generation.protocol
+
+
+def metadata_copies(inventory: DataFrame) -> dict[str, Row]:
+    """For each cluster the copy of the metadata log that reaches farthest, as a row of the shape METADATA_COPY; one small collect."""
+    copies = inventory.where(F.col("metadata_copy").isNotNull())
+    best = copies.groupBy("cluster_id").agg(
+        F.max_by("metadata_copy", F.struct("metadata_copy.log_epoch", "metadata_copy.log_end_offset")).alias("copy")
+    )
+    return {row["cluster_id"]: row["copy"].asDict(recursive=True) for row in best.collect()}
+
+
+def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Settings) -> ClusterFacts:
+    """The facts of one cluster.
+
+    Args:
+        head: of its cluster-metadata.json, None if there is none.
+        copy: the best copy of its metadata log, a row of the shape METADATA_COPY; None if there is none.
+        settings: of the run.
+    """
+    fenced = {broker["broker_id"]: broker["fenced"] for broker in copy["brokers"]} if copy else {}
+    # a fenced broker may be dead or frozen; one that is not was alive when the log ended
+    by_log = {broker: "up" for broker, is_fenced in fenced.items() if not is_fenced}
+    in_file = head.metadata_version if head else None
+    chosen = generation(
+        requested=settings.protocol,
+        inter_broker_protocol=head.inter_broker_protocol if head else None,
+        metadata_version=in_file if in_file is not None or copy is None else copy["metadata_version"],
+        broker_version=head.kafka_version if head else None,
+        has_metadata_log=copy is not None,
+    )
+    return ClusterFacts(
+        generation=chosen,
+        broker_states=head.broker_states if head else by_log,
+        fenced=fenced,
+        simultaneous=settings.simultaneous_copies,
+        what_if_leaders=settings.what_if_leaders,
+        logs_go_on=settings.server_logs_after_copy,
+    )

@@ -1,0 +1,88 @@
+"""Committed offsets of `__consumer_offsets`, and what their groups find, as rows of `consumer_impacts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
+from replica_audit.model import PartitionMetadata, Problem
+from replica_audit.protocol import impact
+from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.epoch_table import latest_epoch
+from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.transforms.history import utc
+from replica_audit.transforms.replicas import Loaded
+from replica_audit.transforms.rows import Row
+
+
+def committed(replica: Loaded) -> tuple[list[CommittedOffset], list[Problem]]:
+    """The offsets that a replica of `__consumer_offsets` holds at its end, and what of it cannot be read."""
+    return committed_offsets(replica.files_in_log, replica.log.log_end_offset if replica.log else None)
+
+
+def commit_row(commit: CommittedOffset) -> Row:
+    """A committed offset as a row of the shape COMMITTED_OFFSET."""
+    row = asdict(commit)
+    return {name: row[name] for name in row if name not in ("topic", "partition")}
+
+
+def impact_rows(
+    metadata: PartitionMetadata,
+    commits: Sequence[Row],
+    leader: Replica | None,
+    replicas: Mapping[int, Replica],
+    *,
+    context: Context,
+) -> Iterator[Row]:
+    """One row per group that committed an offset of the partition.
+
+    Args:
+        metadata: what is known last of the partition.
+        commits: rows of the shape COMMITTED_OFFSET.
+        leader: None if it is unknown or unreadable.
+        replicas: the readable replicas, by broker.
+        context: of the partition.
+    """
+    for row in sorted(commits, key=lambda commit: str(commit["group_id"])):
+        if row["topic_id"] and metadata.topic_id and row["topic_id"] != metadata.topic_id:
+            continue  # of an earlier topic of this name
+        commit = impact.Commit(offset=row["offset"], leader_epoch=row["leader_epoch"], committed_at_ms=row["commit_timestamp_ms"])
+        if leader is None or leader.unreadable:
+            found = impact.unknown("the leader's log is not in the input, or cannot be read")
+        else:
+            others = [replica for replica in replicas.values() if replica is not leader and _same(replica, leader)]
+            found = impact.assess(leader, others, commit, _known(leader, metadata, commit, context))
+        values = asdict(found)
+        yield {
+            "group_id": row["group_id"],
+            "topic": metadata.topic,
+            "partition": metadata.partition,
+            "committed_offset": commit.offset,
+            "committed_leader_epoch": commit.leader_epoch,
+            "committed_at": utc(commit.committed_at_ms),
+            "validation_result": str(values.pop("result")),
+            **values,
+            "evidence": f"{row['path']}: offset {row['record_offset']}",
+        }
+
+
+def _same(replica: Replica, leader: Replica) -> bool:
+    return not replica.topic_id or not leader.topic_id or replica.topic_id == leader.topic_id
+
+
+def _known(leader: Replica, metadata: PartitionMetadata, commit: impact.Commit, context: Context) -> impact.Known:
+    """What the metadata tells of the time of the commit; a copy with a later election, or a later record, is later than the commit."""
+    starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs}
+    after = [one for one in metadata.elections if one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
+    written = max((run.max_timestamp_ms for run in leader.log.runs), default=-1)
+    newer_epoch = latest_epoch(leader.log.epochs) > commit.leader_epoch >= 0
+    is_later = newer_epoch or bool(after) or written > commit.committed_at_ms
+    latest = latest_epoch(leader.log.epochs)
+    return impact.Known(
+        # up to 2.0 a leader enters its epoch with its first record
+        leader_epoch=latest if context.enters_epoch_at_once else max(latest, context.leader_epoch),
+        later_than_commit=context.simultaneous or leader.alive is False or is_later,
+        compacted=context.compacted,
+        replaced_from=min((starts[e.leader_epoch] for e in after if e.kind == ElectionKind.UNCLEAN), default=None),
+    )

@@ -1,0 +1,100 @@
+"""Future replicas of moves between log directories, against the current replica of the same broker, as rows of `future_replicas`.
+
+Source: ReplicaAlterLogDirsThread: the leader is the local current replica, and truncation goes by OffsetsForLeaderEpoch in every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.verdict import Judgement, Severity, Verdict, judge
+from replica_audit.transforms.pairs import Pair, Side, measure
+from replica_audit.transforms.replicas import Loaded
+from replica_audit.transforms.rows import Row
+
+_LOCAL = "local"
+
+
+def protocol_of_moves(applies: Protocol) -> Protocol:
+    """The rule by which a future replica truncates: that of followers, but never truncate-on-fetch."""
+    return Protocol.KIP_279 if applies is Protocol.TRUNCATE_ON_FETCH else applies
+
+
+def future_rows(loaded: Sequence[Loaded], context: Context, applies: Protocol) -> Iterator[Row]:
+    """One row per future directory.
+
+    Args:
+        loaded: every replica directory of the partition, of all brokers.
+        context: of the partition.
+        applies: the rule of the cluster's followers.
+    """
+    protocol = protocol_of_moves(applies)
+    for future in loaded:
+        if future.files.state != "future":
+            continue
+        current = next((one for one in loaded if one.broker_id == future.broker_id and one.is_compared), None)
+        yield _row(current, future, context, protocol)
+
+
+def _row(current: Loaded | None, future: Loaded, context: Context, protocol: Protocol) -> Row:
+    row: Row = {
+        "topic": future.files.topic,
+        "partition": future.files.partition,
+        "broker_id": future.broker_id,
+        "log_dir": current.files.log_dir if current else None,
+        "future_log_dir": future.files.log_dir,
+        "directory": future.files.directory,
+        "protocol": str(protocol),
+        **dict.fromkeys(("log_end_offset", "lag_offsets", "divergence_offset", "truncation_offset", "restart_offset", "removed_records")),
+    }
+    refused = _incomparable(current, future)
+    if refused is not None or current is None:
+        return {**row, **_judged(refused or _missing())}
+    # the broker reads both copies at one time, and neither is in the ISR for the other's sake
+    pair = Pair(
+        leader=Side(loaded=current, replica=_replica(current)),
+        follower=Side(loaded=future, replica=_replica(future)),
+        leadership=Leadership(future.broker_id, _LOCAL),
+        context=context,
+        applies=protocol,
+        witnesses=(),
+    )
+    measured = measure(pair, (protocol,))
+    comparison, truncation = measured.comparison, measured.comparison.effect.truncation
+    return {
+        **row,
+        **_judged(judge(comparison)),
+        "log_end_offset": comparison.follower.log.log_end_offset,
+        "lag_offsets": max(0, comparison.leader.log.log_end_offset - comparison.follower.log.log_end_offset),
+        "divergence_offset": comparison.divergence_offset,
+        "truncation_offset": truncation.truncation_offset,
+        "restart_offset": truncation.restart_offset,
+        "removed_records": measured.removal.records if measured.removal else 0,
+    }
+
+
+def _replica(one: Loaded) -> Replica:
+    return one.replica(alive=None, in_isr=False)
+
+
+def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
+    if future.log is None or future.unreadable:
+        return Judgement(verdict=Verdict.UNREADABLE, reason=future.unreadable or "no log")
+    if current is None:
+        return _missing()
+    if current.log is None or current.unreadable:
+        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"the current replica is unreadable: {current.unreadable}")
+    return None
+
+
+def _missing() -> Judgement:
+    return Judgement(verdict=Verdict.INCONCLUSIVE, reason="the broker's current replica is not in the input")
+
+
+def _judged(judgement: Judgement) -> Row:
+    """The verdict; nothing is lost with a future replica, which no one reads before it becomes the current one."""
+    severity = Severity.NONE if judgement.severity is Severity.NONE else Severity.WARNING
+    return {"verdict": str(judgement.verdict), "severity": str(severity), "reason": judgement.reason}

@@ -1,0 +1,72 @@
+"""Brokers' own logs: the lines that tell of replicas as rows, and what they say a follower did."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from replica_audit.formats.server_log import events
+from replica_audit.formats.tree_walk import cannot_read
+from replica_audit.model import Problem
+from replica_audit.protocol.comparison import Comparison
+from replica_audit.protocol.observed import EventKind, LogEvent, ObservedTruncation, agrees, observe
+from replica_audit.transforms.rows import Row
+
+_KIND = "server.log"
+
+
+def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
+    """The events of one log, and why it cannot be read. Lines that another broker wrote end the reading: the log is not this broker's."""
+    try:
+        with _opened(path) as stream:
+            for event in events(stream, str(path)):
+                if event.broker_id not in (None, broker_id):
+                    yield Problem(
+                        path=str(path),
+                        kind=_KIND,
+                        code="server-log-of-another-broker",
+                        detail=f"it lies in the folder of broker {broker_id}, and was written by broker {event.broker_id}",
+                        remedy="put it into the folder of the broker that wrote it",
+                        line=event.line,
+                    )
+                    return
+                yield event
+    except (OSError, EOFError, zlib.error) as error:
+        yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.name.endswith(".gz") else path.open("rb")
+
+
+def event_row(event: LogEvent) -> Row:
+    """An event as a row of the shape LOG_EVENT."""
+    row = event._asdict()
+    return {name: str(row[name]) if name == "kind" else row[name] for name in row if name not in ("topic", "partition", "broker_id")}
+
+
+def observed(rows: Iterable[Row], broker_id: int, topic: str, partition: int) -> ObservedTruncation:
+    """What one broker did with its replica of a partition, by rows of the shape LOG_EVENT in any order."""
+    found = [LogEvent(broker_id=broker_id, topic=topic, partition=partition, **{**row, "kind": EventKind(row["kind"])}) for row in rows]
+    began: dict[str, str] = {}
+    for event in sorted(found, key=lambda event: event.line):
+        began.setdefault(event.path, event.time)
+    # a log is rolled: files in the order of their first lines
+    return observe(sorted(found, key=lambda event: (began[event.path], event.path, event.line)))
+
+
+def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> str | None:
+    """What the broker did that the rule does not say, in one sentence with file and line; None if nothing contradicts the rule."""
+    said = agrees(
+        seen,
+        comparison.effect.truncation,
+        comparison.follower.log.log_end_offset,
+        leader_id=comparison.leader.broker_id,
+        leader_epoch=leader_epoch if leader_epoch >= 0 else None,
+        after_copy=after_copy,
+    )
+    paths = sorted({cut.path for cut in seen.cuts})
+    return f"{said} ({', '.join(paths)})" if said else None
