@@ -109,7 +109,9 @@ class Problem:
 class SegmentFile:
     """Where one segment of a replica is to be read from: a raw file, or a part of a text of kafka-dump-log.
 
-    `source` is `raw` or `dump`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 for a raw file.
+    `source` is `raw`, `dump` or `collected`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 otherwise.
+    Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
+    a copy of the whole segment, if one was made.
     """
 
     path: str
@@ -120,6 +122,8 @@ class SegmentFile:
     byte_start: int = -1
     byte_end: int = -1
     first_line: int = 0
+    batch_index: str | None = None
+    copy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +133,10 @@ class ReplicaFiles:
     `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
     `checkpoint` holds the entries as found in the file, (line, epoch, start offset), `epochs` the table as loaded.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
-    replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the
-    directory offline.
+    replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
+
+    Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
+    the scans of its segments, and `captured_at_ms` is when it was taken; None of others.
     """
 
     log_dir: str
@@ -151,13 +157,17 @@ class ReplicaFiles:
     clean_shutdown: bool
     offline_reason: str | None
     problems: tuple[Problem, ...]
+    folder: str | None = None
+    scans: str | None = None
+    captured_at_ms: int | None = None
 
 
 class Election(NamedTuple):
     """One leader epoch of a partition as the metadata log tells it. `leader_id` is -1 where nobody leads.
 
-    `kind` is created, snapshot, clean, unclean, same-leader or leaderless; `isr` and `elr` are those after the change. The record stands at
-    `metadata_offset` of the metadata log, in its epoch `metadata_epoch`.
+    `kind` is created, snapshot, clean, unclean, same-leader or leaderless; `isr` and `elr` are those after the change, `electable` the ISR
+    and ELR before it: who could be elected cleanly. The record stands at `metadata_offset` of the metadata log, in its epoch
+    `metadata_epoch`.
     """
 
     leader_epoch: int
@@ -168,6 +178,7 @@ class Election(NamedTuple):
     metadata_offset: int
     metadata_epoch: int
     timestamp_ms: int
+    electable: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

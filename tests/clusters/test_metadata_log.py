@@ -32,6 +32,7 @@ from replica_audit.protocol.metadata_image import (
     TopicRemoved,
 )
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SCENARIOS, SHARED, _moves, _said
+from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.support import in_process
 
@@ -370,6 +371,84 @@ def test_leaders_are_read_not_inferred(root):
         leads = next(one for one in copies(root)[-1].partitions if (one.topic, one.partition) == (row["topic"], row["partition"])).leader
         assert row["leader_source"] == ("metadata-log" if leads >= 0 else "inferred"), "where the log says that nobody leads"
         assert leads in (row["leader_id"], -1)
+
+
+SINGLE = [case for case in WITH_LOGS if [*UNCLEAN.get(_scenario(case[0]), ("", {}))[1]] == [2]]
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("case", SINGLE, ids=lambda case: _name(case[0]))
+def test_what_an_unclean_election_gave_up_is_what_the_brokers_then_cut(case):
+    """The old leader, killed and alone in holding it, truncated to where the new epoch starts."""
+    root, said = case
+    topic, leaders = UNCLEAN[_scenario(root)]
+    replicas = {(one["topic"], one["partition"], one["replica"]): one for one in json.loads(said.read_text(encoding="utf-8"))["replicas"]}
+    rows = [row for row in in_process.audit(root, metadata=False)["leader_epochs"] if row["election"] == "unclean"]
+    assert rows
+    for row in rows:
+        assert (row["topic"], row["leader_epoch"], row["leader_id"]) == (topic, 2, leaders[2])
+        (old,) = row["given_up_held_by"]
+        replica = replicas[topic, row["partition"], old]
+        assert [cut["offset"] for cut in replica["fetcher_truncations"]] == [row["start_offset"]]
+        assert row["given_up_offsets"] == replica["log_end_offset_before"] - row["start_offset"]
+
+
+# --- copies that tell different things, and what only looks like one ---
+
+
+def _cluster(root: Path, *brokers: int, topic: str = "orders", topic_id: str = mf.TOPIC_ID) -> list[Path]:
+    """Brokers that each hold one partition of a topic. Returns where each would have its metadata log."""
+    for broker in brokers:
+        kf.log_dir(root / f"broker-{broker}" / "data", f"{topic}-0", broker_id=broker)
+        (root / f"broker-{broker}" / "data" / f"{topic}-0" / "partition.metadata").write_bytes(kf.partition_metadata(topic_id))
+    return [root / f"broker-{broker}" / "data" / "__cluster_metadata-0" for broker in brokers]
+
+
+def test_a_topic_that_was_removed_does_not_come_back_out_of_an_older_copy(tmp_path):
+    """Broker 1 was down when the topic was deleted; nobody holds a replica of it any more."""
+    made = [mf.topic("gone", mf.OTHER_ID), mf.partition(0, mf.OTHER_ID), mf.topic("orders"), mf.partition()]
+    for i, folder in enumerate(_cluster(tmp_path, 1, 2, 3)):
+        mf.log(folder, made, *([[mf.record("REMOVE_TOPIC_RECORD", topicId=mf.OTHER_ID)]] if i else []))
+    tables = in_process.audit(tmp_path)
+    assert {row["topic"] for row in tables["replica_verdicts"]} == {"orders"}
+    assert {row["verdict"] for row in tables["replica_verdicts"]} == {"identical"}
+
+
+def test_a_broker_believes_the_copy_that_reaches_farthest(tmp_path):
+    """metadata.log.dir was moved; the old directory is still there."""
+    current, _ = _cluster(tmp_path, 1, 2)
+    moved = tmp_path / "broker-1" / "metadata" / "__cluster_metadata-0"
+    created = [mf.topic("orders"), mf.partition(replicas=[1, 2])]
+    for longer, shorter in ((current, moved), (moved, current)):
+        mf.log(longer, created, [mf.change(leader=2, isr=[2])])
+        mf.log(shorter, created)
+        roles = {row["broker_id"]: row for row in in_process.audit(tmp_path)["replica_roles"]}
+        assert (roles[1]["known_leader_id"], roles[1]["known_leader_epoch"]) == (2, 1)
+
+
+def test_the_copy_of_a_controller_is_as_good_as_a_brokers(tmp_path):
+    _cluster(tmp_path, 1, 2)
+    mf.log(tmp_path / "broker-100" / "metadata" / "__cluster_metadata-0", [mf.topic("orders"), mf.partition(replicas=[1, 2], leader=2)])
+    tables = in_process.audit(tmp_path)
+    assert [(row["leader_id"], row["leader_source"], row["verdict"]) for row in tables["replica_verdicts"]] == [
+        (2, "metadata-log", "identical")
+    ]
+    assert not tables["problems"]
+
+
+def test_text_of_the_metadata_log_is_no_copy_that_could_not_be_read(tmp_path):
+    """kafka-dump-log prints that log, too. Nobody promised to understand it, but nothing is wrong with it."""
+    _cluster(tmp_path, 1, 2)
+    batch = (
+        "baseOffset: 0 lastOffset: 0 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 "
+        "partitionLeaderEpoch: 1 isTransactional: false isControl: true deleteHorizonMs: OptionalLong.empty position: 0 "
+        "CreateTime: 1700000000000 size: 91 magic: 2 compresscodec: none crc: 1234 isvalid: true"
+    )
+    name = "/var/lib/kafka/data/__cluster_metadata-0/00000000000000000000.log"
+    (tmp_path / "broker-1" / "metadata.txt").write_text(f"Dumping {name}\nLog starting offset: 0\n{batch}\n")
+    tables = in_process.audit(tmp_path)
+    assert "cannot-read" not in [problem["code"] for problem in [*tables["problems"], *tables["input_errors"]]]
+    assert [row["verdict"] for row in tables["replica_verdicts"]] == ["identical"]
 
 
 def test_the_real_scenarios_are_there_where_the_folder_is():

@@ -124,8 +124,7 @@ def _unpacked(packed: str) -> bytes:
     return zlib.decompress(base64.b85decode(packed))
 
 
-# By magic, codec and type of timestamp, three records each: offset 40 with key "k1", a value and two headers (in magic 2), 41 with an empty
-# value and no key, 44 with an empty key and no value. Their timestamps are TIMESTAMP, 3 less and 70 more; under LogAppendTime all are 5000.
+# By magic, codec and type of timestamp, each with the three records that the test of them spells out.
 KAFKA_BATCHES = {
     ("0", "none", "NoTimestampType"): (
         "AAAAAAAAACgAAAA1KV9sjAAAAAAAAmsxAAAAJWZpcnN0IHZhbHVlLCBmaXJzdCB2YWx1ZSwgZmlyc3QgdmFsdWUAAAAAAAAAKQAAAA55V0jgAAD/////AAAAAAAAAAAAAA"
@@ -189,8 +188,7 @@ KAFKA_BATCHES = {
     ),
 }
 
-# Segments of `__consumer_offsets`, by the newest version of OffsetCommitValue in them or, where that is 1, by their magic. Offset commits,
-# deletions and records of other kinds, from "value-3" on and in "magic-2" also transactions: committed, aborted and open ones.
+# Segments of `__consumer_offsets`: commits, deletions, other records and, but for "magic-1", committed, aborted and open transactions.
 OFFSETS_SEGMENTS = {
     "magic-1": _unpacked(
         "c-muNfCGDh%LU&Vfegm(^G`ECBD@TY3{2^U42&gEB{B?*P!<=6U@U3RYk<)(84zt>zfpB5Zlf4cjN)cMG6GC9L1jR+&DGiFJK#n!fsJB77zGlLgnNO9fwdqfF*6U%9A+Rc"

@@ -85,7 +85,7 @@ def test_a_log_from_its_beginning(tmp_path):
     assert (second.leader, second.leader_epoch, second.replicas, second.isr) == (2, 0, (2, 3), (2, 3))
     assert (first.known_at_ms, second.known_at_ms) == (mf.TIME + 2, mf.TIME + 1), "when each changed last"
     assert {(one.log_epoch, one.log_end_offset) for one in (first, second)} == {(4, 5)}
-    assert [tuple(election) for election in first.elections] == [
+    assert [election[:8] for election in first.elections] == [
         (0, 1, "created", (1, 2, 3), (), 2, 4, mf.TIME + 1),
         (1, 2, "clean", (2, 3), (), 4, 4, mf.TIME + 2),
     ]
@@ -277,7 +277,7 @@ def test_a_directory_that_was_only_formatted(tmp_path):
 def test_the_oldest_snapshot_that_the_log_continues_has_the_longest_history(tmp_path):
     mf.snapshot(tmp_path, 10, 1, ORDERS)  # the log begins behind it
     mf.snapshot(tmp_path, 20, 3, STATE)
-    mf.snapshot(tmp_path, 23, 3, NEWER)
+    mf.snapshot(tmp_path, 21, 3, NEWER)
     mf.log(tmp_path, [mf.record("NO_OP_RECORD")] * 5, [leads(3, 3)], [leads(1, 1)], base=15, epoch=3)
     assert told(metadata_log.read(tmp_path)) == [(5, 2, "snapshot"), (6, 3, "clean"), (7, 1, "unclean")]
 

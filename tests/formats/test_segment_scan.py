@@ -21,13 +21,14 @@ from replica_audit.formats.replica_reader import batches_from, read_segment
 from replica_audit.formats.segment_scan import base_offset_of, read_batches, scan
 from replica_audit.model import BatchHeader, Damage, Run, SegmentFile
 from tests.formats import kafka_files as kf
+from tests.formats.segment_readers import in_python, natively
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 INT64_LAST = 2**63 - 1
 
 
 class Read:
-    """What `read_batches` gave, taken apart."""
+    """What `read_batches` gave, taken apart; `scan_file` gave the same in both of its ways."""
 
     def __init__(self, path: Path, *, verify_crc: bool = True) -> None:
         self.items = list(read_batches(path, verify_crc=verify_crc))
@@ -37,6 +38,9 @@ class Read:
         self.damage = damages[0] if damages else None
         self.codes = [damage.code for damage in damages]
         self.offsets = [(batch.base_offset, batch.last_offset) for batch in self.batches]
+        self.scanned = scan(self.items)
+        assert in_python(path, verify_crc=verify_crc) == self.scanned
+        assert natively(path, verify_crc=verify_crc) == self.scanned
 
 
 @pytest.fixture
@@ -349,6 +353,28 @@ def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path: Path):
 
 
 # --- runs ---
+
+
+def test_headers_of_large_batches_are_read_without_what_is_between(tmp_path: Path):
+    path = kf.segment(tmp_path, 0, *(kf.batch(i, 0, value=bytes(1 << 18)) for i in range(4)))
+    read = 0
+
+    class Counted(io.FileIO):
+        def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+            nonlocal read
+            read += (count := super().readinto(buffer) or 0)
+            return count
+
+    class Opened:
+        name = path.name
+        stat = path.stat
+
+        @staticmethod
+        def open(_mode: str, *, buffering: int) -> BinaryIO:
+            return cast(BinaryIO, io.BufferedReader(Counted(path), buffering))
+
+    assert len(list(read_batches(cast(Path, Opened), verify_crc=False))) == 4
+    assert read < 1 << 16
 
 
 def header(

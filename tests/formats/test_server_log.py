@@ -457,6 +457,9 @@ def test_no_bytes_raise(pieces: list[bytes]) -> None:
     ("line", "seconds_at_most"),
     [
         pytest.param(b"a" * 1490 + b" starts at " + b"a" * 1480 + b"\n", 8, id="one long word"),
+        pytest.param(
+            b"ReplicaFetcher leaderEpoch response " + b"EpochEndOffset(errorCode=0, partition=x" * 70 + b"\n", 8, id="a list of answers"
+        ),
         pytest.param(b"[UnifiedLog partition=a-0, dir=" * 90 + b"Truncating to offset x\n", 8, id="one beginning after the other"),
         pytest.param(
             b"ReplicaFetcherManager Added fetcher " + b" -> InitialFetchState(BrokerEndPoint" * 70 + b"\n", 8, id="a list of beginnings"

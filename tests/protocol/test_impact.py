@@ -129,15 +129,21 @@ def test_an_epoch_that_ended_on_the_leader_needs_no_later_copy(epoch: int) -> No
     assert _assess(45, epoch, later=False).affected is True
 
 
+TRIMMED = replica(1, [(5, 30, 39)], epochs=[(1, 0), (3, 20), (5, 25)])  # its table was not cut yet when it was copied
+
+
 def test_a_reset_below_the_log_start_is_the_policys() -> None:
-    """The client seeks to 20, fetches, and is told that it is out of range: 'latest' skips the ten records of the leader."""
-    leader = replica(1, [(5, 30, 39)], epochs=[(1, 0), (3, 20), (5, 25)])
-    found = _assess(26, 1, leader=leader)
+    """The client seeks to 20, fetches, and is told that it is out of range."""
+    found = _assess(26, 1, leader=TRIMMED)
     assert (found.result, found.affected) == (Result.TRUNCATED, True)
     assert (found.reset_offset, found.nearest_offset) == (None, 20)
     assert (found.records_gone, found.records_reread) == (6, 0)
     assert "reset policy" in found.reason
-    assert found.records_missed == 10
+
+
+def test_after_a_reset_below_the_log_start_latest_skips_the_whole_log() -> None:
+    """As the column says: `where the policy decides, with latest`."""
+    assert _assess(26, 1, leader=TRIMMED).records_missed == 10
 
 
 # --- undefined ----------------------------------------------------------------------------------------------------------------------------
@@ -376,7 +382,8 @@ def test_a_control_batch_is_an_offset_like_any_other() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(replica(2, [(1, 0, 19), (4, 20, 49)]), id="another epoch at the last record"),
+        pytest.param(replica(2, [(1, 0, 9), (4, 10, 49)]), id="it went another way"),
+        pytest.param(replica(2, [(1, 0, 19), (4, 20, 49)]), id="it has the leader's record there"),
         pytest.param(replica(2, [(1, 0, 14), (2, 15, 16)]), id="it ends below the last record"),
         pytest.param(replica(2, [(2, 18, 30)]), id="it starts at the position"),
     ],

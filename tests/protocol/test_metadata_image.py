@@ -83,7 +83,7 @@ def test_a_partition_as_it_was_created():
     assert (found.topic, found.partition, found.topic_id) == ("orders", 0, T)
     assert (found.replicas, found.isr, found.elr, found.leader, found.leader_epoch) == ((1, 2, 3), (1, 2), (3,), 2, 3)
     assert (found.source, found.known_at_ms, found.log_epoch, found.log_end_offset) == (LOG, TIME + 1, 4, 100)
-    assert [tuple(election) for election in found.elections] == [(3, 2, "created", (1, 2), (3,), 1, 4, TIME + 1)]
+    assert [election[:8] for election in found.elections] == [(3, 2, "created", (1, 2), (3,), 1, 4, TIME + 1)]
 
 
 def test_a_change_replaces_what_it_names_and_nothing_else():
@@ -234,6 +234,11 @@ def test_a_leader_from_outside_of_isr_and_elr_is_elected_uncleanly():
     assert found == ["leaderless", "unclean"]
 
 
+def test_an_eligible_leader_replica_is_none_while_somebody_is_in_the_isr():
+    """The ISR is behind the ELR: with a member in it that cannot lead, 2 is elected uncleanly, and the record says so."""
+    assert kinds(created(1, eligibleLeaderReplicas=[2]), change(2, (2,), eligibleLeaderReplicas=[], leaderRecoveryState=1)) == ["unclean"]
+
+
 def test_a_last_known_leader_that_lost_data_is_elected_uncleanly():
     """unclean.recovery.strategy=Balanced: 1 was the last leader, but it did not shut down in order and left the ELR."""
     found = kinds(
@@ -243,6 +248,17 @@ def test_a_last_known_leader_that_lost_data_is_elected_uncleanly():
         change(1, (1,), leaderRecoveryState=1),
     )
     assert found == ["leaderless", "unclean"]
+
+
+def test_a_last_known_leader_is_elected_uncleanly_though_the_state_is_set_already():
+    found = kinds(
+        created(1),
+        change(2, (2,), leaderRecoveryState=1),
+        change(-1, (), eligibleLeaderReplicas=[2], lastKnownElr=[2]),
+        change(eligibleLeaderReplicas=[]),
+        change(2, (2,), lastKnownElr=[]),
+    )
+    assert found == ["unclean", "leaderless", "unclean"]
 
 
 def test_an_eligible_leader_replica_before_that_time_is_not_eligible_now():
@@ -268,6 +284,16 @@ def test_an_eligible_leader_replica_before_that_time_is_not_eligible_now():
             change(4, (4, 5, 6), replicas=[4, 5, 6], removingReplicas=[], addingReplicas=[]),
             id="the new leader is the last to catch up",
         ),
+        pytest.param(
+            [
+                created(1, 2, 3),
+                change(replicas=[2, 3, 4, 1], removingReplicas=[1], addingReplicas=[4]),
+                change(isr=(1, 3)),
+                change(isr=(1, 3, 4)),
+            ],
+            change(2, (2, 3, 4), replicas=[2, 3, 4], removingReplicas=[], addingReplicas=[]),
+            id="the new leader is an old replica that had fallen out of the ISR",
+        ),
     ],
 )
 def test_a_reassignment_that_the_new_leader_completes_is_clean(before, completed):
@@ -276,6 +302,16 @@ def test_a_reassignment_that_the_new_leader_completes_is_clean(before, completed
     The new leader is in no ISR of the log before that record, has every committed record all the same, and nothing is recovering.
     """
     assert kinds(*before, completed) == ["clean"]
+
+
+@pytest.mark.parametrize("state", [{}, {"leaderRecoveryState": 1}], ids=["recovered", "recovering"])
+@pytest.mark.parametrize("old", [[1], [1, 2]])
+def test_a_reassignment_that_is_cancelled_with_none_of_the_old_replicas_in_the_isr_is_unclean(old, state):
+    """PartitionReassignmentRevert: "This is considered an unclean leader election". No leaderRecoveryState tells of it."""
+    begun = (created(1, replicas=tuple(old)), change(replicas=[4, *old], addingReplicas=[4]))
+    grown = (change(isr=(1, 4)), change(4, (4,), **state))
+    cancelled = change(1, (1,), replicas=old, addingReplicas=[])
+    assert kinds(*begun, *grown, cancelled)[-1] == "unclean"
 
 
 def test_an_unclean_election_of_a_new_replica_during_a_reassignment_is_unclean():

@@ -310,6 +310,25 @@ def test_commits_are_read_from_the_log_and_held_against_the_partition(tmp_path: 
     }
 
 
+@pytest.mark.parametrize(
+    ("offset", "affected", "reset_offset"),
+    [
+        pytest.param(30, True, 20, id="what was written in epoch 3 is gone"),
+        pytest.param(20, False, 20, id="nothing was written in epoch 3"),
+    ],
+)
+def test_whoever_is_inferred_to_lead_enters_a_new_epoch_before_a_group_reads(
+    tmp_path: Path, offset: int, affected: bool, reset_offset: int
+) -> None:
+    """The leader of epoch 3 is not in the input, and nobody else has led since: an election makes the answer for 3 defined."""
+    commits = _batch(0, 0, _offset_commit("g", 0, offset, 3))
+    _broker(tmp_path, 1, offsets=[commits], batches=DATA, epochs=TABLE)
+    (row,) = in_process.audit(tmp_path)["consumer_impacts"]
+    assert row["validation_result"] == ("truncated" if affected else "valid")
+    assert row["reset_offset"] == reset_offset
+    assert row["affected"] in (affected, None)
+
+
 def test_the_last_commit_of_a_group_counts(tmp_path: Path) -> None:
     commits = [_batch(0, 0, _offset_commit("g", 0, 15, 0)), _batch(1, 0, _offset_commit("g", 0, 5, 0))]
     _broker(tmp_path, 1, offsets=commits, batches=DATA, epochs=TABLE)

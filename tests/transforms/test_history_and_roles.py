@@ -329,10 +329,11 @@ def test_broker_0_is_a_leader():
 
 
 def test_a_copy_that_tells_of_an_earlier_topic_of_the_name_is_no_belief():
-    """Epochs of two topics have no order. Kafka asks for the topic id first: UNKNOWN_TOPIC_ID."""
-    copies = {1: metadata(1, 0), 2: metadata(2, 9, topic_id=OTHER), 3: metadata(1, 0)}
-    rows = roles(metadata(1, 0), copies)
-    assert (rows[2]["standing"], rows[2]["known_leader_epoch"], rows[2]["fetch_error"]) == ("unknown", None, None)
+    """Epochs of two topics have no order, and Kafka looks at the topic id first: UNKNOWN_TOPIC_ID."""
+    old = metadata(2, 9, topic_id=OTHER)
+    rows = roles(metadata(1, 0), {1: metadata(1, 0), 2: old, 3: metadata(1, 0)})
+    assert rows[2]["standing"] == "unknown"
+    assert rows[2]["fetch_error"] not in (FENCED, UNKNOWN)
     rows = roles(metadata(1, 0), {1: metadata(1, 9, topic_id=OTHER), 2: metadata(1, 0)})
     assert (rows[2]["standing"], rows[2]["fetch_error"]) == ("follower", None), "nor does the leader's tell in which epoch it answers"
 

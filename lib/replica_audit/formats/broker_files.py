@@ -5,42 +5,36 @@ Files are known by name and content. Nothing here decides about the protocol, an
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from replica_audit.errors import InputError
+from replica_audit.errors import MetadataError
 from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.collected import (
+    SEGMENTS_FILE,
+    CollectedLogDir,
+    as_on_the_broker,
+    is_collected_log_dir,
+    log_dirs_of,
+    problem_on_the_broker,
+)
+from replica_audit.formats.collection_manifest import MANIFEST
 from replica_audit.formats.dump_texts import DumpTexts
-from replica_audit.formats.tree_walk import CANNOT_READ, Folder, cannot_read, walk
+from replica_audit.formats.small_files import NO_CHECKPOINT, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
+from replica_audit.formats.tree_walk import Folder, cannot_read, walk
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
-from replica_audit.protocol.epoch_table import EpochTable
 
-_T = TypeVar("_T")
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
-_REMEDIES = {
-    log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
-    "move the file away on the broker and let the replica be recovered from its leader",
-    log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
-    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
-}
+_NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
+_COPY_AGAIN = "copy the whole folder again; or collect again"
 
 
 class ServerLog(NamedTuple):
     """A log that the broker wrote of itself, packed if its name ends with `.gz`."""
 
     path: Path
-
-
-@dataclass(slots=True)
-class _LogDir:
-    """The offset checkpoints of one log directory while its replicas are collected."""
-
-    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    clean_shutdown: bool = False
-    offline_reason: str | None = None
 
 
 def replicas_of(folder: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
@@ -56,16 +50,18 @@ def replicas_of(folder: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
 
 class _Walk:
     def __init__(self) -> None:
-        self.log_dirs: dict[str, _LogDir] = {}
+        self.log_dirs: dict[str, LogDirFiles] = {}
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
+        self.collected: dict[str, CollectedLogDir] = {}  # log directories of a collection, by where they are now
+        self.small = SmallFiles()
         self.texts = DumpTexts(self.problems)
         self.empty: list[Folder] = []
         self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
     def run(self, top: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
-        for folder in walk(top, self.problems.append, self._is_no_replica):
+        for folder in walk(top, self.problems.append, self._is_entered):
             self._visit(folder, is_top=folder.path == top)
         self._add_empty_replicas()
         self.texts.attach(self.replicas, list(self.parents), self._only_dumped)
@@ -80,16 +76,21 @@ class _Walk:
                     remedy="nothing to do if they do not belong to the brokers; else check how they were copied",
                 )
             )
-        yield from self.replicas.values()
+        yield from (as_on_the_broker(replica, self.collected.get(replica.log_dir)) for replica in self.replicas.values())
         yield from (ServerLog(path) for path in self.texts.server_logs)
-        yield from self.problems
+        yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
 
-    def _is_no_replica(self, folder: Folder) -> bool:
-        """Kafka never looks below a replica directory, nor does the audit."""
-        return (str(folder.path.parent), folder.path.name) not in self.replicas
+    def _is_entered(self, folder: Folder) -> bool:
+        """Kafka never looks below a replica directory, nor does the audit; what is in a collection its manifest says."""
+        return (str(folder.path.parent), folder.path.name) not in self.replicas and not is_collected_log_dir(folder.files)
 
     def _visit(self, folder: Folder, *, is_top: bool) -> None:
         path, files = folder.path, list(folder.files)
+        if is_collected_log_dir(files):
+            self._collected_log_dir(folder)
+            return
+        if MANIFEST in files and self._open_collection(folder):
+            files.remove(MANIFEST)
         name = log_dir.replica_directory(path.name)
         if name and self._holds_a_replica(folder, is_top=is_top):
             self._replica(folder, name)
@@ -103,6 +104,41 @@ class _Walk:
         for other in folder.others:
             if not log_dir.is_known(other):
                 self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
+
+    def _open_collection(self, folder: Folder) -> bool:
+        """Learn what is in a collection; False if the manifest is not one of ours."""
+        try:
+            manifest, found = log_dirs_of(folder.path)
+        except OSError as error:
+            self.problems.append(cannot_read(folder.path / MANIFEST, "collection", error))
+            return True
+        except MetadataError as error:
+            if any((folder.path / name / SEGMENTS_FILE).exists() for name in folder.folders):
+                self._tell(folder.path / MANIFEST, "collection", "malformed", error.reason, _COPY_AGAIN)
+                return True
+            return False
+        self.collected |= found
+        for unread in (*manifest.unread, *(one for said in manifest.log_dirs for one in said.unread if one.kind == "directory")):
+            self.problems.append(cannot_read(Path(unread.path), unread.kind, OSError(0, unread.reason)))
+        return True
+
+    def _collected_log_dir(self, folder: Folder) -> None:
+        """A log directory of a collection: small files as copied, segments as scanned on the broker."""
+        store = self.collected.get(str(folder.path))
+        reason = _NO_MANIFEST if store is None else store.problem()
+        if store is None or reason:
+            self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
+            return
+        self.small.unread |= store.unread()
+        self._log_dir(store.listed())
+        segments = store.segment_files()
+        if any(replica.batches for replica in store.said.replicas) and store.lacks_indexes(segments):
+            detail = "not every batch index is there: what a truncation takes is told by offsets, not by batches"
+            self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
+        for replica in store.said.replicas:
+            name = log_dir.replica_directory(replica.directory)
+            if name:
+                self._replica(store.listed(replica), name, tuple(segments[replica.directory]))
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -141,7 +177,7 @@ class _Walk:
             log_dir.PARTITION_METADATA: checkpoints.topic_id,
         }
         for file, parser in parsers.items():
-            if file in folder.files and self._parse(folder.path / file, parser, self.problems) is not None:
+            if file in folder.files and self.small.parse(folder.path / file, parser, self.problems) is not None:
                 remedy = "put it into the replica directory that it belongs to"
                 self._tell(folder.path / file, file, "misplaced", "lies outside of any replica directory, and is not used", remedy)
 
@@ -150,35 +186,27 @@ class _Walk:
 
     def _log_dir(self, folder: Folder) -> None:
         path = folder.path
-        found = self.log_dirs.setdefault(str(path), _LogDir())
+        found = self.log_dirs.setdefault(str(path), LogDirFiles())
         self.parents[str(path)] = None
         found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
         if log_dir.META_PROPERTIES in folder.names:
-            self._parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
-        self._offset_checkpoints(folder, found, self.problems)
+            self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+        self.small.offset_checkpoints(folder, found, self.problems)
 
-    def _offset_checkpoints(self, folder: Folder, found: _LogDir, problems: list[Problem]) -> None:
-        for name in log_dir.OFFSET_CHECKPOINTS:
-            if name not in folder.names:
-                continue
-            before = len(problems)
-            lines = self._parse(folder.path / name, checkpoints.offset_lines, problems)
-            if lines is None and name == log_dir.HIGH_WATERMARKS:
-                found.offline_reason = _why_offline(f"{name} of its log directory", problems[before])
-            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
-
-    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory) -> None:
+    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None = None) -> None:
         path = folder.path
         self.parents[str(path.parent)] = None
         problems: list[Problem] = []
-        checkpoint = self._epoch_checkpoint(folder, problems)
-        segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(Path(segment.path)))
+        checkpoint = self.small.epoch_checkpoint(folder, problems)
+        segments = collected
+        if segments is None:
+            segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(Path(segment.path)))
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
             self.described.add(str(path.parent))
-            topic_id = self._parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
+            topic_id = self.small.parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
         if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
-            self._offset_checkpoints(folder, self.log_dirs.setdefault(str(path), _LogDir()), problems)
+            self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
         for nested in folder.folders:
             if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
                 detail = "a folder in a replica directory is not looked into, nor would a broker"
@@ -193,21 +221,20 @@ class _Walk:
         *,
         segments: tuple[SegmentFile, ...],
         topic_id: str | None,
-        checkpoint: tuple[str, list[checkpoints.EpochLine], EpochTable],
+        checkpoint: EpochCheckpoint,
         problems: list[Problem],
     ) -> ReplicaFiles:
         """A replica with the entries of its log directory's offset checkpoints."""
-        owner = self.log_dirs.get(str(path.parent)) or _LogDir()
-        own = self.log_dirs.get(str(path)) or _LogDir()
+        owner = self.log_dirs.get(str(path.parent)) or LogDirFiles()
+        own = self.log_dirs.get(str(path)) or LogDirFiles()
         key = (name.topic, name.partition)
-        state, lines, healed = checkpoint
 
         def offset(file: str) -> int | None:
             return owner.offsets.get(file, {}).get(key, own.offsets.get(file, {}).get(key))
 
         offline = owner.offline_reason or own.offline_reason
-        if state == "unreadable":
-            offline = _why_offline(log_dir.EPOCH_CHECKPOINT, problems[0])
+        if checkpoint.state == "unreadable":
+            offline = why_offline(log_dir.EPOCH_CHECKPOINT, problems[0])
         return ReplicaFiles(
             log_dir=str(path.parent),
             directory=path.name,
@@ -216,9 +243,9 @@ class _Walk:
             state=name.state,
             topic_id=topic_id,
             segments=segments,
-            checkpoint_state=state,
-            checkpoint=tuple((line.line, line.epoch, line.start_offset) for line in lines),
-            epochs=tuple((entry.epoch, entry.start_offset) for entry in healed),
+            checkpoint_state=checkpoint.state,
+            checkpoint=tuple((line.line, line.epoch, line.start_offset) for line in checkpoint.lines),
+            epochs=tuple((entry.epoch, entry.start_offset) for entry in checkpoint.epochs),
             high_watermark=offset(log_dir.HIGH_WATERMARKS),
             high_watermarks_collected=log_dir.HIGH_WATERMARKS in (*owner.offsets, *own.offsets),
             recovery_point=offset(log_dir.RECOVERY_POINTS),
@@ -229,42 +256,9 @@ class _Walk:
             problems=tuple(problems),
         )
 
-    def _epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> tuple[str, list[checkpoints.EpochLine], EpochTable]:
-        if log_dir.EPOCH_CHECKPOINT not in folder.names:
-            return "missing", [], ()
-        file = folder.path / log_dir.EPOCH_CHECKPOINT
-        lines = self._parse(file, checkpoints.leader_epoch_lines, problems)
-        if lines is None:
-            return "unreadable", [], ()
-        healed = checkpoints.healed(lines)
-        for line, note in healed.notes:
-            remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
-            problems.append(
-                Problem(
-                    path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code="checkpoint-out-of-order", detail=note, remedy=remedy, line=line
-                )
-            )
-        state = "healed" if healed.notes else "ok" if lines else "empty"
-        return state, lines, healed.epochs
-
-    def _parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
-        """Read and parse a small file; what fails becomes a problem and None."""
-        remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
-        try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise OSError(0, "is not a regular file")
-            return parser(path.read_bytes())
-        except InputError as error:
-            code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
-        except OSError as error:
-            code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
-            remedy = CANNOT_READ
-        problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
-        return None
-
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
-        return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=("missing", [], ()), problems=[])
+        return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
 
     def _tell_missing_from_not_collected(self) -> None:
         """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""
@@ -274,22 +268,10 @@ class _Walk:
                 self.replicas[key] = replace(replica, checkpoint_state="not-collected")
 
 
-def _why_offline(what: str, problem: Problem) -> str:
-    """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
-    if problem.code == "cannot-read":
-        return f"{what} cannot be read by the audit: {problem.detail}"
-    return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"
-
-
 def _segments(folder: Folder, problems: list[Problem]) -> Iterator[SegmentFile]:
-    """The segment files that count: `.deleted` and `.cleaned` never, `.swap` unless a `.cleaned` file voids it."""
-    cleaned = min((base for f in folder.files if (base := log_dir.is_cleaned(f)) is not None), default=None)
-    for file in folder.names:
-        path, name = folder.path / file, log_dir.segment_name(file)
-        if name is None or name.suffix in (".deleted", ".cleaned"):
-            continue
-        if name.suffix == ".swap" and cleaned is not None and name.base_offset >= cleaned:
-            continue
+    """The segment files that count."""
+    for file, name in log_dir.counted_segments(folder.names, beside=folder.files):
+        path = folder.path / file
         if file not in folder.files:
             problems.append(cannot_read(path, "segment", OSError(0, "is not a regular file")))
             continue

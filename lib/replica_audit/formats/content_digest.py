@@ -45,9 +45,13 @@ class Window(NamedTuple):
 
 def batch_digest(batch: BatchHeader) -> int:
     """What one batch adds to the digest of its window: 0 to 2**64 - 1."""
-    if batch.magic < 2:
-        return _mixed(_mixed(batch.last_offset + SEED) ^ batch.crc << 32)
-    return _mixed(_mixed(batch.base_offset + SEED) ^ (batch.crc << 32 | batch.last_offset - batch.base_offset))
+    first = digest_offset(batch)
+    return _mixed(_mixed(first + SEED) ^ (batch.crc << 32 | batch.last_offset - first))
+
+
+def digest_offset(batch: BatchHeader) -> int:
+    """The offset by which a batch belongs to a window."""
+    return batch.base_offset if batch.magic == 2 else batch.last_offset
 
 
 def _mixed(x: int) -> int:
@@ -70,17 +74,17 @@ class WindowSums:
 
     def add_batch(self, batch: BatchHeader) -> None:
         """Count a batch in the window that it begins in."""
-        first = batch.base_offset if batch.magic == 2 else batch.last_offset
-        self.add(first >> WINDOW_BITS, batch_digest(batch), 1)
+        self.add(digest_offset(batch) >> WINDOW_BITS, batch_digest(batch), 1)
 
     def add(self, number: int, digest: int, batch_count: int) -> None:
         """Count batches in the window that begins at offset `number` << WINDOW_BITS; they may be the rest of those counted before."""
         number >>= self._bits - WINDOW_BITS
-        before, count = self._sums.get(number, (0, 0))
-        self._sums[number] = (before + digest & _MASK, count + batch_count)
+        _add(self._sums, number, digest, batch_count)
         while len(self._sums) > MAX_WINDOWS:
+            finer, self._sums = self._sums, {}
             self._bits += 1
-            self._sums = _coarser(self._sums)
+            for number, sums in finer.items():
+                _add(self._sums, number >> 1, *sums)
 
     def windows(self) -> tuple[Window, ...]:
         """The windows that hold batches, by offset."""
@@ -96,17 +100,13 @@ def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
     bits = max(((part.window_end_offset - part.window_start_offset - 1).bit_length() for part in parts), default=WINDOW_BITS)
     sums: dict[int, tuple[int, int]] = {}
     for part in parts:
-        before, count = sums.get(part.window_start_offset >> bits, (0, 0))
-        sums[part.window_start_offset >> bits] = (before + part.digest & _MASK, count + part.batch_count)
+        _add(sums, part.window_start_offset >> bits, part.digest, part.batch_count)
     return tuple(_window(number, bits, *both) for number, both in sorted(sums.items()))
 
 
-def _coarser(sums: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    made: dict[int, tuple[int, int]] = {}
-    for number, (digest, count) in sums.items():
-        before, already = made.get(number >> 1, (0, 0))
-        made[number >> 1] = (before + digest & _MASK, already + count)
-    return made
+def _add(sums: dict[int, tuple[int, int]], number: int, digest: int, batch_count: int) -> None:
+    before, count = sums.get(number, (0, 0))
+    sums[number] = (before + digest & _MASK, count + batch_count)
 
 
 def _window(number: int, bits: int, digest: int, batch_count: int) -> Window:

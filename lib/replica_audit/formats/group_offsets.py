@@ -37,8 +37,7 @@ _DUMP_AGAIN = {
     "not-decoded": "dump the segment again with --offsets-decoder, best with kafka-dump-log 3.8 or newer, or give the segment itself",
     "deletion-without-key": "deleted offsets may be among those found: dump the segment again with kafka-dump-log 2.4 or newer",
 }
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_CONTROL_KEY = struct.Struct(">hh")
+_INT16, _INT32, _INT64, _CONTROL_KEY = (struct.Struct(form) for form in (">h", ">i", ">q", ">hh"))
 _COMMIT_KEYS = (0, 1)
 _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
 _ABORT, _COMMIT = 0, 1
@@ -79,6 +78,7 @@ class _EndTransaction(NamedTuple):
     is_commit: bool
 
 
+_Commit = tuple[int, str, OffsetCommitValue]  # at which record offset, in which file, what
 _Event = _OffsetCommit | _EndTransaction | Unusable
 
 
@@ -148,28 +148,29 @@ class _Replay:
     """The offsets that the records so far leave committed, and those that open transactions may yet commit."""
 
     def __init__(self) -> None:
-        self._committed: dict[OffsetCommitKey, CommittedOffset] = {}
-        self._pending: dict[int, dict[OffsetCommitKey, CommittedOffset]] = {}
+        self._committed: dict[OffsetCommitKey, _Commit] = {}
+        self._pending: dict[int, dict[OffsetCommitKey, _Commit]] = {}
 
     def take(self, event: _OffsetCommit | _EndTransaction, path: str) -> None:
         """Take the next record."""
         if isinstance(event, _EndTransaction):
             ended = self._pending.pop(event.producer_id, {})
-            for key, offset in ended.items() if event.is_commit else ():
+            for key, commit in ended.items() if event.is_commit else ():
                 # a commit outside of the transaction may have come after it
-                if key not in self._committed or self._committed[key].record_offset < offset.record_offset:
-                    self._committed[key] = offset
+                self._committed[key] = max(self._committed.get(key, commit), commit, key=lambda found: found[0])
         elif event.value is None:
             for offsets in (self._committed, *self._pending.values()):
                 offsets.pop(event.key, None)
         else:
             offsets = self._committed if event.producer_id is None else self._pending.setdefault(event.producer_id, {})
-            told = event.key._asdict() | event.value._asdict()
-            offsets[event.key] = CommittedOffset(**told, record_offset=event.record_offset, path=path)
+            offsets[event.key] = (event.record_offset, path, event.value)
 
     def committed(self) -> list[CommittedOffset]:
         """What is committed, in the order of its keys."""
-        return [self._committed[key] for key in sorted(self._committed)]
+        return [
+            CommittedOffset(**key._asdict(), **value._asdict(), record_offset=record_offset, path=path)
+            for key, (record_offset, path, value) in sorted(self._committed.items())
+        ]
 
 
 def _malformed(record_offset: int, reason: str, *, byte_offset: int | None = None, line: int | None = None) -> Unusable:

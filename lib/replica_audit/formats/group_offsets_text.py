@@ -40,7 +40,6 @@ _JSON_KEY, _FAILED = b'{"type":', b"Error at offset "
 _OTHER_KEYS = (b"metadata::", b'{"metadata":', b"group_metadata::", b"unknown::", b"Unknown record type ")
 _DECODED = (_JSON_KEY, _FAILED, *_OTHER_KEYS, *(form[0] for form in _FORMS))
 _PAYLOAD = " payload: "
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _JSON = json.JSONDecoder()
 
@@ -107,8 +106,7 @@ def text_records(file: SegmentFile) -> Iterator[TextRecord | Unusable]:
             if isinstance(record, Unusable) or record.end_of_txn or (record.contents or b"").startswith(_DECODED):
                 yield record
             elif record.contents is None and record.value_size < 0:
-                reason = f"the deletion at offset {record.offset} does not show what it deletes"
-                yield Unusable(record.offset, "deletion-without-key", reason, line=record.line)
+                yield Unusable(record.offset, "deletion-without-key", f"deletion at offset {record.offset}: no key", line=record.line)
             else:
                 yield Unusable(record.offset, "not-decoded", f"the record at offset {record.offset} is not decoded", line=record.line)
 
@@ -131,7 +129,7 @@ def _records(lines: Iterator[tuple[int, bytes]], log: SectionLog) -> Iterator[Te
         if batch is None and line.startswith(BATCH[1]) and any(size in line for size in _SIZES):
             yield from _without_batches(chain([(number, line)], lines))
             return
-        elif not line.startswith(BATCH):
+        if not line.startswith(BATCH):
             log.note(line, number)
             if batch is not None and line.startswith(_RECORD):
                 batch.take(line, number)
@@ -239,7 +237,7 @@ def decoded_commit(record: TextRecord) -> tuple[OffsetCommitKey, OffsetCommitVal
         if found is not None:
             (group_id, topic, _partition), value = found
             size = len(group_id.encode()) + len(topic.encode()) + _KEY_OVERHEAD
-            if size != record.key_size or (value is None) != (record.value_size < 0) or not _TOPIC.fullmatch(topic):
+            if size != record.key_size or (value is None) != (record.value_size < 0):
                 raise ValueError
     except (ValueError, RecursionError):
         raise DumpLogError("what kafka-dump-log printed of it cannot be read, or does not have the told size") from None
@@ -296,6 +294,6 @@ def unknown_version(version: object) -> str:
 
 
 def _number(found: object, bits: int) -> int:
-    if not isinstance(found, int) or not -1 << bits - 1 <= found < 1 << bits - 1:
+    if type(found) is not int or not -1 << bits - 1 <= found < 1 << bits - 1:
         raise ValueError
     return found

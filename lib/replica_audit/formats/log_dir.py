@@ -6,6 +6,7 @@ Sources: LocalLog.parseTopicPartitionName and its DELETE, FUTURE and STRAY patte
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 META_PROPERTIES = "meta.properties"
@@ -73,6 +74,22 @@ def is_cleaned(name: str) -> int | None:
     """The base offset of any `.cleaned` file, whose presence voids `.swap` files at or above it (KAFKA-6264); None for others."""
     digits = name[:20]
     return int(digits) if name.endswith(".cleaned") and digits.isascii() and digits.isdigit() else None
+
+
+def counted_segments(names: Collection[str], beside: Collection[str] | None = None) -> Iterator[tuple[str, SegmentName]]:
+    """The segment files that make up a log: `.deleted` and `.cleaned` never, `.swap` unless a `.cleaned` file voids it.
+
+    Args:
+        names: of everything in a replica directory.
+        beside: those of ordinary files, if not all are: only they can void.
+    """
+    cleaned = min((base for name in (names if beside is None else beside) if (base := is_cleaned(name)) is not None), default=None)
+    for name in names:
+        found = segment_name(name)
+        if found is None or found.suffix in (".deleted", ".cleaned"):
+            continue
+        if found.suffix != ".swap" or cleaned is None or found.base_offset < cleaned:
+            yield name, found
 
 
 def is_known(name: str) -> bool:

@@ -18,11 +18,12 @@ from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRAN
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
-from replica_audit.protocol.metadata_image import METADATA_VERSION, MetadataImage, MetadataRecord, Position
+from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME, MetadataImage, MetadataRecord, Position
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SNAPSHOT_FOOTER = b"\x00\x00\x00\x04"  # key of the control record that ends a snapshot: version 0, type 4
 _KIND = "metadata-log"
+_TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")
 _REMEDY = "copy the directory again, or give the copy of another broker or controller: the longest one is used"
 
 
@@ -54,11 +55,16 @@ class MetadataLog:
 def read(directory: Path) -> MetadataLog:
     """Replay one copy, from its first segment where that is the beginning of the log, else from the oldest snapshot that the log continues.
 
-    Nothing raises for what the directory may hold: what cannot be read is a problem, and what was replayed before it stays.
+    Epochs are counted record by record, so nothing behind damage or a hole counts, until a snapshot tells the whole state again. Nothing
+    raises for what the directory may hold: what cannot be read is a problem, and what was replayed before it stays.
     """
     replay = _Replay(directory)
     replay.run()
     return replay.result()
+
+
+class _Stop(Exception):
+    """The log cannot be followed any farther."""
 
 
 class _Replay:
@@ -69,7 +75,6 @@ class _Replay:
         self.epoch, self.end_offset = -1, 0
         self.timestamp_ms: int | None = None
         self._pending: list[tuple[MetadataRecord, Position]] | None = None  # of an open metadata transaction
-        self._stopped = False
 
     def run(self) -> None:
         """Read the directory."""
@@ -78,57 +83,65 @@ class _Replay:
         except OSError as error:
             self.problems.append(cannot_read(self.directory, _KIND, error))
             return
-        segments = [(name.base_offset, self.directory / file) for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
+        segments = [self.directory / file for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
         snapshots = [Snapshot(self.directory / m[0], int(m[1]), int(m[2])) for file in names if (m := _SNAPSHOT.fullmatch(file))]
         if not segments and not snapshots:
             self._tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
-            return
-        first = segments[0][0] if segments else None
-        if first != 0 and not self._load_a_snapshot(snapshots, first):
-            self._tell(self.directory, "incomplete", f"the log begins at offset {first}, and no readable snapshot reaches that far")
-            return
-        for _base, path in segments:
-            self._segment(path)
-            if self._stopped:
+        hole = self._follow(segments)
+        while snapshots:
+            usable = [snapshot for snapshot in snapshots if snapshot.end_offset > self.end_offset]
+            continued = [snapshot for snapshot in usable if hole is not None and snapshot.end_offset >= hole]
+            chosen = next(iter(continued), usable[-1] if usable else None)
+            if chosen is None:
                 break
+            snapshots.remove(chosen)
+            if self._snapshot(chosen):
+                hole = self._follow(segments)
+        if hole is not None:
+            detail = f"offsets {self.end_offset}..{hole - 1} are in no segment, and no readable snapshot reaches offset {hole}"
+            self._tell(self.directory, "incomplete", detail)
 
-    def _load_a_snapshot(self, snapshots: Sequence[Snapshot], first: int | None) -> bool:
-        """Load the oldest snapshot that the log continues, for the sake of its history; the newest one if there is no log."""
-        usable = [snapshot for snapshot in snapshots if first is None or snapshot.end_offset >= first]
-        for snapshot in usable if first is not None else reversed(usable):
-            self.image = MetadataImage()
-            if self._snapshot(snapshot):
-                self.epoch, self.end_offset = snapshot.epoch, snapshot.end_offset
-                return True
-            self._tell(snapshot.path, "incomplete", "the snapshot has no end, or cannot be read")
-        return False
+    def _follow(self, segments: Sequence[Path]) -> int | None:
+        """Replay what the segments hold from the end offset on; where it goes on behind a hole, None if there is none."""
+        for path in segments:
+            try:
+                for batch, records in self._batches(path):
+                    if batch.base_offset > self.end_offset:
+                        return batch.base_offset
+                    if batch.last_offset >= self.end_offset:
+                        self._batch(path, batch, records)
+            except _Stop:
+                return None
+        return None
+
+    def _batch(self, path: Path, batch: BatchHeader, records: Sequence[Record]) -> None:
+        for record in records if not batch.is_control else ():
+            if record.offset >= self.end_offset:
+                self._record(path, record, batch)
+        self.epoch, self.end_offset, self.timestamp_ms = batch.leader_epoch, batch.last_offset + 1, batch.max_timestamp_ms
 
     def _snapshot(self, snapshot: Snapshot) -> bool:
-        ended = False
-        for batch, records in self._batches(snapshot.path):
-            if batch.is_control:
-                ended = any(record.key == _SNAPSHOT_FOOTER for record in records)
-                continue
-            at = Position(snapshot.end_offset - 1, snapshot.epoch, batch.max_timestamp_ms)
-            self.timestamp_ms = batch.max_timestamp_ms
-            for record in records:
-                decoded = self._decoded(snapshot.path, record)
-                if decoded is not None and not isinstance(decoded, int):
-                    self.image.apply(decoded, at, from_snapshot=True)
-        return ended
-
-    def _segment(self, path: Path) -> None:
-        for batch, records in self._batches(path):
-            if batch.last_offset < self.end_offset:
-                continue  # in the snapshot
-            if not batch.is_control:
-                for record in records:
-                    self._record(path, record, batch)
-            self.epoch, self.end_offset, self.timestamp_ms = batch.leader_epoch, batch.last_offset + 1, batch.max_timestamp_ms
+        """Load a snapshot if all of it can be read."""
+        image, ended, timestamp = self.image.restarted(), False, self.timestamp_ms
+        at = Position(snapshot.end_offset - 1, snapshot.epoch, UNKNOWN_TIME)  # its batches tell when it was written
+        try:
+            for batch, records in self._batches(snapshot.path):
+                ended = batch.is_control and any(record.key == _SNAPSHOT_FOOTER for record in records)
+                timestamp = batch.max_timestamp_ms
+                for record in records if not batch.is_control else ():
+                    decoded = self._decoded(snapshot.path, record)
+                    if decoded is not None and not isinstance(decoded, int):
+                        image.apply(decoded, at, from_snapshot=True)
+        except _Stop:
+            ended = False
+        if not ended:
+            self._tell(snapshot.path, "incomplete", "the snapshot has no end, or cannot be read")
+            return False
+        self.image, self._pending = image, None
+        self.epoch, self.end_offset, self.timestamp_ms = snapshot.epoch, snapshot.end_offset, timestamp
+        return True
 
     def _record(self, path: Path, record: Record, batch: BatchHeader) -> None:
-        if record.offset < self.end_offset:
-            return
         decoded = self._decoded(path, record)
         at = Position(record.offset, batch.leader_epoch, batch.max_timestamp_ms)
         if decoded == BEGIN_TRANSACTION:
@@ -146,18 +159,19 @@ class _Replay:
                 self._pending.append((decoded, at))
 
     def _batches(self, path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]]]:
-        """The batches of a file up to the first that cannot be read, which becomes a problem; a torn end is none."""
+        """The batches of a file up to the first that cannot be read, which becomes a problem; a torn end is none, it just ends the file."""
         try:
             for item in read_records(path):
-                if isinstance(item, Damage | UnreadableRecords):
-                    self._stopped = True
-                    if item.code not in ("torn-batch", "trailing-bytes", "zero-filled-tail"):
-                        self._tell(path, item.code, item.detail, item.byte_offset)
+                if not isinstance(item, Damage | UnreadableRecords):
+                    yield item
+                elif item.code in _TAILS:
                     return
-                yield item
+                else:
+                    self._tell(path, item.code, item.detail, item.byte_offset)
+                    raise _Stop
         except OSError as error:
-            self._stopped = True
             self.problems.append(cannot_read(path, _KIND, error))
+            raise _Stop from None
 
     def _decoded(self, path: Path, record: Record) -> MetadataRecord | int | None:
         if record.value is None:
@@ -166,10 +180,12 @@ class _Replay:
             return decode(record.value)
         except MetadataError as error:
             self._tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
-            return None
+            raise _Stop from None
 
     def _tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:
-        self.problems.append(Problem(path=str(path), kind=_KIND, code=code, detail=detail, remedy=_REMEDY, byte_offset=byte_offset))
+        problem = Problem(path=str(path), kind=_KIND, code=code, detail=detail, remedy=_REMEDY, byte_offset=byte_offset)
+        if problem not in self.problems:  # a segment is read again behind a snapshot
+            self.problems.append(problem)
 
     def result(self) -> MetadataLog:
         """What was replayed."""

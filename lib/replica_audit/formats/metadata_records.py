@@ -124,8 +124,7 @@ def _remove_topic(fields: _Fields, _version: int) -> MetadataRecord:
 
 def _partition(fields: _Fields, version: int) -> MetadataRecord:
     partition, topic_id, replicas, isr = fields.int32(), fields.uuid(), fields.ids(), fields.ids()
-    fields.ids()  # removing replicas
-    fields.ids()  # adding replicas
+    removing, adding = fields.ids(), fields.ids()
     leader, leader_epoch, partition_epoch = fields.int32(), fields.int32(), fields.int32()
     if version >= 1:  # directories
         fields.take(16 * max(0, fields.varint() - 1))
@@ -141,6 +140,8 @@ def _partition(fields: _Fields, version: int) -> MetadataRecord:
         recovering=0 in tagged and tagged[0].number(1) == 1,
         elr=tagged[1].ids() if 1 in tagged else (),
         last_known_elr=tagged[2].ids() if 2 in tagged else (),
+        removing=removing,
+        adding=adding,
     )
 
 
@@ -160,6 +161,8 @@ def _partition_change(fields: _Fields, _version: int) -> MetadataRecord:
         recovering=tagged[5].number(1) == 1 if 5 in tagged else None,
         elr=ids(6),
         last_known_elr=ids(7),
+        removing=ids(3),
+        adding=ids(4),
     )
 
 

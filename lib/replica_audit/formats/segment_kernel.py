@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import cfunc, njit, types
+import llvmlite.binding as llvm
+from numba import njit, types
+from numba.core.errors import NumbaError
 
 from replica_audit.formats import crc_kernel as crc
 from replica_audit.formats.content_digest import FIRST_FACTOR, SECOND_FACTOR, SEED, WINDOW_BITS
-from replica_audit.formats.native_code import DONE, MORE, RUN_BYTES, SLOTS, WINDOW_BYTES
+from replica_audit.formats.native_code import DONE, MORE, RUN_BYTES, SLOTS, SYMBOL, WINDOW_BYTES
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, LOG_OVERHEAD, V2_HEADER
 
 SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
@@ -24,6 +26,7 @@ _LAST_OFFSET = 2**63 - 2
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _V2_SIZE = V2_HEADER.size
 _ALL_ONES = 0xFFFFFFFF
+_CRC_INSTRUCTIONS = ("sse4.2", "crc32", "pclmul")
 
 _FD, _SIZE, _STOP, _VERIFY = (SLOTS[name] for name in ("fd", "size", "stop", "verify_crc"))
 _BUFFER, _CAPACITY, _BEGIN, _END = (SLOTS[name] for name in ("buffer", "capacity", "begin", "end"))
@@ -82,16 +85,16 @@ def _add_to_run(state: int, base: int, last: int, epoch: int, count: int, size: 
     """The batch continues the last run of the block, or begins the next; the words of a row are the fields of `Run`."""
     runs = _load(state + _RUN_COUNT)
     row = _load(state + _RUNS) + (runs - 1) * RUN_BYTES
-    if runs > 0 and _load(row) == epoch and _load(row + 72) == intact:
-        if _load(row + 16) + 1 == base or runs >= _load(state + _RUNS_LEFT):
-            _store(row + 16, last)
-            _store(row + 24, _load(row + 24) + 1)
-            _store(row + 32, _load(row + 32) + count)
-            _store(row + 40, _load(row + 40) + size)
-            _store(row + 48, min(_load(row + 48), time))
-            _store(row + 56, max(_load(row + 56), time))
-            _store(row + 64, max(_load(row + 64), magic))
-            return
+    is_like = runs > 0 and _load(row) == epoch and _load(row + 72) == intact
+    if is_like and (_load(row + 16) + 1 == base or runs >= _load(state + _RUNS_LEFT)):
+        _store(row + 16, last)
+        _store(row + 24, _load(row + 24) + 1)
+        _store(row + 32, _load(row + 32) + count)
+        _store(row + 40, _load(row + 40) + size)
+        _store(row + 48, min(_load(row + 48), time))
+        _store(row + 56, max(_load(row + 56), time))
+        _store(row + 64, max(_load(row + 64), magic))
+        return
     row += RUN_BYTES
     _store(state + _RUN_COUNT, runs + 1)
     for place, value in enumerate((epoch, base, last, 1, count, size, time, time, magic, intact)):
@@ -126,11 +129,8 @@ def _checksum_with(crc_of_v2: Any) -> Callable[..., Any]:
                 begin, end = at, at + _pread(_load(state + _FD), buffer, wanted, at)
                 if end <= begin:
                     return -1, begin, begin
-            size = min(stop, end) - at
-            if magic == 2:
-                value = crc_of_v2(value, buffer + at - begin, size)
-            else:
-                value = _legacy_crc(value, buffer + at - begin, size)
+            size, address = min(stop, end) - at, buffer + at - begin
+            value = crc_of_v2(value, address, size) if magic == 2 else _legacy_crc(value, address, size)
             at += size
         return value ^ _ALL_ONES, begin, end
 
@@ -138,10 +138,10 @@ def _checksum_with(crc_of_v2: Any) -> Callable[..., Any]:
 
 
 def scanner(crc_of_v2: Any) -> Any:
-    """Compile the scan with a function for CRC-32C: a numba `cfunc` of the address of a `ScanState`."""
+    """The scan with a function for CRC-32C, compiled: it takes the address of a `ScanState`."""
     checksum = _checksum_with(crc_of_v2)
 
-    @njit
+    @njit(types.int64(types.int64))
     def scan(state: int) -> int:
         size, verify, buffer = _load(state + _SIZE), _load(state + _VERIFY), _load(state + _BUFFER)
         position, next_offset, last_size = _load(state + _POSITION), _load(state + _NEXT_OFFSET), _load(state + _LAST_SIZE)
@@ -185,8 +185,36 @@ def scanner(crc_of_v2: Any) -> Any:
         _store(state + _END, end)
         return result
 
-    @cfunc(types.int64(types.int64))
-    def entry(state: int) -> int:
-        return scan(state)  # type: ignore[no-any-return]
+    return scan
 
-    return entry
+
+def object_code(machine: Any, features: str) -> bytes:
+    """The scan as object code for a machine, with nothing left in it that numba or Python would have to provide.
+
+    Args:
+        machine: the target machine of llvmlite.
+        features: of its processor, as llvmlite tells them.
+
+    Raises:
+        RuntimeError: it cannot be compiled.
+    """
+    has_instructions = all(f"+{name}" in features.split(",") for name in _CRC_INSTRUCTIONS)
+    try:
+        compiled = scanner(crc.crc32c_by_instruction if has_instructions else crc.crc_by_tables(crc.CRC32C_POLYNOMIAL))
+    except NumbaError as error:
+        raise RuntimeError(f"numba does not compile the scan: {error}") from error
+    (overload,) = compiled.overloads.values()
+    module = llvm.parse_assembly(overload.library.get_llvm_str())
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration:
+            value.linkage = "internal"
+    # What is left is the function itself; the wrapper by which Python would call it goes, and with it what that needs.
+    entry = module.get_function(overload.fndesc.llvm_func_name)
+    entry.name, entry.linkage = SYMBOL, "external"
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    needed = {value.name for value in (*module.functions, *module.global_variables) if value.is_declaration}
+    if unknown := [name for name in needed - {"pread"} if not name.startswith("llvm.")]:
+        raise RuntimeError(f"the compiled scan needs {', '.join(sorted(unknown))}")
+    return bytes(machine.emit_object(module))

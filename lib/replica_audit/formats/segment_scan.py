@@ -1,22 +1,32 @@
-"""Reading a segment file: batch headers in order, the point where they stop, and runs of one epoch.
+"""Reading a segment file: batch headers in order, the point where they stop, runs of one epoch, and digests of what they hold.
 
 Source: FileLogInputStream.nextBatch (clients, 4.2.0): reading ends where 17 bytes or fewer are left or the next batch does not fit.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
+from replica_audit.formats import native_code
+from replica_audit.formats.content_digest import Window, WindowSums
+from replica_audit.formats.native_scan import scan_natively
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, SMALLEST_LENGTH, V2_HEADER, checksum, decode_header
 from replica_audit.model import BatchHeader, Damage, Run
 from replica_audit.protocol.cuts import records_in
 
 _BUFFER = 1 << 20
+_HEADERS_BUFFER = 1 << 13  # where payloads are skipped: of each large batch this much is read
+_BETWEEN_CHOICES = 64  # batches read in Python until native code is thought of again
 MAX_RUNS = 10_000  # per segment; only a compacted log has that many holes, and there they prove nothing
+_CRC_VALID = BatchHeader._fields.index("crc_valid")
+_MOST_RECORDS = 2**63 - 1  # that a run can tell
+
+_read_in_python = 0  # batches, by this process
 
 
 def base_offset_of(path: Path) -> int:
@@ -35,13 +45,12 @@ def read_batches(path: Path, *, verify_crc: bool = True) -> Iterator[BatchHeader
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=_BUFFER) as stream:
+    with path.open("rb", buffering=_BUFFER if verify_crc else _HEADERS_BUFFER) as stream:
         size = path.stat().st_size
-        yield from _batches(stream, size, base_offset_of(path), verify_crc=verify_crc)
+        yield from _batches(stream, size, 0, base_offset_of(path), verify_crc=verify_crc)
 
 
-def _batches(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool) -> Iterator[BatchHeader | Damage]:
-    position, next_offset = 0, base_offset
+def _batches(stream: BinaryIO, size: int, position: int, next_offset: int, *, verify_crc: bool) -> Iterator[BatchHeader | Damage]:
     while size - position > HEADER_UP_TO_MAGIC:
         stream.seek(position)
         head = stream.read(min(V2_HEADER.size, size - position))
@@ -65,12 +74,16 @@ def _batches(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool)
             yield Damage(code="offsets-not-increasing", detail=detail, byte_offset=position)
             return
         if verify_crc:
-            header = header._replace(crc_valid=checksum(stream, header, head) == header.crc)
+            header = _judged(header, checksum(stream, header, head) == header.crc)
         yield header
         position += header.size_bytes
         next_offset = header.last_offset + 1
     if size > position:
         yield Damage(code="trailing-bytes", detail=f"{size - position} bytes behind the last batch", byte_offset=position)
+
+
+def _judged(header: BatchHeader, crc_valid: bool) -> BatchHeader:
+    return BatchHeader._make((*header[:_CRC_VALID], crc_valid, *header[_CRC_VALID + 1 :]))  # _replace takes four times as long
 
 
 def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int, size: int) -> Damage:
@@ -82,11 +95,15 @@ def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """One segment in few rows: `runs` in file order, where reading stopped, and the byte position of the first batch with a wrong CRC."""
+    """One segment in few rows: `runs` in file order, where reading stopped, and the byte position of the first batch with a wrong CRC.
+
+    `windows` are digests of the batches before the damage, by offset.
+    """
 
     runs: tuple[Run, ...]
     damage: Damage | None
     first_bad_crc: int | None
+    windows: tuple[Window, ...] = ()
 
 
 def scan(items: Iterable[BatchHeader | Damage]) -> Scan:
@@ -94,27 +111,91 @@ def scan(items: Iterable[BatchHeader | Damage]) -> Scan:
 
     Beyond `MAX_RUNS` missing offsets no longer end a run.
     """
-    runs: list[Run] = []
-    damage: Damage | None = None
-    bad: int | None = None
+    fold = SegmentFold(0)
     for item in items:
-        if isinstance(item, Damage):
-            damage = item
-            continue
-        intact = item.crc_valid is not False
-        if not intact and bad is None:
-            bad = item.position
-        if runs and _continues(runs[-1], item, intact, any_gap=len(runs) >= MAX_RUNS):
-            runs[-1] = _extended(runs[-1], item)
+        fold.add(item)
+    return fold.scan()
+
+
+def scan_file(path: Path, *, verify_crc: bool = True, mapped: bool = False) -> Scan:
+    """The same for a segment file as for what `read_batches` gives of it, in native code where that is worth to be got.
+
+    Native code reads a batch in some 50 ns and Python in some 10 µs, but it takes a tenth of a second to load and seconds to compile for the
+    first time. Neither is paid before as much time would be lost without: small files are read in Python until the process has read 10,000
+    batches so, and a file that will take more than that, judged by its first batches, is left to native code at once. Half a million
+    batches are what compiling is worth. A process that has native code uses it for every file. How fast it is: benchmarks/README.md.
+
+    CRCs are verified unless told otherwise. That finds the bytes that rotted on one disk, which nothing else does: digests are made of the
+    stored CRCs. It costs reading every byte, thus nothing where batches are small and the disk is what is waited for, twice the time where
+    everything is cached; of batches of a MiB, headers alone are a thousandth of the bytes.
+
+    Args:
+        path: of the file, which may be in use: it is read, through a buffer of 128 KiB, as far as it went when it was opened.
+        verify_crc: whether to read every byte and tell batches that do not match their CRC.
+        mapped: whether to read through a memory map, which saves copying what is cached. Only for files that nobody can shorten and a disk
+            that does not fail: where a mapped byte cannot be had, the system kills the process.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb", buffering=_BUFFER if verify_crc else _HEADERS_BUFFER) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        return scan_stream(stream, size, base_offset_of(path), verify_crc=verify_crc, mapped=mapped)
+
+
+def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool, mapped: bool = False) -> Scan:
+    """The same for a file that is open, is taken to be `size` bytes long, and begins at an offset."""
+    global _read_in_python
+    fold = SegmentFold(base_offset)
+    native = native_code.scanner(_read_in_python)
+    if native is None:
+        for batches, item in enumerate(_batches(stream, size, 0, base_offset, verify_crc=verify_crc), 1):
+            fold.add(item)
+            if batches % _BETWEEN_CHOICES == 0:
+                _read_in_python += _BETWEEN_CHOICES
+                native = native_code.scanner(_read_in_python + batches * (size - fold.position) // fold.position)
+                if native is not None:
+                    break
         else:
-            runs.append(_started(item, intact))
-    return Scan(runs=tuple(runs), damage=damage, first_bad_crc=bad)
+            return fold.scan()
+    scan_natively(native, stream.fileno(), size, fold, verify_crc=verify_crc, mapped=mapped, max_runs=MAX_RUNS)
+    for item in _batches(stream, size, fold.position, fold.next_offset, verify_crc=verify_crc):
+        fold.add(item)
+    return fold.scan()
 
 
-def _continues(run: Run, batch: BatchHeader, intact: bool, *, any_gap: bool) -> bool:
-    if run.leader_epoch != batch.leader_epoch or run.intact != intact:
-        return False
-    return any_gap or batch.base_offset == run.last_offset + 1
+class SegmentFold:
+    """What was read of a segment so far. The next batch begins at byte `position` and may not begin below `next_offset`."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.position = 0
+        self.next_offset = base_offset
+        self.runs: list[Run] = []
+        self.windows = WindowSums()
+        self.first_bad_crc: int | None = None
+        self._damage: Damage | None = None
+
+    def add(self, item: BatchHeader | Damage) -> None:
+        """Add the next batch, or what is wrong behind the last one."""
+        if isinstance(item, Damage):
+            self._damage = item
+            return
+        intact = item.crc_valid is not False
+        if not intact and self.first_bad_crc is None:
+            self.first_bad_crc = item.position
+        run = self.runs[-1] if self.runs else None
+        if run is None or run.leader_epoch != item.leader_epoch or run.intact != intact:
+            self.runs.append(_started(item, intact))
+        elif item.base_offset == run.last_offset + 1 or len(self.runs) >= MAX_RUNS:
+            self.runs[-1] = _extended(run, item)
+        else:
+            self.runs.append(_started(item, intact))
+        self.windows.add_batch(item)
+        self.position, self.next_offset = item.position + item.size_bytes, item.last_offset + 1
+
+    def scan(self) -> Scan:
+        """All that was read."""
+        return Scan(runs=tuple(self.runs), damage=self._damage, first_bad_crc=self.first_bad_crc, windows=self.windows.windows())
 
 
 def _started(batch: BatchHeader, intact: bool) -> Run:
@@ -133,12 +214,15 @@ def _started(batch: BatchHeader, intact: bool) -> Run:
 
 
 def _extended(run: Run, batch: BatchHeader) -> Run:
-    return run._replace(
+    return Run(
+        leader_epoch=run.leader_epoch,
+        first_offset=run.first_offset,
         last_offset=batch.last_offset,
         batch_count=run.batch_count + 1,
-        record_count=run.record_count + records_in(batch),
+        record_count=min(run.record_count + records_in(batch), _MOST_RECORDS),
         size_bytes=run.size_bytes + batch.size_bytes,
         min_timestamp_ms=min(run.min_timestamp_ms, batch.max_timestamp_ms),
         max_timestamp_ms=max(run.max_timestamp_ms, batch.max_timestamp_ms),
         magic=max(run.magic, batch.magic),
+        intact=run.intact,
     )

@@ -103,7 +103,8 @@ _LEADER = re.compile(
 )
 _KEY = re.compile(rb"([A-Za-z0-9._-]{1,249})-(\d{1,9})(?: -> |=)?\Z")
 _ANSWER = re.compile(
-    rb"EpochEndOffset[{(](?:error=NONE|errorCode=0)(?:, partition=(\d{1,9}))?(?:, leaderEpoch=(-?\d{1,9}))?, endOffset=(-?\d{1,18})\b"
+    rb"topic='([A-Za-z0-9._-]{1,249})'"
+    rb"|EpochEndOffset[{(](?:error=NONE|errorCode=0)(?:, partition=(\d{1,9}))?(?:, leaderEpoch=(-?\d{1,9}))?, endOffset=(-?\d{1,18})\b"
 )
 _ADDED = re.compile(
     rb", initOffset -?\d{1,18} to broker BrokerEndPoint\((\d{1,9}),"
@@ -156,9 +157,10 @@ def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
             yield from _fetchers(line.content, _blank(line, around, path))
         elif found := _found(around):
             event = _completed(_message(*found, _blank(line, around, path)))
-            if event and not event.time and event.line - head.line <= 3:
+            if event and not event.time and event.broker_id is None and event.line - head.line <= 3:
                 event = event._replace(time=head.time, broker_id=head.broker_id, leader_id=head.leader_id)
-            yield from [event] if event else []
+            if event:
+                yield event
         elif b"Error due to" in around:
             head = _blank(line, around, path)
 
@@ -261,11 +263,14 @@ def _completed(event: LogEvent) -> LogEvent | None:
 
 def _answers(content: bytes, blank: LogEvent) -> Iterator[LogEvent]:
     """The answers in an OffsetsForLeaderEpoch response: until 2.7 by partition, later by topic and partition."""
+    topic = b""
     for match in _ANSWER.finditer(content):
-        topic = content[: match.start()].rpartition(b"topic='")[2].partition(b"'")[0]
-        key = topic + b"-" + match[1] if match[1] else content[max(0, match.start() - 270) : match.start()]
-        epoch = None if match[2] is None else int(match[2])
-        event = blank._replace(kind=EventKind.EPOCH_RESPONSE, answered_epoch=epoch, answered_end_offset=int(match[3]))
+        if match[1]:
+            topic = match[1]
+            continue
+        key = topic + b"-" + match[2] if match[2] else content[max(0, match.start() - 270) : match.start()]
+        epoch = None if match[3] is None else int(match[3])
+        event = blank._replace(kind=EventKind.EPOCH_RESPONSE, answered_epoch=epoch, answered_end_offset=int(match[4]))
         yield from _keyed(event, _KEY.search(key))
 
 

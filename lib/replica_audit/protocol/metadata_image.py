@@ -12,6 +12,7 @@ from typing import NamedTuple
 from replica_audit.model import Election, PartitionMetadata
 
 NO_LEADER_CHANGE = -2
+UNKNOWN_TIME = -1
 _TOPIC, _BROKER = 2, 4  # ConfigResource.Type
 METADATA_LOG = "metadata-log"
 METADATA_VERSION = "metadata.version"
@@ -54,6 +55,8 @@ class PartitionSet(NamedTuple):
     recovering: bool
     elr: tuple[int, ...]
     last_known_elr: tuple[int, ...]
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
 
 
 class PartitionChanged(NamedTuple):
@@ -67,6 +70,8 @@ class PartitionChanged(NamedTuple):
     recovering: bool | None
     elr: tuple[int, ...] | None
     last_known_elr: tuple[int, ...] | None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
 
 
 class BrokerFenced(NamedTuple):
@@ -126,6 +131,11 @@ class MetadataImage:
     orphans: int = 0
     _partitions: dict[tuple[str, int], _Partition] = field(default_factory=dict)
     _configs: dict[tuple[int, str, str], str] = field(default_factory=dict)
+    _before: dict[tuple[str, int], list[Election]] = field(default_factory=dict)  # elections of an image that a snapshot replaced
+
+    def restarted(self) -> MetadataImage:
+        """An empty image that a snapshot fills; of this one only the history of elections is kept."""
+        return MetadataImage(_before={key: known.elections for key, known in self._partitions.items()})
 
     def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
         """Replay one record."""
@@ -151,8 +161,10 @@ class MetadataImage:
                 self.fenced[broker_id] = fenced
             case FeatureSet():
                 self.features[record.name] = record.level
-            case ConfigSet(resource_type, resource_name, name, value):
-                self._configs[resource_type, resource_name, name] = value or ""
+            case ConfigSet(resource_type, resource_name, name, None):
+                self._configs.pop((resource_type, resource_name, name), None)
+            case ConfigSet(resource_type, resource_name, name, str(value)):
+                self._configs[resource_type, resource_name, name] = value
 
     def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
         """Every partition of every topic that exists.
@@ -178,7 +190,7 @@ class MetadataImage:
                     isr=state.isr,
                     elr=state.elr,
                     source=METADATA_LOG,
-                    known_at_ms=known.changed_at_ms,
+                    known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
                     log_epoch=log_epoch,
                     log_end_offset=log_end_offset,
                     elections=tuple(known.elections),
@@ -200,10 +212,10 @@ class MetadataImage:
     def _set(self, record: PartitionSet, at: Position, from_snapshot: bool) -> None:
         key = (record.topic_id, record.partition)
         known = self._partitions.get(key)
-        elections = known.elections if known else []
-        if not known or known.state.leader_epoch != record.leader_epoch:
+        elections = known.elections if known else list(self._before.get(key, ()))
+        if not elections or elections[-1].leader_epoch != record.leader_epoch:
             kind = ElectionKind.SNAPSHOT if from_snapshot else ElectionKind.CREATED
-            elections.append(_election(record, kind, at))
+            elections.append(_election(record, kind, at, record.isr))
         self._partitions[key] = _Partition(record, at.timestamp_ms, elections)
 
     def _change(self, record: PartitionChanged, at: Position) -> None:
@@ -214,13 +226,13 @@ class MetadataImage:
         before = known.state
         changed = {
             name: value
-            for name in ("isr", "replicas", "recovering", "elr", "last_known_elr")
+            for name in ("isr", "replicas", "recovering", "elr", "last_known_elr", "removing", "adding")
             if (value := getattr(record, name)) is not None
         }
         after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
         if record.leader != NO_LEADER_CHANGE:
             after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
-            known.elections.append(_election(after, _kind(before, after, record), at))
+            known.elections.append(_election(after, _kind(before, after, record), at, (*before.isr, *before.elr)))
         known.state, known.changed_at_ms = after, at.timestamp_ms
 
     def _clear_elr(self, topic: str) -> None:
@@ -230,17 +242,20 @@ class MetadataImage:
 
 
 def _kind(before: PartitionSet, after: PartitionSet, record: PartitionChanged) -> ElectionKind:
-    """How the change's election came about: a leader outside of ISR and ELR was elected uncleanly (ElectionResult.unclean)."""
+    """How the change's election came about: a leader outside of ISR and ELR was elected uncleanly (ElectionResult.unclean).
+
+    Except where the same record ends a reassignment: its ISR is then what the leader before asked for, and the new leader is in it.
+    """
     if after.leader < 0:
         return ElectionKind.LEADERLESS
     if after.leader == before.leader:
         return ElectionKind.SAME_LEADER
-    if record.recovering or after.leader not in (*before.isr, *before.elr):
-        return ElectionKind.UNCLEAN
-    return ElectionKind.CLEAN
+    ends_a_move = bool(before.removing or before.adding) and set(after.replicas) == set(before.replicas) - set(before.removing)
+    is_eligible = after.leader in (*before.isr, *before.elr) or (record.replicas is not None and ends_a_move)
+    return ElectionKind.CLEAN if is_eligible and not record.recovering else ElectionKind.UNCLEAN
 
 
-def _election(state: PartitionSet, kind: ElectionKind, at: Position) -> Election:
+def _election(state: PartitionSet, kind: ElectionKind, at: Position, electable: tuple[int, ...]) -> Election:
     return Election(
         leader_epoch=state.leader_epoch,
         leader_id=state.leader,
@@ -250,6 +265,7 @@ def _election(state: PartitionSet, kind: ElectionKind, at: Position) -> Election
         metadata_offset=at.offset,
         metadata_epoch=at.epoch,
         timestamp_ms=at.timestamp_ms,
+        electable=electable,
     )
 
 
@@ -264,8 +280,9 @@ def latest(claims: list[PartitionMetadata]) -> PartitionMetadata | None:
     """What is known last of a partition, of several sources: the file beside the brokers, and each broker's copy of the metadata log.
 
     Of the copies of the log the longest one counts. The file wins over it unless the log knows a newer leader epoch, or the same epoch
-    with a change after the file was written. Of two topic ids under one name the file's counts.
-    Leader, epoch and ISR come from one source; `compacted` holds if any of the two says so, the history of elections is the log's.
+    with a change after the file was written. Of two topic ids under one name the log's counts if that topic was created after the file was
+    written. Leader, epoch and ISR come from one source; what the file leaves out of an epoch that both know, the log tells. `compacted`
+    holds if any of the two says so, the history of elections is the log's.
     """
     logs = [claim for claim in claims if claim.source == METADATA_LOG]
     log = max(logs, key=lambda claim: (claim.log_epoch, claim.log_end_offset), default=None)
@@ -273,8 +290,14 @@ def latest(claims: list[PartitionMetadata]) -> PartitionMetadata | None:
     if log is None or file is None:
         return file or log
     if file.topic_id and log.topic_id and file.topic_id != log.topic_id:
-        return file
+        created_at_ms = min((election.timestamp_ms for election in log.elections), default=-1)
+        return log if file.known_at_ms is not None and created_at_ms > file.known_at_ms else file
     later = file.known_at_ms is not None and log.known_at_ms is not None and log.known_at_ms > file.known_at_ms
-    newer = log.leader_epoch > file.leader_epoch or (log.leader_epoch == file.leader_epoch and later)
-    best = log if newer else file
-    return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=file.topic_id or log.topic_id)
+    if log.leader_epoch > file.leader_epoch or (log.leader_epoch == file.leader_epoch and later):
+        best = log
+    else:
+        knows_more = log.leader_epoch == file.leader_epoch
+        left_out = {name: getattr(log, name) for name in ("isr", "replicas") if knows_more and not getattr(file, name)}
+        best = replace(file, **left_out)
+    topic_id = file.topic_id or log.topic_id
+    return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=topic_id)

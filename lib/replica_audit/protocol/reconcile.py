@@ -74,8 +74,6 @@ def reconcile(
     """
     by_checkpoint = {epoch: start for epoch, start in checkpoint or ()}
     by_batches: dict[int, int] = {}
-    for epoch, start in epochs_from_runs(log.runs):
-        by_batches.setdefault(epoch, start)
     for run in log.runs:
         if run.leader_epoch >= 0:
             by_batches.setdefault(run.leader_epoch, run.first_offset)

@@ -40,7 +40,7 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     document = _DOCUMENTS.get(explanation.verdict.protocol)
     yield f"The exchange ({document or explanation.verdict.protocol})"
     if point is None or outcome is None:
-        yield from paragraph("There is none to replay: both logs are needed for it.")
+        yield from paragraph("None can be replayed: it takes two logs that can be read.")
         return
     words = _Words(explanation, point)
     for step in outcome.exchange.steps:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.epoch_table import table
@@ -79,10 +79,10 @@ class Outcome:
 class Explanation:
     """One follower of one partition.
 
-    Paths are told relative to `folder`, the deepest one that holds all log directories of the partition. `points` are the protocols'
-    truncation points, oldest protocol first; `applied` the one that applies, None where the pair could not be compared. `differences` are
-    the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that were too long to be read
-    whole.
+    Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
+    `points` are the protocols' truncation points, oldest protocol first; `applied` the one that applies, None where the pair could not be
+    compared. `differences` are the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
+    were too long to be read whole.
     """
 
     run: Run
@@ -105,10 +105,6 @@ class Explanation:
         """The partition as Kafka writes it."""
         return f"{self.topic}-{self.partition}"
 
-    def short(self, text: str) -> str:
-        """A text without the folder that all paths begin with."""
-        return text.replace(f"{self.folder}/", "") if self.folder.strip("/") else text
-
 
 def explain(tables: Tables, question: Question) -> tuple[Explanation, ...]:
     """Explain what was asked for, one follower after the other.
@@ -128,12 +124,17 @@ def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
         "topic": subject.topic,
         "partition": subject.partition,
     }
-    logs = tables.rows("replica_logs", ReplicaLog, **keys)
-    batches = tables.rows("segment_epochs", SegmentEpoch, **keys)
+    found = tables.rows("replica_logs", ReplicaLog, **keys)
+    folder = _folder(found)
+    logs = [
+        replace(log, log_dir=_below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and _below(folder, log.unreadable_reason))
+        for log in found
+    ]
+    batches = [replace(row, log_dir=_below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
     epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
     points = tables.rows("truncation_points", TruncationPoint, **keys)
-    folder = _folder(logs)
-    for verdict in subject.verdicts:
+    for judged in subject.verdicts:
+        verdict = replace(judged, reason=_below(folder, judged.reason), evidence=judged.evidence and _below(folder, judged.evidence))
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
         of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
         applied = next((point for point in of_pair if point.applies), None)
@@ -151,7 +152,7 @@ def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
             applied=applied,
             outcome=_outcome(verdict, applied, leader, follower),
             differences=differences,
-            input_errors=_input_errors(tables, run, (leader, follower), verdict),
+            input_errors=_input_errors(tables, run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
         )
 
@@ -164,6 +165,11 @@ def _generation(point: TruncationPoint) -> tuple[int, str]:
 def _folder(logs: Sequence[ReplicaLog]) -> str:
     folders = {posixpath.dirname(log.log_dir) for log in logs}
     return posixpath.commonpath(folders) if folders and len({path.startswith("/") for path in folders}) == 1 else ""
+
+
+def _below(folder: str, text: str) -> str:
+    """A text without the folder that its paths begin with."""
+    return text.replace(f"{folder}/", "") if folder.strip("/") else text
 
 
 def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStart]) -> Replica:
@@ -260,15 +266,20 @@ def _joined(history: Iterable[lineage.Span]) -> list[lineage.Span]:
     return spans
 
 
-def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict) -> tuple[InputError, ...]:
+def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict, folder: str) -> tuple[InputError, ...]:
     """The problems of these replicas' files, of what their log directories share, and of files that belong to no broker."""
     found: list[InputError] = []
     for side in sides:
         if side.log is None or side.path is None:
             continue
-        for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=side.broker_id):
+        for error in _errors(tables, run, side.broker_id, folder):
             inside = error.path == side.path or error.path.startswith(f"{side.path}/")
             if inside or posixpath.dirname(error.path) == side.log.log_dir or error.path in (verdict.evidence or ""):
                 found.append(error)
-    found += tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=None)
+    found += _errors(tables, run, None, folder)
     return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))
+
+
+def _errors(tables: Tables, run: Run, broker_id: int | None, folder: str) -> Iterator[InputError]:
+    for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
+        yield replace(error, path=_below(folder, error.path), detail=_below(folder, error.detail))

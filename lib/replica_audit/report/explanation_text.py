@@ -35,7 +35,7 @@ def _head(explanation: Explanation) -> Iterator[str]:
     verdict, run = explanation.verdict, explanation.run
     leader = f"leader {verdict.leader_id}" if verdict.leader_id >= 0 else "an unknown leader"
     yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
-    yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {explanation.short(verdict.reason)}")
+    yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {verdict.reason}")
     known = "inferred from the logs" if verdict.leader_source == "inferred" else f"known from {verdict.leader_source}"
     yield from paragraph(explanation.run.cluster_id, first="cluster   ")
     yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
@@ -71,9 +71,8 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         )
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         first, last = moment(verdict.first_removed_timestamp_ms), moment(verdict.last_removed_timestamp_ms)
-        yield from paragraph(
-            f"Written {first} UTC, by the batches." if first == last else f"Written {first} to {last} UTC, by the batches."
-        )
+        until = "" if first == last else f" to {last.removeprefix(first.split()[0]).lstrip()}"
+        yield from paragraph(f"Batches written {first}{until} UTC.")
     below = verdict.removed_below_high_watermark
     if below:
         yield from paragraph(
@@ -134,7 +133,7 @@ def _evidence(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(_described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
     for fact in (explanation.verdict.evidence or "").split("; "):
         if fact:
-            yield from paragraph(explanation.short(fact), first="- ")
+            yield from paragraph(fact, first="- ")
     if explanation.verdict.observed_truncation_offset is not None:
         yield from paragraph(f"the broker's own log says that it truncated to {explanation.verdict.observed_truncation_offset}", first="- ")
     if explanation.folder:
@@ -146,7 +145,7 @@ def _described(explanation: Explanation, side: Replica) -> str:
     log = side.log
     if log is None or side.path is None:
         return "not in the input" if side.broker_id >= 0 else "unknown"
-    said = [explanation.short(side.path)]
+    said = [side.path]
     if log.log_start_offset is not None and log.log_end_offset is not None:
         said.append(f"log start {log.log_start_offset}, log end {log.log_end_offset}")
     said.append(f"high watermark {'not known' if log.high_watermark is None else log.high_watermark}")
@@ -156,7 +155,7 @@ def _described(explanation: Explanation, side: Replica) -> str:
     if log.recovery_cut_offset is not None:
         said.append(f"log recovery cuts it at {log.recovery_cut_offset}")
     if log.unreadable_reason not in (None, explanation.verdict.reason):
-        said.append(explanation.short(str(log.unreadable_reason)))
+        said.append(str(log.unreadable_reason))
     return ", ".join(said)
 
 
@@ -166,7 +165,7 @@ def _input_errors(explanation: Explanation) -> Iterator[str]:
     yield "Problems of these files"
     for error in explanation.input_errors[:_SHOWN]:
         at = f":{error.line}" if error.line is not None else "" if error.byte_offset is None else f" at byte {error.byte_offset}"
-        yield from paragraph(f"{explanation.short(error.path)}{at}: {explanation.short(error.detail)}. Remedy: {error.remedy}", first="- ")
+        yield from paragraph(f"{error.path}{at}: {error.detail}. Remedy: {error.remedy}", first="- ")
     if len(explanation.input_errors) > _SHOWN:
         yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
 

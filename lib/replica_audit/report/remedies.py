@@ -34,7 +34,7 @@ def steps(explanation: Explanation) -> Iterator[str]:
 
 def _path(explanation: Explanation) -> str:
     path = explanation.follower.path
-    return "the replica's directory" if path is None else explanation.short(path)
+    return "the replica's directory" if path is None else path
 
 
 def _refetch(explanation: Explanation) -> str:
@@ -46,14 +46,26 @@ def _save(explanation: Explanation) -> str:
     return f"copy {_path(explanation)} away before broker {explanation.verdict.follower_id} runs again"
 
 
+def _is_cut_already(explanation: Explanation) -> bool:
+    verdict = explanation.verdict
+    return verdict.truncation_offset is not None and verdict.observed_truncation_offset == verdict.truncation_offset
+
+
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
     verdict = explanation.verdict
-    yield f"First {_save(explanation)}: its first fetch from this leader removes the lost records, perhaps their last copy."
-    yield (
-        "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) and "
-        f"have the application write them again. With broker {verdict.follower_id} made leader instead (an unclean election): they stay, "
-        f"and what broker {verdict.leader_id} wrote since goes the same way."
-    )
+    if _is_cut_already(explanation):
+        yield (
+            f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
+            "last one with the lost records."
+        )
+        yield "Read them from it (kafka-dump-log.sh --print-data-log), and have the application write them again."
+    else:
+        yield f"First {_save(explanation)}: its first fetch from this leader removes the lost records, and there may be no other copy."
+        yield (
+            "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
+            f"and have the application write them again. With broker {verdict.follower_id} made leader instead (an unclean election): "
+            f"they stay, and what broker {verdict.leader_id} wrote since goes the same way."
+        )
     yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
     yield (
         "Find out how a replica without these records came to lead: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
@@ -80,8 +92,13 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
 
 
 def _failing(explanation: Explanation) -> Iterator[str]:
+    """What to do where the follower will not get to fetch: its fetcher fails, or the exchange has no end."""
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
-    if point is None or outcome is None or not point.fetcher_fails:
+    if point is None or outcome is None:
+        return
+    if outcome.exchange.stuck:
+        yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+    if outcome.exchange.stuck or not point.fetcher_fails:
         return
     leader, physical = explanation.leader.state, outcome.physical_offset
     if physical is not None and leader is not None and physical < leader.log_start_offset:
@@ -99,7 +116,10 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
         "Producers with acks=1 may have been told that they are stored; a high watermark is written every 5 s, so the last ones before "
         "a crash may have been committed all the same."
     )
-    yield f"If these records matter, {_save(explanation)}: afterwards they are gone."
+    if _is_cut_already(explanation):
+        yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
+    else:
+        yield f"If these records matter, {_save(explanation)}: the cut removes them."
     yield from _failing(explanation)
 
 
@@ -162,6 +182,7 @@ def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"Have the follower fetch anew: {_refetch(explanation)}."
     yield "Do not just delete the checkpoint: after a clean stop a broker does not make it again from the log."
+    yield from _failing(explanation)
 
 
 def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
@@ -175,7 +196,8 @@ def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
 
 
 def _clean(explanation: Explanation) -> Iterator[str]:
-    yield "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
+    nothing = "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
+    yield from list(_failing(explanation)) or [nothing]
 
 
 def _unknown(explanation: Explanation) -> Iterator[str]:

@@ -30,6 +30,8 @@ SEGMENT_FILE = struct(
     byte_start=BIGINT,
     byte_end=BIGINT,
     first_line=BIGINT,
+    batch_index=STRING,
+    copy=STRING,
 )
 REPLICA_FILES = struct(
     log_dir=STRING,
@@ -50,6 +52,9 @@ REPLICA_FILES = struct(
     clean_shutdown=BOOLEAN,
     offline_reason=STRING,
     problems=pa.list_(PROBLEM),
+    folder=STRING,
+    scans=STRING,
+    captured_at_ms=BIGINT,
 )
 SEGMENT_SCAN = struct(
     log_dir=STRING,
@@ -69,6 +74,7 @@ ELECTION = struct(
     metadata_offset=BIGINT,
     metadata_epoch=INT,
     timestamp_ms=BIGINT,
+    electable=pa.list_(INT),
 )
 PARTITION_METADATA = struct(
     topic_id=STRING,

@@ -64,7 +64,7 @@ def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadat
     """A row of the shape PARTITION_METADATA as a value."""
     values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr")}}
     values["elections"] = tuple(
-        Election(**{**election, "isr": tuple(election["isr"]), "elr": tuple(election["elr"])}) for election in row["elections"]
+        Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
     )
     return PartitionMetadata(topic=topic, partition=partition, **values)
 

@@ -140,7 +140,9 @@ def _elections(metadata: PartitionMetadata) -> list[Election]:
     found = []
     before = -1
     for election in metadata.elections:
-        preferred = election.kind == ElectionKind.CLEAN and before in election.isr and (election.leader_id,) == metadata.replicas[:1]
-        found.append(Election(leader_epoch=election.leader_epoch, leader_id=election.leader_id, preferred=preferred, isr=election.isr))
+        preferred = election.kind == ElectionKind.CLEAN and before in election.electable and (election.leader_id,) == metadata.replicas[:1]
+        found.append(
+            Election(leader_epoch=election.leader_epoch, leader_id=election.leader_id, preferred=preferred, isr=election.electable)
+        )
         before = election.leader_id
     return found

@@ -1,0 +1,10 @@
+"""Explain one partition of a past run: both logs drawn, the exchange, what goes and what to do about it."""
+
+# runs-on: driver
+
+import sys
+
+from replica_audit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["explain", *sys.argv[1:]]))

@@ -1,0 +1,276 @@
+"""What `collect` wrote, read as a broker's folder: which segments each replica had, and the scans of them.
+
+    broker-1/manifest.json                                       what was taken, written last
+    broker-1/data-0/meta.properties, ...-checkpoint              copies of a log directory's small files
+    broker-1/data-0/orders-0/leader-epoch-checkpoint, ...        and of each replica's
+    broker-1/data-0/segments.parquet                             one row per segment
+    broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
+
+Everything is told by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import crc32c
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from replica_audit.errors import MetadataError
+from replica_audit.formats import log_dir
+from replica_audit.formats.batch_index import read_index, synthetic
+from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.tree_walk import Folder
+from replica_audit.model import BatchHeader, Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN
+
+SEGMENTS_FILE = "segments.parquet"
+BATCHES_FOLDER = "batches"
+SOURCE = "collected"
+WINDOW = struct(window_start_offset=BIGINT, window_end_offset=BIGINT, digest=BIGINT, batch_count=BIGINT)
+# one row per segment; `index_bytes` is the size of its batch index, null where there is none
+ROWS = pa.schema(
+    list(
+        struct(
+            capture=INT,
+            directory=STRING,
+            topic=STRING,
+            partition=INT,
+            name=STRING,
+            base_offset=BIGINT,
+            swap=BOOLEAN,
+            size_bytes=BIGINT,
+            batch_count=BIGINT,
+            index_bytes=BIGINT,
+            runs=pa.list_(RUN),
+            damaged=BOOLEAN,
+            failed=BOOLEAN,
+            problems=pa.list_(PROBLEM),
+            windows=pa.list_(WINDOW),
+        )
+    )
+)
+# what of ROWS is handed on by the scan of a segment
+SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
+_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "index_bytes"]
+_ROWS_AT_ONCE = 256
+_CHUNK = 1 << 20
+
+
+def index_name(file_name: str) -> str:
+    """The name of a segment's batch index: `00000000000000000000.parquet`, or `00000000000000000000.swap.parquet`."""
+    return f"{file_name.replace('.log', '', 1)}.parquet"
+
+
+def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
+    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
+    return SEGMENTS_FILE in names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedLogDir:
+    """One log directory of a collection: where it is, and what the manifest says of it."""
+
+    folder: Path
+    said: CapturedLogDir
+
+    @property
+    def store(self) -> Path:
+        """Its `segments.parquet`."""
+        return self.folder / SEGMENTS_FILE
+
+    def original(self, path: str) -> str:
+        """Where a file of the collection lay on the broker; other paths stay as they are."""
+        below = str(self.folder)
+        return self.said.path + path[len(below) :] if path == below or path.startswith(below + "/") else path
+
+    def problem(self) -> str | None:
+        """Why the scans cannot be used: not the bytes that were collected."""
+        try:
+            size, checksum = 0, 0
+            with self.store.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+        except OSError as error:
+            return error.strerror or str(error)
+        if (size, checksum) == (self.said.segments_bytes, self.said.segments_crc32c):
+            return None
+        said = f"{self.said.segments_bytes} bytes with CRC {self.said.segments_crc32c:08x}"
+        return f"{size} bytes with CRC {checksum:08x}, {said} were collected"
+
+    def segment_files(self) -> dict[str, list[SegmentFile]]:
+        """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans."""
+        found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
+        copied = {replica.directory for replica in self.said.replicas if replica.is_copied}
+        for row in self._rows(_FILE_COLUMNS):
+            for one in row.to_pylist():
+                directory = one["directory"]
+                found[directory].append(
+                    SegmentFile(
+                        path=self._path(directory, one["name"]),
+                        source=SOURCE,
+                        base_offset=one["base_offset"],
+                        size_bytes=one["size_bytes"],
+                        swap=one["swap"],
+                        batch_index=str(self._index(one) or self.store),
+                        copy=str(self.folder / directory / one["name"]) if directory in copied else None,
+                    )
+                )
+        return found
+
+    def _path(self, directory: str, name: str) -> str:
+        return f"{self.said.path}/{directory}/{name}"
+
+    def _index(self, row: Mapping[str, Any]) -> Path | None:
+        path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
+        try:
+            return path if row["index_bytes"] is not None and path.stat().st_size == row["index_bytes"] else None
+        except OSError:
+            return None
+
+    def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
+        """The scans of some replica directories, in the order of the file, as rows of SCANNED."""
+        files = {directory: segments for directory, segments in self.segment_files().items() if directory in directories}
+        places = {segment.path: segment for segments in files.values() for segment in segments}
+        for rows in self._rows(ROWS.names):
+            wanted = rows.filter(pc.is_in(rows["directory"], pa.array(sorted(directories), STRING)))
+            if wanted.num_rows:
+                yield self._as_scans(wanted, places)
+
+    def _as_scans(self, rows: pa.RecordBatch, places: Mapping[str, SegmentFile]) -> pa.RecordBatch:
+        paths = [self._path(directory, name) for directory, name in zip(_values(rows, "directory"), _values(rows, "name"), strict=True)]
+        file = pa.array([{field.name: getattr(places[path], field.name) for field in SEGMENT_FILE} for path in paths], SEGMENT_FILE)
+        made = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
+        columns = [made[field.name] if field.name in made else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
+        segments = pa.StructArray.from_arrays(columns, fields=list(SEGMENT_SCAN))
+        return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
+
+    def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows that the manifest counts, in few at a time."""
+        captures = {replica.directory: replica.capture for replica in self.said.replicas}
+        with pq.ParquetFile(self.store) as file:
+            for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+                keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
+                yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
+
+    def runs(self, path: str) -> list[Run]:
+        """The runs of one segment; every other is passed over, so this is for a few of them."""
+        directory, _, name = path.removeprefix(self.said.path + "/").partition("/")
+        for rows in self._rows(["capture", "directory", "name", "runs"]):
+            for row in rows.to_pylist():
+                if row["directory"] == directory and row["name"] == name:
+                    return [Run(**run) for run in row["runs"]]
+        return []
+
+    def listed(self, replica: CapturedReplica | None = None) -> Folder:
+        """The folder with the copies of the small files, of a replica or of the log directory itself, as the manifest says it should be.
+
+        What could not be read on the broker is there, too, but as no ordinary file.
+        """
+        path = self.folder / replica.directory if replica else self.folder
+        unread = [Path(one.path).name for one in self.said.unread if Path(one.path).parent == Path(self.original(str(path)))]
+        small = [name for name in unread if log_dir.is_known(name) and not log_dir.segment_name(name)]
+        return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=tuple(sorted(small)))
+
+    def unread(self) -> dict[str, str]:
+        """Why small files could not be read on the broker, by where their copies would be."""
+        below = len(self.said.path)
+        return {str(self.folder) + one.path[below:]: one.reason for one in self.said.unread if one.path.startswith(self.said.path + "/")}
+
+    def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
+        """Whether the batches of any segment are to be made up from its runs."""
+        return any(file.batch_index == str(self.store) and file.copy is None for segments in files.values() for file in segments)
+
+
+def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
+    return cast("list[Any]", rows[column].to_pylist())
+
+
+def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
+    """A replica of a collection as it was on the broker, with what was read later than the copies of the offset checkpoints."""
+    said = next((one for one in store.said.replicas if one.directory == replica.directory), None) if store else None
+    if store is None or said is None:
+        return replica
+    return replace(
+        replica,
+        log_dir=store.said.path,
+        folder=str(store.folder / replica.directory),
+        scans=str(store.store),
+        captured_at_ms=said.captured_at_ms,
+        problems=tuple(problem_on_the_broker(problem, (store,)) for problem in replica.problems),
+        **cast(Any, said.later),
+    )
+
+
+def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
+    """A problem of a copied file, told of the file on the broker."""
+    for store in stores:
+        if (path := store.original(problem.path)) != problem.path:
+            return replace(problem, path=path)
+    return problem
+
+
+def log_dirs_of(folder: Path) -> tuple[Manifest, dict[str, CollectedLogDir]]:
+    """The manifest of a collection, and its log directories by the folders that they are in.
+
+    Raises:
+        MetadataError: the manifest cannot be understood.
+        OSError: it cannot be read.
+    """
+    manifest = read(folder / MANIFEST)
+    return manifest, {str(folder / said.folder): CollectedLogDir(folder=folder / said.folder, said=said) for said in manifest.log_dirs}
+
+
+def log_dir_of(store: Path) -> CollectedLogDir:
+    """The log directory of a `segments.parquet`.
+
+    Raises:
+        MetadataError, OSError: as `log_dirs_of`, or the manifest does not name it.
+    """
+    _manifest, found = log_dirs_of(store.parent.parent)
+    if str(store.parent) not in found:
+        raise MetadataError(f"the manifest does not name {store.parent.name}")
+    return found[str(store.parent)]
+
+
+def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
+    """The batches of a collected segment, from its index; without one, made up from its runs as `synthetic` does.
+
+    Args:
+        file: of the source SOURCE.
+        offset: to which the log may be cut: where batches are made up, one begins there.
+    """
+    if file.batch_index is None:
+        return
+    path = Path(file.batch_index)
+    if path.name != SEGMENTS_FILE:
+        yield from read_index(path)
+        return
+    yield from synthetic([_as_batch(run) for run in log_dir_of(path).runs(file.path)], offset)
+
+
+def _as_batch(run: Run) -> BatchHeader:
+    return BatchHeader(
+        position=-1,
+        base_offset=run.first_offset,
+        last_offset=run.last_offset,
+        size_bytes=run.size_bytes,
+        magic=run.magic,
+        leader_epoch=run.leader_epoch,
+        record_count=run.record_count,
+        max_timestamp_ms=run.max_timestamp_ms,
+        crc=0,
+        crc_valid=None,
+        codec="none",
+        is_transactional=False,
+        is_control=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+    )

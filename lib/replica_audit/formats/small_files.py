@@ -1,0 +1,104 @@
+"""The small files of a log directory and of its replicas: read and parsed, what fails told as a problem."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from replica_audit.errors import InputError
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.tree_walk import CANNOT_READ, Folder
+from replica_audit.model import Problem
+from replica_audit.protocol.epoch_table import EpochTable
+
+_T = TypeVar("_T")
+_REMEDIES = {
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
+    "move the file away on the broker and let the replica be recovered from its leader",
+    log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
+    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
+}
+
+
+class EpochCheckpoint(NamedTuple):
+    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it."""
+
+    state: str
+    lines: list[checkpoints.EpochLine]
+    epochs: EpochTable
+
+
+NO_CHECKPOINT = EpochCheckpoint("missing", [], ())
+
+
+@dataclass(slots=True)
+class LogDirFiles:
+    """The offset checkpoints of one log directory while its replicas are listed."""
+
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    clean_shutdown: bool = False
+    offline_reason: str | None = None
+
+
+class SmallFiles:
+    """Reads small files. `unread` says of some why they could not be read where they were collected."""
+
+    def __init__(self) -> None:
+        self.unread: dict[str, str] = {}
+
+    def parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
+        """Read and parse a small file; what fails becomes a problem and None."""
+        remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
+        try:
+            if str(path) in self.unread:
+                raise OSError(0, self.unread[str(path)])
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise OSError(0, "is not a regular file")
+            return parser(path.read_bytes())
+        except InputError as error:
+            code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
+        except OSError as error:
+            code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
+            remedy = CANNOT_READ
+        problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
+        return None
+
+    def offset_checkpoints(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
+        """Read the four offset checkpoints, as far as they are in a folder."""
+        for name in log_dir.OFFSET_CHECKPOINTS:
+            if name not in folder.names:
+                continue
+            before = len(problems)
+            lines = self.parse(folder.path / name, checkpoints.offset_lines, problems)
+            if lines is None and name == log_dir.HIGH_WATERMARKS:
+                found.offline_reason = why_offline(f"{name} of its log directory", problems[before])
+            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
+
+    def epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> EpochCheckpoint:
+        """Read the epoch table of a replica directory."""
+        if log_dir.EPOCH_CHECKPOINT not in folder.names:
+            return NO_CHECKPOINT
+        file = folder.path / log_dir.EPOCH_CHECKPOINT
+        lines = self.parse(file, checkpoints.leader_epoch_lines, problems)
+        if lines is None:
+            return EpochCheckpoint("unreadable", [], ())
+        healed = checkpoints.healed(lines)
+        for line, note in healed.notes:
+            remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
+            problems.append(
+                Problem(
+                    path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code="checkpoint-out-of-order", detail=note, remedy=remedy, line=line
+                )
+            )
+        state = "healed" if healed.notes else "ok" if lines else "empty"
+        return EpochCheckpoint(state, lines, healed.epochs)
+
+
+def why_offline(what: str, problem: Problem) -> str:
+    """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
+    if problem.code == "cannot-read":
+        return f"{what} cannot be read by the audit: {problem.detail}"
+    return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"

@@ -1,0 +1,169 @@
+"""Rows of one audited partition without an audit: made by the rules of the protocol from any two replicas, or written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import UTC, date, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from replica_audit.protocol.comparison import Comparison, Effect, Replica, removal_start, still_diverged
+from replica_audit.protocol.cuts import can_fail_to_append
+from replica_audit.protocol.truncation import RULES
+from replica_audit.protocol.verdict import judge
+from tests.report.test_exchange_steps import point
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RowT = TypeVar("RowT", bound="DataclassInstance")
+Row = dict[str, Any]
+KEYS: Row = {"run_id": "first", "cluster_id": "c", "topic": "orders", "partition": 0}
+LEADER, FOLLOWER = 1, 2
+
+
+class TablesInMemory:
+    """What `storage.reader` gives, from lists of dictionaries."""
+
+    def __init__(self, tables: dict[str, list[Row]], location: str = "warehouse") -> None:
+        self.tables = tables
+        self.location = location
+        self.cut_short: list[str] = []
+
+    def has(self, table: str) -> bool:
+        return table in self.tables
+
+    def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        found = [row for row in self.tables.get(table, []) if all(row[name] == value for name, value in equal.items())]
+        names = [field.name for field in fields(kind)]
+        picked = [{name: row[name] for name in names if name in row} for row in found]
+        return tuple(_adapter(kind).validate_python(picked))
+
+    def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        return tuple(dict.fromkeys(self.rows(table, kind, **equal)))
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(list[kind])
+
+
+def run_row(**changed: Any) -> Row:
+    """A row of `audit_runs`."""
+    return {
+        "run_id": "first",
+        "cluster_id": "c",
+        "status": "complete",
+        "started_at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "run_date": date(2026, 1, 2),
+        "protocol": "truncate-on-fetch",
+        "protocol_reason": "metadata.version level 29 (KRaft)",
+    } | changed
+
+
+def tables_of(c: Comparison) -> dict[str, list[Row]]:
+    """Every table that an audit of these two replicas fills: replica 1 leads, replica 2 follows."""
+    return {
+        "audit_runs": [run_row(protocol=str(c.effect.truncation.protocol))],
+        "replica_verdicts": [_verdict(c)],
+        "truncation_points": list(_points(c)),
+        "replica_logs": [_log(c.leader), _log(c.follower)],
+        "segment_epochs": [row for side in (c.leader, c.follower) for row in _batches(side)],
+        "epoch_start_offsets": [*_epochs(c.leader, c.leader.as_leader().epochs), *_epochs(c.follower, c.follower.as_follower().epochs)],
+        "input_errors": [],
+    }
+
+
+def _verdict(c: Comparison) -> Row:
+    judged, truncation = judge(c), c.effect.truncation
+    first = removal_start(c.follower, c.effect)
+    goes = 0 if first is None else max(0, c.follower.log.log_end_offset - first)
+    return KEYS | {
+        "leader_id": LEADER,
+        "follower_id": FOLLOWER,
+        "leader_source": "cluster-metadata",
+        "verdict": str(judged.verdict),
+        "severity": str(judged.severity),
+        "divergence_offset": c.divergence_offset,
+        "truncation_offset": truncation.truncation_offset,
+        "restart_offset": truncation.restart_offset,
+        "protocol": str(truncation.protocol),
+        "reason": judged.reason,
+        "removed_offsets": goes,
+        "removed_records": goes,
+        "removed_bytes": 100 * goes,
+        "removed_below_high_watermark": c.lost,
+        "first_removed_timestamp_ms": 1_700_000_000_000 if goes else None,
+        "last_removed_timestamp_ms": 1_700_000_001_500 if goes else None,
+        "open_transactions": [4711] if goes else [],
+        "observed_truncation_offset": None,
+        "evidence": "leader 1: /logs/broker-1/data/orders-0/0.log ends; /logs/broker-2/data/replication-offset-checkpoint: 3",
+    }
+
+
+def _points(c: Comparison) -> Iterable[Row]:
+    applies = c.effect.truncation.protocol
+    for protocol, rule in RULES.items():
+        truncation = c.effect.truncation if protocol is applies else rule(c.leader.as_leader(), c.follower.as_follower())
+        effect = (
+            c.effect
+            if protocol is applies
+            else Effect(truncation=truncation, physical_offset=truncation.truncation_offset, fetcher_fails=False)
+        )
+        first = removal_start(c.follower, effect)
+        row = point(truncation)
+        yield (
+            KEYS
+            | {name: getattr(row, name) for name in row.__slots__}
+            | {
+                "leader_id": LEADER,
+                "applies": protocol is applies,
+                "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
+                "removed_offsets": 0 if first is None else max(0, c.follower.log.log_end_offset - first),
+                "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
+            }
+        )
+
+
+def _log(side: Replica) -> Row:
+    return KEYS | {
+        "broker_id": side.broker_id,
+        "log_dir": f"/logs/broker-{side.broker_id}/data",
+        "directory": "orders-0",
+        "state": "current",
+        "log_start_offset": side.log.log_start_offset,
+        "log_end_offset": side.log.log_end_offset,
+        "high_watermark": side.high_watermark,
+        "cleaner_offset": side.cleaner_offset,
+        "checkpoint_state": "ok",
+        "recovery_cut_offset": None,
+        "unreadable_reason": side.unreadable,
+    }
+
+
+def _batches(side: Replica) -> Iterable[Row]:
+    for run in side.log.runs:
+        yield KEYS | {
+            "broker_id": side.broker_id,
+            "log_dir": f"/logs/broker-{side.broker_id}/data",
+            "segment_base_offset": side.log.first_segment_base,
+            "leader_epoch": run.leader_epoch,
+            "first_offset": run.first_offset,
+            "last_offset": run.last_offset,
+        }
+
+
+def _epochs(side: Replica, in_effect: Iterable[tuple[int, int]]) -> Iterable[Row]:
+    for epoch, start in in_effect:
+        yield KEYS | {
+            "broker_id": side.broker_id,
+            "leader_epoch": epoch,
+            "start_offset": start,
+            "checkpoint_start_offset": start,
+            "segment_start_offset": start,
+            "in_effect": True,
+            "difference": None,
+        }
