@@ -207,6 +207,8 @@ def expected(kind: str, data: Row) -> object:
                 recovering=data.get("leaderRecoveryState", 0) == 1,
                 elr=_ids(data, "eligibleLeaderReplicas") or (),
                 last_known_elr=_ids(data, "lastKnownElr") or (),
+                removing=tuple(data["removingReplicas"]),
+                adding=tuple(data["addingReplicas"]),
             )
         case "PARTITION_CHANGE_RECORD":
             return PartitionChanged(
@@ -218,6 +220,8 @@ def expected(kind: str, data: Row) -> object:
                 recovering={1: True, 0: False, None: None}[data.get("leaderRecoveryState")],
                 elr=_ids(data, "eligibleLeaderReplicas"),
                 last_known_elr=_ids(data, "lastKnownElr"),
+                removing=_ids(data, "removingReplicas"),
+                adding=_ids(data, "addingReplicas"),
             )
         case "REGISTER_BROKER_RECORD":
             return BrokerFenced(data["brokerId"], data["fenced"])

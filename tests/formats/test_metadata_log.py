@@ -344,21 +344,34 @@ def test_without_a_whole_snapshot_nothing_is_known(tmp_path, spoil):
 @pytest.mark.parametrize("suffix", ["-12937951336336584364.checkpoint.part", ".checkpoint.deleted"])
 def test_snapshots_that_are_being_written_or_deleted_do_not_count(tmp_path, suffix):
     """The name of the first is Files.createTempFile's."""
-    mf.snapshot(tmp_path, 30, 3, NEWER, suffix=suffix)
+    for end in (10, 30):
+        mf.snapshot(tmp_path, end, 3, NEWER, suffix=suffix)
     mf.snapshot(tmp_path, 20, 3, STATE)
-    mf.log(tmp_path, [leads(3, 3)], base=20, epoch=3)
     copy = metadata_log.read(tmp_path)
     assert not codes(copy)
-    assert told(copy) == [(5, 2, "snapshot"), (6, 3, "clean")]
+    assert told(copy) == [(5, 2, "snapshot")], "the newest without a log"
+    mf.log(tmp_path, [mf.record("NO_OP_RECORD")] * 10, [leads(3, 3)], base=10, epoch=3)
+    copy = metadata_log.read(tmp_path)
+    assert not codes(copy)
+    assert told(copy) == [(5, 2, "snapshot"), (6, 3, "clean")], "the oldest with one"
 
 
 def test_a_log_that_lost_its_beginning_without_a_snapshot_says_so(tmp_path):
     mf.log(tmp_path, [leads(3, 3)], base=20, epoch=3)
-    mf.snapshot(tmp_path, 19, 3, STATE)
     copy = metadata_log.read(tmp_path)
     assert codes(copy) == ["incomplete"]
     assert "offset 20" in copy.problems[0].detail
     assert not copy.partitions
+    assert (copy.log_epoch, copy.log_end_offset) == (-1, 0), "any other copy must win over this one"
+
+
+def test_a_snapshot_that_the_log_does_not_reach_is_the_end_of_what_is_known(tmp_path):
+    mf.snapshot(tmp_path, 19, 3, STATE)
+    mf.log(tmp_path, [leads(3, 3)], base=20, epoch=4)
+    copy = metadata_log.read(tmp_path)
+    assert codes(copy) == ["incomplete"]
+    assert told(copy) == [(5, 2, "snapshot")]
+    assert (copy.log_epoch, copy.log_end_offset) == (3, 19), "a copy that goes on must win over this one"
 
 
 def test_a_snapshot_beyond_the_end_of_the_log_wins(tmp_path):
@@ -411,12 +424,33 @@ def test_a_segment_that_is_missing_is_told_and_ends_the_log(tmp_path):
     assert len(codes(copy)) == 1
 
 
-def test_a_snapshot_behind_the_damage_goes_on(tmp_path):
-    """Its state is whole, whatever stands before it."""
-    mf.log(tmp_path, ORDERS)
-    mf.log(tmp_path, [leads(3, 3)], base=7)
+def missing(folder: Path) -> None:
+    mf.log(folder, ORDERS)
+    mf.log(folder, [leads(3, 3)], base=7)
+
+
+def rotten_batch(folder: Path) -> None:
+    bad = bytearray(mf.batch(2, 1, leads(2, 2)))
+    bad[-1] ^= 1
+    mf.log(folder, ORDERS, bytes(bad), [leads(3, 3)] * 5)
+
+
+def no_record(folder: Path) -> None:
+    mf.log(folder, ORDERS, [leads(2, 2)[:-1]], [leads(3, 3)] * 5)
+
+
+@pytest.mark.parametrize("spoil", [missing, rotten_batch, no_record])
+@pytest.mark.parametrize("rolled", [True, False], ids=["next segment", "same segment"])
+def test_a_snapshot_behind_the_damage_goes_on(tmp_path, spoil, rolled):
+    """Its state is whole, whatever stands before it, and so is the log behind it."""
+    spoil(tmp_path)
     mf.snapshot(tmp_path, 8, 1, NEWER)
-    end = mf.log(tmp_path, [leads(1, 1)], base=8)
+    if rolled:
+        end = mf.log(tmp_path, [leads(1, 1)], base=8)
+    else:
+        last = max(tmp_path.glob("*.log"))
+        last.write_bytes(last.read_bytes() + mf.batch(8, 1, leads(1, 1)))
+        end = 9
     copy = metadata_log.read(tmp_path)
     assert (only(copy).leader, only(copy).leader_epoch, copy.log_end_offset) == (1, 7, end)
 

@@ -195,7 +195,7 @@ def test_what_cannot_be_read_is_an_os_error(tmp_path: Path, mapped: bool) -> Non
     try:
         os.truncate(writable, 1000)
         with os.fdopen(writable, "wb", closefd=False) as stream, pytest.raises(OSError, match="read"):
-            segment_scan.scan_stream(stream, 1000, 0, verify_crc=True)  # type: ignore[arg-type]
+            segment_scan.scan_stream(stream, 1000, 0, verify_crc=True)
     finally:
         os.close(writable)
 
@@ -284,7 +284,7 @@ def test_a_processor_without_the_instruction(tmp_path: Path, portable: Scanner) 
 @pytest.fixture(scope="module")
 def checksums() -> dict[str, tuple[Callable[[int, int, int], int], Callable[[bytes], int]]]:
     def called(function: Callable[[int, int, int], int]) -> Callable[[int, int, int], int]:
-        @njit  # type: ignore[untyped-decorator]
+        @njit
         def call(crc: int, address: int, size: int) -> int:
             return function(crc, address, size)
 
@@ -346,7 +346,7 @@ def edited(content: bytes, edit: tuple[object, ...]) -> bytes:
         case ("field", int(number), (int(offset), int(width)), int(value)):
             known = starts(content) or [0]
             at = known[number % len(known)] + offset
-            return content[:at] + (value % 256**width).to_bytes(width, "big") + content[at + width :]
+            return content[:at] + (value % (1 << 8 * width)).to_bytes(width, "big") + content[at + width :]
         case ("insert", float(place), bytes(more)):
             return content[: int(place * len(content))] + more + content[int(place * len(content)) :]
         case ("remove", float(place), int(count)):

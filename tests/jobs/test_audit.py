@@ -16,6 +16,7 @@ from replica_audit import cli, pipeline, schemas
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict import Verdict
+from replica_audit.report import text
 from replica_audit.storage.tables import Warehouse
 from tests.support import in_process
 
@@ -25,15 +26,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
-AUDITED = [
-    schemas.SEGMENT_EPOCHS,
-    schemas.REPLICA_LOGS,
-    schemas.EPOCH_START_OFFSETS,
-    schemas.EPOCH_END_OFFSETS,
-    schemas.TRUNCATION_POINTS,
-    schemas.REPLICA_VERDICTS,
-    schemas.INPUT_ERRORS,
-]
+AUDITED = [*schemas.OF_PARTITIONS, schemas.INPUT_ERRORS]
+EVERYTHING = Settings(what_if_leaders=True)
 
 
 def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, **settings: Any) -> Any:
@@ -61,7 +55,7 @@ def comparable(rows: list[Row]) -> Counter[str]:
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    return warehouse, run(spark, warehouse, "first", SAMPLE)
+    return warehouse, run(spark, warehouse, "first", SAMPLE, what_if_leaders=True)
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
@@ -69,7 +63,10 @@ def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: schem
     warehouse, _report = audited
     expected: list[Row] = []
     for root in sorted(SAMPLE.iterdir()):
-        expected += in_process.audit(root)[table.name]
+        tables = in_process.audit(root, settings=EVERYTHING)
+        expected += tables[table.name]
+        expected += tables["problems"] if table is schemas.INPUT_ERRORS else []
+    assert expected or table in (schemas.FUTURE_REPLICAS, schemas.INPUT_ERRORS), "the sample has rows for every other table"
     assert comparable(read(warehouse, table)) == comparable(expected)
 
 
@@ -119,8 +116,6 @@ def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited:
 
 
 def test_the_summary_is_one_report_in_text_and_json(audited: tuple[Path, Any]) -> None:
-    from replica_audit.report import text
-
     report = audited[1]
     lines = text.render(report).splitlines()
     assert max(len(line) for line in lines if not line.startswith(("  /", "Tables:"))) <= 80
@@ -186,6 +181,25 @@ class TestRunsOverTime:
         report = run(spark, "spark_catalog.audits", "one", SAMPLE / "multi-round")
         assert report.finding_count == 3
         assert spark.table("spark_catalog.audits.replica_verdicts").count() == 3
+
+
+def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, tmp_path: Path) -> None:
+    report = run(spark, tmp_path, "one", SAMPLE / "committed-loss", topics="billing")
+    assert {row["topic"] for row in read(tmp_path, schemas.REPLICA_LOGS)} == {"billing"}
+    assert len(read(tmp_path, schemas.CONSUMER_IMPACTS)) == 18
+    (cluster,) = report.clusters
+    assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
+    assert (report.impacts[0].records_gone, report.impacts[0].reset_offset) == (20, 10)
+    assert report.candidates == (), "only with --what-if-leaders"
+
+
+def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tuple[Path, Any]) -> None:
+    shown = text.render(audited[1])
+    assert all(len(line) <= text.WIDTH for line in shown.splitlines())
+    assert "consumers: 4 groups affected, at 12 positions" in shown
+    assert "unclean elections in the metadata log: 18" in shown
+    (line,) = [line for line in shown.splitlines() if "billing-0" in line and "committed)" in line]
+    assert line.split()[1:] == ["2", "20", "(20", "committed)", "1", "5", "(5", "committed)"], "broker 1 led until the unclean election"
 
 
 class TestExitCodes:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from replica_audit.config import Settings
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.storage.sources import discover
@@ -13,7 +15,7 @@ from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 from replica_audit.transforms.gathering import list_commits
 from replica_audit.transforms.inventory import list_source
 from replica_audit.transforms.partitions import PartitionAudit
-from replica_audit.transforms.segments import scan_segment
+from replica_audit.transforms.segments import collected_scans, scan_segment
 
 Row = dict[str, Any]
 
@@ -73,6 +75,11 @@ def _gather(partitions: dict[tuple[str, int], Row], row: Row) -> None:
         entry["claims"].append({"broker_id": row["broker_id"], "metadata": row["metadata"]})
         return
     entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
+    if row["replica"]["scans"]:
+        place = {**{name: row[name] for name in ("cluster_id", "broker_id")}, **{n: row["replica"][n] for n in ("scans", "directory")}}
+        for scans in collected_scans(iter([pa.RecordBatch.from_pylist([place])])):
+            entry["segments"] += [{"broker_id": row["broker_id"], "segment": scan} for scan in scans["segment"].to_pylist()]
+        return
     for file in row["replica"]["segments"]:
         keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
         for scanned in scan_segment({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **keys, "file": file}):

@@ -68,7 +68,7 @@ def typed(rows: Sequence[Row], table: schemas.Table) -> Sequence[Row]:
 
 
 def history(elections: Sequence[Election], leader: Replica | None, *replicas: Replica, **values: Any) -> list[Row]:
-    rows = leader_epoch_rows(metadata(elections=tuple(elections), **values), leader, [*([leader] if leader else []), *replicas])
+    rows = leader_epoch_rows(metadata(elections=tuple(elections), **values), leader, [*replicas, *([leader] if leader else [])])
     return list(typed(list(rows), schemas.LEADER_EPOCHS))
 
 

@@ -25,6 +25,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats import log_dir
 from replica_audit.formats.batch_index import read_index, synthetic
 from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.segment_scan import read_batches
 from replica_audit.formats.tree_walk import Folder
 from replica_audit.model import BatchHeader, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
@@ -240,15 +241,16 @@ def log_dir_of(store: Path) -> CollectedLogDir:
 
 
 def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
-    """The batches of a collected segment, from its index; without one, made up from its runs as `synthetic` does.
+    """The batches of a collected segment, from its copy or its index; without one, made up from its runs as `synthetic` does.
 
     Args:
         file: of the source SOURCE.
         offset: to which the log may be cut: where batches are made up, one begins there.
     """
-    if file.batch_index is None:
+    if file.copy is not None:
+        yield from (item for item in read_batches(Path(file.copy), verify_crc=False) if isinstance(item, BatchHeader))
         return
-    path = Path(file.batch_index)
+    path = Path(file.batch_index or "")
     if path.name != SEGMENTS_FILE:
         yield from read_index(path)
         return

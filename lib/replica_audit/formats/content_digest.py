@@ -11,9 +11,9 @@ evidence, not proof: sets of batches that differ in these three values collide b
 Of an entry of magic 0 or 1 the stored offset counts as both, for a compressed one that is its last: where that begins is not stored, and
 what a reader takes for it depends on the segment. The CRC of these formats covers all but offset and length.
 
-Why 2**16: a GiB is then 17 to 100 windows, some 30 bytes each in Parquet, and to find the batch in which two windows differ takes at most
-65,536 headers, a quarter of a second even in Python. Each step of two bits more quarters the rows and makes four times as much of a
-log's ends, where two replicas do not reach equally far, incomparable without reading headers.
+Why 2**16: a GiB is then 16 to 100 windows, of 26 bytes each in Parquet, and to find the batch in which two windows differ takes at most
+65,536 headers, half a second even in Python. Two bits less make four times as many rows; two more make four times as much of a log's two
+ends, where replicas do not reach equally far, comparable by reading headers only.
 """
 
 from __future__ import annotations

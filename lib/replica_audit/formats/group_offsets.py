@@ -35,6 +35,7 @@ _KIND = "group-offsets"
 _REMEDY = "offsets that were committed in it are not known here; another replica of the partition may have it intact"
 _DUMP_AGAIN = {
     "not-decoded": "dump the segment again with --offsets-decoder, best with kafka-dump-log 3.8 or newer, or give the segment itself",
+    "not-copied": "collect with a higher --group-offsets-limit",
     "deletion-without-key": "deleted offsets may be among those found: dump the segment again with kafka-dump-log 2.4 or newer",
 }
 _INT16, _INT32, _INT64, _CONTROL_KEY = (struct.Struct(form) for form in (">h", ">i", ">q", ">hh"))
@@ -101,7 +102,7 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
     for file in sorted(files, key=lambda file: file.base_offset):
         found = _Problems(file.path)
         try:
-            for event in _raw_events(Path(file.path)) if file.source == "raw" else _text_events(file):
+            for event in _events(file):
                 if log_end_offset is not None and event.record_offset >= log_end_offset:
                     continue
                 if isinstance(event, Unusable):
@@ -274,6 +275,14 @@ def _end(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= len(data) - at:
         raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
     return at + size
+
+
+def _events(file: SegmentFile) -> Iterator[_Event]:
+    if file.source == "raw" or file.copy is not None:
+        return _raw_events(Path(file.copy or file.path))
+    if file.source == "dump":
+        return _text_events(file)
+    return iter([Unusable(-1, "not-copied", "the segment was collected without its records")])
 
 
 def _text_events(file: SegmentFile) -> Iterator[_Event]:

@@ -51,7 +51,7 @@ class ScanState(ctypes.Structure):
     )
 
 
-SLOTS = {name: getattr(ScanState, name).offset for name, _ in ScanState._fields_}
+SLOTS = {field[0]: getattr(ScanState, field[0]).offset for field in ScanState._fields_}
 Scanner = Callable[[ScanState], int]
 _lock = threading.Lock()
 _scanner: Scanner | None = None
@@ -68,7 +68,7 @@ def scanner(batches: int) -> Scanner | None:
     global _scanner, _worth
     if _scanner is None and batches >= _worth:
         with _lock:
-            if _scanner is None and batches >= _worth:
+            if batches >= _worth:  # no other thread has got it, or tried in vain
                 _worth = sys.maxsize
                 with suppress(ImportError, OSError, RuntimeError):
                     _scanner = _found(batches)

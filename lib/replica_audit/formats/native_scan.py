@@ -12,7 +12,7 @@ from replica_audit.formats.content_digest import WindowSums
 from replica_audit.formats.native_code import MORE, RUN_BYTES, WINDOW_BYTES, Scanner, ScanState
 from replica_audit.model import Run
 
-BUFFER_BYTES = 1 << 17  # stays in the second-level cache: what is checked was just copied there
+BUFFER_BYTES = 1 << 18  # stays in the second-level cache: what is checked was just copied there
 SMALLEST_BUFFER = 64  # a header fits
 CALL_BYTES = 1 << 26  # after which Python sees to signals
 RUN_ROOM = 128
@@ -55,13 +55,13 @@ def scan_natively(native: Scanner, fd: int, size: int, fold: Fold, *, verify_crc
             state.runs_left = max_runs - len(fold.runs) + bool(fold.runs)
             state.run_count, state.window_count = 0, 0
             if fold.runs:  # the next batch may continue it
-                run_words[:_RUN_WORDS] = fold.runs.pop()
+                run_words[:_RUN_WORDS] = list(fold.runs.pop())
                 state.run_count = 1
             state.stop = state.position + CALL_BYTES
             more = native(state) == MORE
             for at in range(0, state.run_count * _RUN_WORDS, _RUN_WORDS):
-                *numbers, intact = run_words[at : at + _RUN_WORDS]
-                fold.runs.append(Run(*numbers, intact=bool(intact)))
+                run = Run._make(run_words[at : at + _RUN_WORDS])
+                fold.runs.append(run._replace(intact=bool(run.intact)))
             for at in range(0, state.window_count * _WINDOW_WORDS, _WINDOW_WORDS):
                 fold.windows.add(*window_words[at : at + _WINDOW_WORDS])
     fold.position, fold.next_offset = state.position, state.next_offset

@@ -1,11 +1,11 @@
-"""Reading the batches of a replica, wherever they were collected: raw segments or text of kafka-dump-log."""
+"""Reading the batches of a replica, wherever they are told: raw segments, text of kafka-dump-log, or what `collect` took from a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from replica_audit.formats import dump_log
+from replica_audit.formats import collected, dump_log
 from replica_audit.formats.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
@@ -44,6 +44,9 @@ def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHea
     ordered = sorted(files, key=lambda file: file.base_offset)
     first = max((i for i, file in enumerate(ordered) if file.base_offset <= offset), default=0)
     for file in ordered[first:]:
+        if file.source == collected.SOURCE:
+            yield from collected.batches(file, offset)
+            continue
         for item in read_segment(file, verify_crc=False):
             if isinstance(item, BatchHeader):
                 yield item

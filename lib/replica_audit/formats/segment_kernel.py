@@ -56,7 +56,8 @@ _SEED, _FIRST_FACTOR, _SECOND_FACTOR = _signed(SEED), _signed(FIRST_FACTOR), _si
 def _mixed(x: int) -> int:
     x = (x ^ crc.shifted_right(x, 30)) * _FIRST_FACTOR
     x = (x ^ crc.shifted_right(x, 27)) * _SECOND_FACTOR
-    return x ^ crc.shifted_right(x, 31)
+    mixed: int = x ^ crc.shifted_right(x, 31)
+    return mixed
 
 
 @njit

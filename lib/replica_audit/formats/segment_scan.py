@@ -130,7 +130,7 @@ def scan_file(path: Path, *, verify_crc: bool = True, mapped: bool = False) -> S
     everything is cached; of batches of a MiB, headers alone are a thousandth of the bytes.
 
     Args:
-        path: of the file, which may be in use: it is read, through a buffer of 128 KiB, as far as it went when it was opened.
+        path: of the file, which may be in use: it is read, through a buffer of 256 KiB, as far as it went when it was opened.
         verify_crc: whether to read every byte and tell batches that do not match their CRC.
         mapped: whether to read through a memory map, which saves copying what is cached. Only for files that nobody can shorten and a disk
             that does not fail: where a mapped byte cannot be had, the system kills the process.

@@ -7,7 +7,7 @@ compare the answered epoch) is told from the leader's table, and how much is gon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH
@@ -114,11 +114,14 @@ class _Assessment:
         self.epochs: EpochTable = leader.as_leader().epochs
         self.start, self.end = leader.log.log_start_offset, leader.log.log_end_offset
         self.answer = end_offset_for(self.epochs, commit.leader_epoch, self.end) if commit.leader_epoch >= 0 else EpochEntry(-1, -1)
+        # the consumed offset from which an election after the commit replaced the log
+        replaced = known.replaced_from
+        self.replaced_from = replaced if replaced is not None and replaced < commit.offset else None
         found = [_parts(leader, other, commit.offset, known.leader_epoch) for other in others if _consumed(other, commit)]
-        if known.replaced_from is not None and known.replaced_from < commit.offset:
-            found.append(known.replaced_from)
-        # where what was consumed stops being the leader's log, if another replica or an election tells
-        self.diverged_at = min((offset for offset in found if offset is not None), default=None)
+        seen = [offset for offset in (*found, self.replaced_from) if offset is not None]
+        # where what was consumed stops being the leader's log; without an epoch an election tells it, a replica only that it may be so
+        by_epoch = commit.leader_epoch >= 0 or self.replaced_from is None
+        self.diverged_at = min(seen, default=None) if by_epoch else self.replaced_from
 
     def impact(self) -> Impact:
         """The first case that holds."""
@@ -132,50 +135,52 @@ class _Assessment:
         return self._valid()
 
     def _truncated(self) -> Impact:
-        reset = self.answer.start_offset
-        diverged = self.diverged_at
-        parts = reset if diverged is None else min(diverged, reset)
+        reset, parts = self.answer.start_offset, self.diverged_at
+        if parts is None and any(entry.epoch == self.commit.leader_epoch for entry in self.epochs):
+            parts = reset  # both logs have the epoch, and so the same records up to the end of the shorter one
+        by_policy = reset < self.start
+        gone = "" if parts is None else f" {min(parts, reset)}..{self.commit.offset - 1}"
+        why = f"; {reset} is below the log start {self.start}: the reset policy decides" if by_policy else ""
+        parts = None if parts is None else min(parts, reset)
         return Impact(
             result=Result.TRUNCATED,
             affected=True,
             diverging_epoch=self.answer.epoch,
-            reset_offset=reset if reset >= self.start else None,
+            reset_offset=None if by_policy else reset,
             nearest_offset=reset,
-            records_gone=self.commit.offset - parts,
-            records_reread=held(self.leader.history, self.start, parts) if reset < self.start else 0,
-            records_missed=held(self.leader.history, parts, reset),
-            history_rewritten=False,
-            reason=f"truncated: the leader's epoch {self.answer.epoch} ends at {reset}, below the committed offset; offsets "
-            f"{parts}..{self.commit.offset - 1} that the group consumed are gone"
-            + ("" if reset >= self.start else f"; {reset} is below the log start {self.start}: the reset policy decides"),
+            records_gone=None if parts is None else self.commit.offset - parts,
+            records_reread=0,
+            records_missed=self._held(parts, self.end if by_policy else reset),
+            reason=f"truncated: the leader's epoch {self.answer.epoch} ends at {reset}, below the committed offset; offsets{gone} that the "
+            f"group consumed are gone{why}",
         )
+
+    def _held(self, first: int | None, end: int) -> int | None:
+        """Offsets of the leader's log in [first, end); None if the first is not known."""
+        return None if first is None else held(self.leader.history, first, end)
 
     def _undefined(self) -> Impact:
-        diverged = self.diverged_at
-        parts = diverged if diverged is not None else self.end if self.commit.offset > self.end else None
-        return self._by_policy(
-            Result.UNDEFINED, parts, f"undefined: the leader knows no epoch from {self.commit.leader_epoch} on", nearest=self.end
-        )
+        why = f"undefined: the leader knows no epoch from {self.commit.leader_epoch} on"
+        return self._by_policy(Result.UNDEFINED, why, nearest=self.end)
 
     def _not_validated(self) -> Impact:
-        diverged = self.diverged_at
         if self.commit.offset > self.end:
             why = f"out of range: the commit has no epoch, and the log ends at {self.end}"
-            return self._by_policy(Result.NOT_VALIDATED, self.end if diverged is None else diverged, why, nearest=None)
+            return self._by_policy(Result.NOT_VALIDATED, why, nearest=None)
         if self.commit.offset < self.start:
             return self._retention(Result.NOT_VALIDATED)
-        if diverged is None:
+        if self.diverged_at is None:
             return self._intact(Result.NOT_VALIDATED, "the commit has no epoch and is not validated; nothing contradicts it")
-        if self.known.replaced_from is not None and diverged < self.commit.offset:
-            return self._goes_on_unaware(diverged)
+        if self.replaced_from is not None:
+            return self._goes_on_unaware(self.replaced_from)
         return Impact(
             result=Result.NOT_VALIDATED,
             affected=None,
             reset_offset=self.commit.offset,
             records_gone=None,
-            records_missed=held(self.leader.history, diverged, self.commit.offset),
-            reason=f"the commit has no epoch: if the group consumed offsets {diverged}..{self.commit.offset - 1} before they were replaced "
-            "it never reads what stands there now",
+            records_missed=held(self.leader.history, self.diverged_at, self.commit.offset),
+            reason=f"the commit has no epoch: if the group consumed offsets {self.diverged_at}..{self.commit.offset - 1} before they were "
+            "replaced it never reads what stands there now",
         )
 
     def _goes_on_unaware(self, diverged: int) -> Impact:
@@ -197,36 +202,39 @@ class _Assessment:
         return self._intact(Result.VALID, "the leader's log holds what the group consumed")
 
     def _rewritten(self) -> Impact:
-        diverged = self.diverged_at
-        known = diverged is not None
-        # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
-        compaction_explains = not known and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0))
-        if compaction_explains:
-            return self._intact(Result.VALID, f"the leader's table lacks epoch {self.commit.leader_epoch}, which compaction explains")
+        parts, epoch = self.diverged_at, self.commit.leader_epoch
+        if parts is None and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0)):
+            # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
+            return self._intact(Result.VALID, f"the leader's table lacks epoch {epoch}, which compaction explains")
+        if parts is None and self.commit.offset == self.answer.start_offset:
+            # a group that starts at the latest offset commits the epoch of a leader that may never have written in it
+            why = f"the leader's table lacks epoch {epoch}, in which nothing may have been written, or records may have been replaced"
+            return replace(self._intact(Result.VALID, why), affected=None, records_gone=None, records_missed=None)
+        what = (
+            "nothing may have been written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
+        )
         return Impact(
             result=Result.VALID,
-            affected=True,
+            affected=None if parts is None else True,
             diverging_epoch=self.answer.epoch,
             reset_offset=self.commit.offset,
             nearest_offset=self.answer.start_offset,
-            records_gone=self.commit.offset - diverged if diverged is not None else None,
-            records_missed=held(self.leader.history, diverged, self.commit.offset) if diverged is not None else None,
+            records_gone=None if parts is None else self.commit.offset - parts,
+            records_missed=self._held(parts, self.commit.offset),
             history_rewritten=True,
-            reason=f"the client takes the position for valid, but the leader never had epoch {self.commit.leader_epoch} (it answers "
-            f"epoch {self.answer.epoch}): " + (f"offsets from {diverged} on were replaced" if known else "records below it were replaced"),
+            reason=f"the client takes the position for valid, but the leader has no epoch {epoch} and answers {self.answer.epoch}: {what}",
         )
 
-    def _by_policy(self, result: Result, parts: int | None, why: str, nearest: int | None) -> Impact:
-        consumed = min(self.commit.offset if parts is None else parts, self.end)
+    def _by_policy(self, result: Result, why: str, nearest: int | None) -> Impact:
+        parts = self.diverged_at
+        consumed = None if parts is None else min(parts, self.end)
         return Impact(
             result=result,
             affected=True,
-            diverging_epoch=None,
-            reset_offset=None,
             nearest_offset=nearest,
             records_gone=None if parts is None else self.commit.offset - parts,
-            records_reread=held(self.leader.history, self.start, consumed),
-            records_missed=held(self.leader.history, consumed, self.end),
+            records_reread=None if consumed is None else held(self.leader.history, self.start, consumed),
+            records_missed=self._held(consumed, self.end),
             reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest goes on at {self.end}",
         )
 
@@ -234,7 +242,7 @@ class _Assessment:
         return Impact(
             result=result,
             affected=False,
-            records_missed=0,
+            records_missed=self._held(self.start, self.end),
             reason=f"below the log start {self.start}: retention or DeleteRecords took the next records; the reset policy decides",
         )
 

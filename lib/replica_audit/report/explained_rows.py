@@ -48,6 +48,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that a row is about."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartition:
     """The partition that a row is about."""
 
@@ -162,3 +169,102 @@ class InputError:
     code: str
     detail: str
     remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOutcome:
+    """A row of `what_if_rules`."""
+
+    follower_id: int
+    rule: str
+    accepted: bool
+    truncation_offset: int | None
+    falls_back_to_high_watermark: bool
+    round_trips: int | None
+    request_bytes: int | None
+    response_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEpoch:
+    """A row of `leader_epochs`."""
+
+    leader_epoch: int
+    leader_id: int
+    election: str
+    began_at: datetime | None
+    start_offset: int | None
+    given_up_offsets: int | None
+    given_up_held_by: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRole:
+    """A row of `replica_roles`."""
+
+    broker_id: int
+    leader_id: int
+    leader_epoch: int
+    known_leader_id: int | None
+    known_leader_epoch: int | None
+    standing: str
+    fetch_error: str | None
+    in_isr: bool
+    in_elr: bool
+    fenced: bool | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    isr_objection: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerImpact:
+    """A row of `consumer_impacts`."""
+
+    group_id: str
+    committed_offset: int
+    committed_leader_epoch: int
+    validation_result: str
+    reset_offset: int | None
+    nearest_offset: int | None
+    records_gone: int | None
+    records_reread: int | None
+    records_missed: int | None
+    history_rewritten: bool
+    affected: bool | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChoice:
+    """A row of `what_if_leaders`."""
+
+    candidate_id: int
+    rank: int | None
+    is_leader: bool
+    in_isr: bool
+    last_epoch: int | None
+    log_end_offset: int | None
+    lost_bytes: int | None
+    followers_cut: int | None
+    followers_restarted: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureReplica:
+    """A row of `future_replicas`."""
+
+    broker_id: int
+    log_dir: str | None
+    future_log_dir: str
+    directory: str
+    protocol: str
+    verdict: str
+    severity: str
+    lag_offsets: int | None
+    truncation_offset: int | None
+    restart_offset: int | None
+    removed_records: int | None
+    reason: str

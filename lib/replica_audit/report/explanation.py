@@ -13,13 +13,17 @@ from replica_audit.report.explained_rows import (
     EpochStart,
     InputError,
     ReplicaLog,
+    RuleOutcome,
     Run,
     SegmentEpoch,
     Tables,
     TruncationPoint,
     Verdict,
 )
+from replica_audit.report.partition_facts import PartitionFacts, partition_facts
 from replica_audit.report.question import Question, Subject, find
+from replica_audit.report.short_paths import below, common_folder
+from replica_audit.report.spans import history_of_batches, joined
 
 _CURRENT = "current"
 
@@ -80,9 +84,10 @@ class Explanation:
     """One follower of one partition.
 
     Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
-    `points` are the protocols' truncation points, oldest protocol first; `applied` the one that applies, None where the pair could not be
-    compared. `differences` are the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
-    were too long to be read whole.
+    `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
+    never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
+    could not be compared. `differences` are the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the
+    tables that were too long to be read whole.
     """
 
     run: Run
@@ -94,6 +99,7 @@ class Explanation:
     leader: Replica
     follower: Replica
     points: tuple[TruncationPoint, ...]
+    rules: tuple[RuleOutcome, ...]
     applied: TruncationPoint | None
     outcome: Outcome | None
     differences: tuple[lineage.Piece, ...]
@@ -106,41 +112,50 @@ class Explanation:
         return f"{self.topic}-{self.partition}"
 
 
-def explain(tables: Tables, question: Question) -> tuple[Explanation, ...]:
-    """Explain what was asked for, one follower after the other.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The answer to a question: one follower after the other, then the partition as a whole."""
+
+    followers: tuple[Explanation, ...]
+    partition: PartitionFacts
+
+
+def explain(tables: Tables, question: Question) -> Explained:
+    """Explain what was asked for.
 
     Raises:
         UsageError: there is no such run, partition or follower, or a table cannot be read.
     """
     subject = find(tables, question)
-    return tuple(_of_partition(tables, subject))
-
-
-def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
-    run, cluster_id = subject.run, subject.run.cluster_id
-    keys: dict[str, str | int] = {
-        "run_id": run.run_id,
-        "cluster_id": cluster_id,
-        "topic": subject.topic,
-        "partition": subject.partition,
-    }
+    run, topic, partition = subject.run, subject.topic, subject.partition
+    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
     found = tables.rows("replica_logs", ReplicaLog, **keys)
-    folder = _folder(found)
+    folder = common_folder(found)
+    followers = tuple(_followers(tables, subject, keys, found, folder))
+    return Explained(followers=followers, partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder))
+
+
+def _followers(
+    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ReplicaLog], folder: str
+) -> Iterator[Explanation]:
+    if not subject.verdicts:
+        return
     logs = [
-        replace(log, log_dir=_below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and _below(folder, log.unreadable_reason))
+        replace(log, log_dir=below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and below(folder, log.unreadable_reason))
         for log in found
     ]
-    batches = [replace(row, log_dir=_below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
+    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
     epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
     points = tables.rows("truncation_points", TruncationPoint, **keys)
+    rules = tables.rows("what_if_rules", RuleOutcome, **keys)
     for judged in subject.verdicts:
-        verdict = replace(judged, reason=_below(folder, judged.reason), evidence=judged.evidence and _below(folder, judged.evidence))
+        verdict = replace(judged, reason=below(folder, judged.reason), evidence=judged.evidence and below(folder, judged.evidence))
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
         of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
         applied = next((point for point in of_pair if point.applies), None)
         differences = _differences(verdict, leader, follower)
         yield Explanation(
-            run=run,
+            run=subject.run,
             warehouse=tables.location,
             folder=folder,
             topic=subject.topic,
@@ -149,10 +164,11 @@ def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
             leader=leader,
             follower=follower,
             points=of_pair,
+            rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
             applied=applied,
             outcome=_outcome(verdict, applied, leader, follower),
             differences=differences,
-            input_errors=_input_errors(tables, run, (leader, follower), verdict, folder),
+            input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
         )
 
@@ -160,16 +176,6 @@ def _of_partition(tables: Tables, subject: Subject) -> Iterable[Explanation]:
 def _generation(point: TruncationPoint) -> tuple[int, str]:
     known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
     return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
-
-
-def _folder(logs: Sequence[ReplicaLog]) -> str:
-    folders = {posixpath.dirname(log.log_dir) for log in logs}
-    return posixpath.commonpath(folders) if folders and len({path.startswith("/") for path in folders}) == 1 else ""
-
-
-def _below(folder: str, text: str) -> str:
-    """A text without the folder that its paths begin with."""
-    return text.replace(f"{folder}/", "") if folder.strip("/") else text
 
 
 def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStart]) -> Replica:
@@ -192,7 +198,11 @@ def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[Segme
     # rows of segment_epochs do not name the directory: one set aside beside the current one would be drawn into it
     ambiguous = sum(one.log_dir == log.log_dir for one in own) > 1
     by_table = ambiguous or (not rows and state.log_start_offset < state.log_end_offset)
-    history = lineage.history_of_table(state.epochs, state.log_start_offset, state.log_end_offset) if by_table else _history(rows, state)
+    history = (
+        lineage.history_of_table(state.epochs, state.log_start_offset, state.log_end_offset)
+        if by_table
+        else history_of_batches(rows, state)
+    )
     return Replica(
         broker_id=broker_id,
         log=log,
@@ -201,22 +211,6 @@ def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[Segme
         epochs=entries,
         first_segment_base=made.first_segment_base,
     )
-
-
-def _history(rows: Iterable[SegmentEpoch], state: LogState) -> list[lineage.Span]:
-    """The batches' epochs inside the log, neighbours of one epoch joined."""
-    spans: list[lineage.Span] = []
-    reached = state.log_start_offset
-    for row in sorted(rows, key=lambda row: (row.first_offset, row.last_offset)):
-        first, end = max(row.first_offset, reached), min(row.last_offset + 1, state.log_end_offset)
-        if first >= end:
-            continue
-        if spans and spans[-1].leader_epoch == row.leader_epoch and spans[-1].end_offset == first:
-            spans[-1] = spans[-1]._replace(end_offset=end)
-        else:
-            spans.append(lineage.Span(row.leader_epoch, first, end))
-        reached = end
-    return spans
 
 
 def _differences(verdict: Verdict, leader: Replica, follower: Replica) -> tuple[lineage.Piece, ...]:
@@ -252,18 +246,7 @@ def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica,
             one_misses_it = piece.left_epoch is None or piece.right_epoch is None
             if (one_misses_it and not compacted) or (not one_misses_it and lineage.differ(piece)):
                 conflicts.append(piece)
-    return Outcome(exchange=exchanged, physical_offset=physical, history=tuple(_joined(history)), conflicts=tuple(conflicts))
-
-
-def _joined(history: Iterable[lineage.Span]) -> list[lineage.Span]:
-    """Neighbours of one epoch joined."""
-    spans: list[lineage.Span] = []
-    for span in history:
-        if spans and spans[-1].leader_epoch == span.leader_epoch and spans[-1].end_offset == span.first_offset:
-            spans[-1] = spans[-1]._replace(end_offset=span.end_offset)
-        else:
-            spans.append(span)
-    return spans
+    return Outcome(exchange=exchanged, physical_offset=physical, history=tuple(joined(history)), conflicts=tuple(conflicts))
 
 
 def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict, folder: str) -> tuple[InputError, ...]:
@@ -282,4 +265,4 @@ def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: V
 
 def _errors(tables: Tables, run: Run, broker_id: int | None, folder: str) -> Iterator[InputError]:
     for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
-        yield replace(error, path=_below(folder, error.path), detail=_below(folder, error.detail))
+        yield replace(error, path=below(folder, error.path), detail=below(folder, error.detail))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.verdict import Verdict
@@ -11,22 +11,29 @@ from replica_audit.report.drawn_logs import drawing_lines
 from replica_audit.report.epoch_tables import epoch_table_lines
 from replica_audit.report.exchange_text import exchange_lines
 from replica_audit.report.explained_rows import TruncationPoint
-from replica_audit.report.explanation import Explanation, Outcome, Replica
-from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph, table
+from replica_audit.report.explanation import Explained, Explanation, Outcome, Replica
+from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph
+from replica_audit.report.partition_text import PARTITION_SECTIONS, partition_head
 from replica_audit.report.remedies import steps
+from replica_audit.report.rules_text import document_step_lines, observed_lines, rule_lines
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5
 
 
-def render(explanations: Sequence[Explanation]) -> str:
-    """All explanations, a line feed at the end."""
-    return f"\n\n{'=' * WIDTH}\n".join("\n\n".join(_sections(explanation)) for explanation in explanations) + "\n"
+def render(explained: Explained) -> str:
+    """The explanation of each follower, then of the partition, a line feed at the end."""
+    told = ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
+    facts = explained.partition
+    about = list(_told(section(facts) for section in PARTITION_SECTIONS))
+    if about or not told:
+        told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
+    return f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
 
 
-def _sections(explanation: Explanation) -> Iterator[str]:
-    for section in SECTIONS:
-        lines = [line.rstrip() for line in section(explanation)]
+def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:
+    for section in sections:
+        lines = [line.rstrip() for line in section]
         if lines:
             yield "\n".join(lines)
 
@@ -41,6 +48,11 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
     yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
     yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
+
+
+def _exchange(explanation: Explanation) -> Iterator[str]:
+    yield from exchange_lines(explanation)
+    yield from document_step_lines(explanation)
 
 
 def _what_goes(explanation: Explanation) -> Iterator[str]:
@@ -111,22 +123,6 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
         yield from paragraph("What stays agrees with the leader's log.")
 
 
-def _other_protocols(explanation: Explanation) -> Iterator[str]:
-    if not explanation.points:
-        return
-    yield "The same by the other protocols (> applies here)"
-    rows: list[tuple[str, ...]] = [
-        ("", "", "cuts", "restarts", "round", "removed", "still", "fetcher"),
-        ("", "", "to", "at", "trips", "offsets", "diverged", "fails"),
-    ]
-    for point in explanation.points:
-        cells = (point.truncation_offset, point.restart_offset, point.round_trips, point.removed_offsets)
-        numbers = tuple("-" if cell is None else str(cell) for cell in cells)
-        answers = tuple("yes" if answer else "no" for answer in (point.still_diverged, point.fetcher_fails))
-        rows.append((">" if point.applies else "", point.protocol, *numbers, *answers))
-    yield from table(rows)
-
-
 def _evidence(explanation: Explanation) -> Iterator[str]:
     yield "Evidence"
     for role, side in (("leader", explanation.leader), ("follower", explanation.follower)):
@@ -134,8 +130,6 @@ def _evidence(explanation: Explanation) -> Iterator[str]:
     for fact in (explanation.verdict.evidence or "").split("; "):
         if fact:
             yield from paragraph(fact, first="- ")
-    if explanation.verdict.observed_truncation_offset is not None:
-        yield from paragraph(f"the broker's own log says that it truncated to {explanation.verdict.observed_truncation_offset}", first="- ")
     if explanation.folder:
         yield from paragraph(explanation.folder, first="all below ")
     yield from paragraph(explanation.warehouse, first="tables in ")
@@ -185,9 +179,10 @@ def _limits(explanation: Explanation) -> Iterator[str]:
 SECTIONS: tuple[Section, ...] = (
     _head,
     drawing_lines,
-    exchange_lines,
+    _exchange,
     _what_goes,
-    _other_protocols,
+    rule_lines,
+    observed_lines,
     _evidence,
     epoch_table_lines,
     _input_errors,

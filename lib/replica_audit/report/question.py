@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replica_audit.errors import UsageError
-from replica_audit.report.explained_rows import ReplicaLog, Run, Tables, TopicPartition, Verdict
+from replica_audit.report.explained_rows import Cluster, ReplicaLog, Run, Tables, TopicPartition, Verdict
+from replica_audit.report.partition_facts import PARTITION_TABLES
 
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})")
 _LARGEST_PARTITION = 2**31 - 1
@@ -35,12 +36,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What the question is about: the run of one cluster, and the verdicts on the followers that were asked for, in order."""
+    """What the question is about: the run of one cluster, and the verdicts on the followers that were asked for, in order.
+
+    `alone` says why there are none; None if there are some.
+    """
 
     run: Run
     topic: str
     partition: int
     verdicts: tuple[Verdict, ...]
+    alone: str | None = None
 
 
 def parse_partition(text: str) -> tuple[str, int]:
@@ -66,18 +71,21 @@ def find(tables: Tables, question: Question) -> Subject:
     if not tables.has("replica_verdicts"):
         raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
     found = tables.rows("replica_verdicts", Verdict, run_id=run_id, **keys)
-    verdicts = [verdict for verdict in found if question.cluster_id in (None, verdict.cluster_id)]
-    if not verdicts:
-        raise UsageError(_nothing_said(tables, question, run_id, {verdict.cluster_id for verdict in found}))
-    clusters = sorted({verdict.cluster_id for verdict in verdicts})
+    told = {one.cluster_id for name in PARTITION_TABLES for one in tables.distinct(name, Cluster, run_id=run_id, **keys)}
+    everywhere = told | {verdict.cluster_id for verdict in found}
+    clusters = sorted(cluster for cluster in everywhere if question.cluster_id in (None, cluster))
+    if not clusters:
+        raise UsageError(_nothing_said(tables, question, run_id, everywhere))
     if len(clusters) > 1:
         raise UsageError(f"{question.name} is in {len(clusters)} clusters of run {run_id}; give one with --cluster: {_listed(clusters)}")
-    return Subject(
-        run=next(run for run in runs if run.cluster_id == clusters[0]),
-        topic=question.topic,
-        partition=question.partition,
-        verdicts=_of_follower(verdicts, question),
-    )
+    verdicts = [verdict for verdict in found if verdict.cluster_id == clusters[0]]
+    run = next(run for run in runs if run.cluster_id == clusters[0])
+    if verdicts:
+        return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=_of_follower(verdicts, question))
+    alone = _alone(question, tables.rows("replica_logs", ReplicaLog, run_id=run_id, cluster_id=clusters[0], **keys))
+    if question.follower_id is not None:
+        raise UsageError(f"--follower {question.follower_id}: {question.name} has no follower to explain in run {run_id}: {alone}")
+    return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
 
 
 def _run(tables: Tables, question: Question) -> tuple[str, list[Run]]:
@@ -160,6 +168,8 @@ def _alone(question: Question, replicas: Sequence[ReplicaLog]) -> str:
     states = sorted({replica.state for replica in replicas})
     if question.topic == METADATA_TOPIC:
         return "the metadata log replicates by Raft, and is not compared"
+    if not replicas:
+        return "the input holds none of its replicas"
     if "current" not in states:
         return f"the input holds it only as {' and '.join(states)} (broker {brokers})"
     return f"only broker {brokers} is known to have a replica; if there are others, audit copies of them, too"

@@ -61,7 +61,7 @@ def _list_broker(source: Row) -> Iterator[Row]:
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current":
-                yield from _list_metadata_log(source, Path(found.log_dir) / found.directory)
+                yield from _list_metadata_log(source, Path(found.log_dir) / found.directory, found.folder)
 
 
 def _list_server_log(source: Row) -> Iterator[Row]:
@@ -72,13 +72,14 @@ def _list_server_log(source: Row) -> Iterator[Row]:
             yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
 
 
-def _list_metadata_log(source: Row, directory: Path) -> Iterator[Row]:
-    copy = metadata_log.read(directory)
+def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:
+    copy = metadata_log.read(Path(copied_to) if copied_to else directory)
     brokers = [{"broker_id": broker, "fenced": fenced} for broker, fenced in sorted(copy.fenced.items())]
     row = {"metadata_version": copy.metadata_version, "brokers": brokers}
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:
-        yield _row(source, problem=asdict(problem))
+        path = str(directory) + problem.path[len(copied_to or str(directory)) :]
+        yield _row(source, problem={**asdict(problem), "path": path})
     for partition in copy.partitions:
         yield _row(source, **_partition_row(partition))
 

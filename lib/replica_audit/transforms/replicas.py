@@ -13,6 +13,7 @@ from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
 from replica_audit.protocol.lineage import history_of_runs
 from replica_audit.protocol.reconcile import reconcile
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
+from replica_audit.transforms.history import utc
 from replica_audit.transforms.rows import Row, segment, segment_file
 
 
@@ -173,7 +174,7 @@ def log_row(loaded: Loaded) -> Row:
         "checkpoint_state": files.checkpoint_state,
         "recovery_cut_offset": log.recovery_cut if log else None,
         "unreadable_reason": loaded.unreadable,
-        "captured_at": None,
+        "captured_at": utc(files.captured_at_ms),
     }
 
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from replica_audit.errors import DumpLogError
+from replica_audit.formats import collected
 from replica_audit.formats.replica_reader import read_segment
-from replica_audit.formats.segment_scan import Scan, scan
-from replica_audit.model import Problem, SegmentFile
+from replica_audit.formats.segment_problems import scanned
+from replica_audit.formats.segment_scan import scan
 from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
 
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
-_RESTORE = "else restore the segment from another replica"
-_REMEDIES = {
-    "torn-batch": f"none if it is the newest segment: the broker cuts the rest off when it recovers the log; {_RESTORE}",
-    "trailing-bytes": f"none if it is the newest segment: the broker ignores the bytes; {_RESTORE}",
-    "zero-filled-tail": f"none if it is the newest segment (a preallocated file after a crash); {_RESTORE}",
-    "dump-truncated": "dump the segment again and keep the whole text",
-    "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
-}
-_DAMAGED = "the broker will not notice; move the replica's directory away on the broker and let it be recovered from the leader"
-_NOT_READ = "give the audit's user read permission on it, or copy it again"
 
 
 def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
@@ -40,7 +33,8 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
     Returns:
         Rows of the shape SEGMENTS, one per segment file.
     """
-    files = inventory.where(F.col("replica").isNotNull()).select(
+    replicas = inventory.where(F.col("replica").isNotNull())
+    files = replicas.where(F.col("replica.scans").isNull()).select(
         "cluster_id",
         "broker_id",
         "topic",
@@ -49,7 +43,10 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
         F.col("replica.directory").alias("directory"),
         F.explode("replica.segments").alias("file"),
     )
-    return spread(files, tasks, total_bytes).mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+    scanned_here = spread(files, tasks, total_bytes).mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+    places = replicas.where(F.col("replica.scans").isNotNull()).select("cluster_id", "broker_id", "replica.scans", "replica.directory")
+    # the replicas of a broker's folder come from one task, so each file of scans is read by one
+    return scanned_here.unionByName(places.mapInArrow(collected_scans, spark_schema(SEGMENTS)))
 
 
 def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
@@ -72,7 +69,7 @@ def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
 def scan_segment(row: Row) -> Iterator[Row]:
     """One segment file of a replica as its row of the shape SEGMENTS."""
     file = segment_file(row["file"])
-    found, problems, failed = _scanned(file)
+    found, problems, failed = scanned(file, lambda file: scan(read_segment(file)))
     yield {
         **{key: row[key] for key in ("cluster_id", "broker_id", "topic", "partition")},
         "segment": {
@@ -87,43 +84,16 @@ def scan_segment(row: Row) -> Iterator[Row]:
     }
 
 
-def _scanned(file: SegmentFile) -> tuple[Scan, list[Problem], bool]:
-    nothing = Scan(runs=(), damage=None, first_bad_crc=None)
-    try:
-        found = scan(read_segment(file))
-    except DumpLogError as error:
-        problem = Problem(
-            path=file.path,
-            kind="dump",
-            code="unusable-dump",
-            detail=error.reason,
-            remedy="dump the segment again, batch lines only",
-            line=error.line,
-        )
-        return nothing, [problem], True
-    except OSError as error:
-        detail = error.strerror or str(error)
-        return nothing, [Problem(path=file.path, kind="segment", code="cannot-read", detail=detail, remedy=_NOT_READ)], True
-    return found, list(_problems(file, found)), False
+def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The scans that were made on the brokers, each file of them read once.
 
-
-def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
-    if found.first_bad_crc is not None:
-        yield Problem(
-            path=file.path,
-            kind="segment",
-            code="crc-mismatch",
-            detail="the batch at this byte does not match its CRC: its bytes changed after they were written",
-            remedy=_DAMAGED,
-            byte_offset=found.first_bad_crc,
-        )
-    if found.damage is not None:
-        yield Problem(
-            path=file.path,
-            kind="segment" if file.source == "raw" else "dump",
-            code=found.damage.code,
-            detail=found.damage.detail,
-            remedy=_REMEDIES.get(found.damage.code, _DAMAGED),
-            line=found.damage.line,
-            byte_offset=found.damage.byte_offset,
-        )
+    Args:
+        places: cluster_id, broker_id, scans (the file) and directory of every replica that was collected.
+    """
+    wanted: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+    for row in (row for rows in places for row in rows.to_pylist()):
+        wanted[row["cluster_id"], row["broker_id"], row["scans"]].add(row["directory"])
+    for (cluster_id, broker_id, scans), directories in wanted.items():
+        for rows in collected.log_dir_of(Path(scans)).scans(directories):
+            of_broker = [pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows)), pa.repeat(pa.scalar(broker_id, pa.int32()), len(rows))]
+            yield pa.record_batch([*of_broker, *rows.columns], schema=SEGMENTS)

@@ -1,0 +1,47 @@
+"""Keeping out of the broker's way: bytes per second, and the lowest priority for CPU and disk that there is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "ppc64le": 273, "s390x": 282, "riscv64": 30}
+_WHO_PROCESS, _BEST_EFFORT, _LOWEST, _CLASS_SHIFT = 1, 2, 7, 13
+
+
+class Pace:
+    """How fast files are read. `bytes_read` is how much was, so far."""
+
+    def __init__(
+        self, rate: int | None, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        """Allow `rate` bytes a second, None: as many as there come."""
+        self.rate = rate
+        self.bytes_read = 0
+        self._clock, self._sleep = clock, sleep
+        self._free_at = clock()
+
+    def take(self, size: int) -> None:
+        """Wait until what was read before has had its time; then `size` bytes may be read."""
+        self.bytes_read += size
+        if self.rate is None:
+            return
+        now = self._clock()
+        if self._free_at > now:
+            self._sleep(self._free_at - now)
+        self._free_at = max(self._free_at, now) + size / self.rate
+
+
+def step_back() -> None:
+    """Let every other process have CPU and disk first, as far as the system lets itself be told."""
+    with suppress(OSError):
+        os.nice(19)
+    number = _IOPRIO_SET.get(platform.machine())
+    if platform.system() == "Linux" and number is not None:
+        with suppress(OSError, AttributeError):
+            # not the idle class: where a scheduler knows it, a busy broker would stop the collection for good
+            ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _BEST_EFFORT << _CLASS_SHIFT | _LOWEST)

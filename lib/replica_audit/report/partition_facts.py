@@ -1,0 +1,83 @@
+"""What is said of a partition as a whole, whichever follower was asked for: who is what, who led, who else could, and whom it concerns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from replica_audit.report.explained_rows import (
+    ConsumerImpact,
+    FutureReplica,
+    LeaderChoice,
+    LeaderEpoch,
+    ReplicaRole,
+    Run,
+    Tables,
+)
+from replica_audit.report.short_paths import below
+
+PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_if_leaders", "future_replicas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """The rows about one partition, each in the order of telling.
+
+    `alone` says why there is no follower to explain; None if there is one. `folder` and `cut_short` as in an explanation of a follower.
+    """
+
+    run: Run
+    warehouse: str
+    folder: str
+    topic: str
+    partition: int
+    alone: str | None
+    roles: tuple[ReplicaRole, ...]
+    elections: tuple[LeaderEpoch, ...]
+    impacts: tuple[ConsumerImpact, ...]
+    choices: tuple[LeaderChoice, ...]
+    futures: tuple[FutureReplica, ...]
+    cut_short: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+
+def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
+    """Read what a run knows of a partition; a table that is not there has nothing to say."""
+    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
+    futures = [
+        replace(
+            row,
+            log_dir=row.log_dir and below(folder, row.log_dir),
+            future_log_dir=below(folder, row.future_log_dir),
+            reason=below(folder, row.reason),
+        )
+        for row in tables.rows("future_replicas", FutureReplica, **keys)
+    ]
+    choices = [replace(row, reason=below(folder, row.reason)) for row in tables.rows("what_if_leaders", LeaderChoice, **keys)]
+    roles = [
+        replace(row, isr_objection=row.isr_objection and below(folder, row.isr_objection))
+        for row in tables.rows("replica_roles", ReplicaRole, **keys)
+    ]
+    return PartitionFacts(
+        run=run,
+        warehouse=tables.location,
+        folder=folder,
+        topic=topic,
+        partition=partition,
+        alone=alone,
+        roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
+        elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
+        impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
+        choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
+        futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
+        cut_short=tuple(dict.fromkeys(tables.cut_short)),
+    )
+
+
+def _worst_first(row: ConsumerImpact) -> tuple[int, int, int, str]:
+    """Affected groups, then those of which it cannot be told, each by what is gone, then by what they never read."""
+    certainty = {True: 0, None: 1, False: 2}[row.affected]
+    return certainty, -(row.records_gone or 0), -(row.records_missed or 0), row.group_id

@@ -1,0 +1,38 @@
+"""The partition as a whole as text, after its followers. A section is a function of the facts; one without lines is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from replica_audit.report.choices_text import choice_lines
+from replica_audit.report.elections_text import election_lines
+from replica_audit.report.groups_text import group_lines
+from replica_audit.report.paragraphs import paragraph
+from replica_audit.report.partition_facts import PARTITION_TABLES, PartitionFacts
+from replica_audit.report.roles_text import future_lines, role_lines
+
+Section = Callable[[PartitionFacts], Iterator[str]]
+
+
+def partition_head(facts: PartitionFacts) -> Iterator[str]:
+    """Whose facts they are; more than the name only where no follower told it before."""
+    yield from paragraph(f"{facts.name}: the partition", 0)
+    if facts.alone is None:
+        return
+    # the metadata names every replica; the input alone may lack some
+    why = f"only broker {facts.roles[0].broker_id} has a replica" if len(facts.roles) == 1 else facts.alone
+    yield from paragraph(f"There is no follower to explain: {why}.")
+    yield from paragraph(facts.run.cluster_id, first="cluster   ")
+    yield from paragraph(f"{facts.run.run_id} of {facts.run.run_date}", first="run       ")
+    if facts.folder:
+        yield from paragraph(facts.folder, first="below     ")
+    yield from paragraph(facts.warehouse, first="tables in ")
+
+
+def _limits(facts: PartitionFacts) -> Iterator[str]:
+    short = [name for name in facts.cut_short if name in PARTITION_TABLES or facts.alone is not None]
+    if short:
+        yield from paragraph(f"Not all rows were read of: {', '.join(short)}. This explanation may lack something.", 0)
+
+
+PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, group_lines, choice_lines, future_lines, _limits)

@@ -1,0 +1,155 @@
+"""The same pair under every rule, the exchange in the steps of the document that describes it, and what the broker itself logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.exchange_steps import Case, Step
+from replica_audit.report.explained_rows import RuleOutcome, TruncationPoint
+from replica_audit.report.explanation import Explanation
+from replica_audit.report.fitted_table import fitted
+from replica_audit.report.paragraphs import epoch, listed, paragraph
+
+_HEAD = ("", "", "cuts\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
+_PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
+
+
+def rule_lines(explanation: Explanation) -> Iterator[str]:
+    """One row for each protocol and each rejected alternative; why the alternatives would have cut elsewhere."""
+    built = {rule.rule: rule for rule in explanation.rules}
+    others = [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
+    if not explanation.points and not others:
+        return
+    rejected = [rule for rule in others if not rule.accepted]
+    rows = [_of_protocol(point, built.get(point.protocol)) for point in explanation.points] + [_of_rule(rule) for rule in others]
+    yield "The same by the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
+    yield from fitted(_HEAD, rows)
+    if explanation.rules:
+        yield from paragraph(
+            "Round trips: questions about epochs. Bytes: of this partition in these questions + in their answers. Falls back: to the high "
+            "watermark."
+        )
+    cut = None if explanation.applied is None else explanation.applied.truncation_offset
+    for rule in rejected:
+        if rule.rule == _PREFERRED or rule.truncation_offset != cut:
+            yield from paragraph(f"{rule.rule}: {rule.reason}")
+
+
+def _of_protocol(point: TruncationPoint, rule: RuleOutcome | None) -> tuple[str, ...]:
+    then = (
+        "" if point.restart_offset is None else f"restarts at {point.restart_offset}",
+        "still differs" if point.still_diverged else "",
+        "fetcher fails" if point.fetcher_fails else "",
+    )
+    return (
+        ">" if point.applies else "",
+        point.protocol,
+        _number(point.truncation_offset),
+        str(point.round_trips) if rule is None else _number(rule.round_trips),
+        "" if rule is None else _bytes(rule),
+        _answer(point.falls_back_to_high_watermark),
+        str(point.removed_offsets),
+        ", ".join(filter(None, then)),
+    )
+
+
+def _of_rule(rule: RuleOutcome) -> tuple[str, ...]:
+    numbers = (_number(rule.truncation_offset), _number(rule.round_trips), _bytes(rule))
+    return ("" if rule.accepted else "x", rule.rule, *numbers, _answer(rule.falls_back_to_high_watermark), "", "")
+
+
+def _bytes(rule: RuleOutcome) -> str:
+    return f"{_number(rule.request_bytes)}+{_number(rule.response_bytes)}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _answer(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def observed_lines(explanation: Explanation) -> Iterator[str]:
+    """What the follower's broker logged that it did, beside what the rule gives."""
+    verdict, seen = explanation.verdict, explanation.verdict.observed_truncation_offset
+    if seen is None:
+        return
+    yield f"What broker {verdict.follower_id} did, by its own log"
+    cut = verdict.truncation_offset
+    if seen == cut:
+        yield from paragraph(f"It truncated to {seen}: what {verdict.protocol} gives.")
+        return
+    gives = "no cut" if cut is None else f"{cut}"
+    yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
+    if verdict.verdict != Verdict.TRUNCATED_OTHERWISE:
+        yield from paragraph("That alone is no contradiction: the log may tell of another exchange, before these copies or after them.")
+
+
+def _same(explanation: Explanation, seen: int) -> str:
+    """The rules that give what was seen."""
+    offsets = {point.protocol: point.truncation_offset for point in explanation.points}
+    offsets |= {rule.rule: rule.truncation_offset for rule in explanation.rules if rule.accepted}
+    same = [name for name, offset in offsets.items() if offset == seen]
+    return f" The same offset: {listed(same)}." if same else ""
+
+
+def document_step_lines(explanation: Explanation) -> Iterator[str]:
+    """The exchange again as the document counts its steps; the protocols that have such a document are KIP-101 and KIP-279."""
+    point, outcome = explanation.applied, explanation.outcome
+    if point is None or outcome is None or point.protocol not in (Protocol.KIP_101, Protocol.KIP_279):
+        return
+    is_first = point.protocol == Protocol.KIP_101
+    said = [text for step in outcome.exchange.steps for text in (_kip_101(explanation, step) if is_first else _kip_279(step))]
+    if not outcome.exchange.stuck:
+        said.append(f"{'4.6' if is_first else '5'} it fetches from {outcome.exchange.fetch_offset}")
+    document = "the steps of KIP-101 for a replica that becomes a follower" if is_first else "the steps of KIP-279"
+    yield from paragraph(f"In {document}: {'; '.join(said)}.")
+
+
+def _cuts(step: Step) -> str:
+    return "truncates nothing" if step.truncate_to is None else f"truncates to {step.truncate_to}"
+
+
+def _kip_101(explanation: Explanation, step: Step) -> Iterator[str]:
+    match step.case:
+        case Case.NO_EPOCH | Case.UNDEFINED:
+            asked = step.requested_epoch
+            yield f"4.2 the request holds its latest epoch, {'-1 for none' if asked is None or asked < 0 else asked}"
+            if step.case is Case.UNDEFINED:
+                yield "4.3 the leader cannot find the LastOffset"
+                return
+            yield f"4.3 LastOffset is {step.answered_end_offset}"
+            yield f"4.4 {_entries(explanation, step)}"
+            yield f"4.5 it {_cuts(step)}"
+        case Case.HIGH_WATERMARK:
+            yield f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
+        case _:
+            yield f"(no step) the fetch from {step.log_end_offset} is out of range"
+
+
+def _entries(explanation: Explanation, step: Step) -> str:
+    """What becomes of the follower's epoch file."""
+    state = explanation.follower.state
+    cut = step.truncate_to
+    gone = [entry.epoch for entry in state.epochs if entry.start_offset >= cut] if state is not None and cut is not None else []
+    if not gone:
+        return "its epoch file stays as it is"
+    return f"its epoch file loses {listed(map(epoch, gone))}"
+
+
+def _kip_279(step: Step) -> Iterator[str]:
+    match step.case:
+        case Case.UNKNOWN_EPOCH | Case.COMMON_EPOCH | Case.LATER_EPOCH if not step.fetches:
+            yield f"{'1' if step.number == 1 else '3b'} it asks for {epoch(step.requested_epoch)}"
+            yield f"2 LeaderEpoch is {step.answered_epoch}, LastOffset {step.answered_end_offset}"
+            yield f"{'3a' if step.case is Case.UNKNOWN_EPOCH else '4'} it {_cuts(step)}"
+        case Case.UNDEFINED:
+            yield f"{'1' if step.number == 1 else '3b'} it asks for {epoch(step.requested_epoch)}"
+            yield "2 the leader cannot find the LastOffset"
+        case Case.HIGH_WATERMARK:
+            yield f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
+        case _:
+            yield f"(no step) the fetch from {step.log_end_offset} is out of range"
