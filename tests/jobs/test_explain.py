@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.explanation import Explanation, explain
+from replica_audit.report.explanation import Explained, explain
 from replica_audit.report.explanation_text import render
 from replica_audit.report.question import Question, parse_partition
 from replica_audit.storage.reader import WarehouseTables
@@ -60,7 +60,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     request = pipeline.Request(
         inputs=tuple(str(path) for path in (*(SAMPLE / root for root in ROOTS), incomplete)),
         warehouse=str(made),
-        settings=Settings(topics=TOPICS),
+        settings=Settings(topics=TOPICS, what_if_leaders=True),
         run_id="first",
         run_date=date(2026, 1, 2),
     )
@@ -75,7 +75,7 @@ def cluster_id(root: str) -> str:
     return found
 
 
-def explained(warehouse: Path, root: str, partition: str, follower: int | None = None) -> tuple[Explanation, ...]:
+def explained(warehouse: Path, root: str, partition: str, follower: int | None = None) -> Explained:
     topic, number = parse_partition(partition)
     asked = Question(topic=topic, partition=number, cluster_id=cluster_id(root), follower_id=follower)
     return explain(WarehouseTables(str(warehouse)), asked)
@@ -88,9 +88,10 @@ class TestOfARealAudit:
 
     @pytest.mark.parametrize("name", EXPLAINED)
     def test_the_text_is_the_golden_one(self, warehouse: Path, tmp_path: Path, name: str) -> None:
-        explanations = explained(warehouse, *EXPLAINED[name])
+        found = explained(warehouse, *EXPLAINED[name])
         # where the files and tables lie is the machine's affair
-        text = render([dataclasses.replace(one, folder=f"/brokers/{EXPLAINED[name][0]}", warehouse="warehouse") for one in explanations])
+        followers = [dataclasses.replace(one, folder=f"/brokers/{EXPLAINED[name][0]}", warehouse="warehouse") for one in found.followers]
+        text = render(dataclasses.replace(found, followers=tuple(followers)))
         assert all(len(line) <= 80 and line == line.rstrip() and line.isascii() for line in text.splitlines())
         golden = GOLDEN / f"{name}.txt"
         expected = golden.read_text(encoding="utf-8") if golden.is_file() else ""
@@ -108,16 +109,18 @@ class TestOfARealAudit:
         for replica in document["replicas"]:
             if not re.fullmatch(TOPICS, replica["topic"]) or replica["replica"] == replica["leader_before"]:
                 continue
-            (one,) = explained(warehouse, root, f"{replica['topic']}-{replica['partition']}", replica["replica"])
-            said = " ".join(render([one]).split())
+            found = explained(warehouse, root, f"{replica['topic']}-{replica['partition']}", replica["replica"])
+            said = " ".join(render(found).split(": the partition")[0].split())
             place = 0
             for cut in replica["fetcher_truncations"]:
                 answer = dict(re.findall(r"(leaderEpoch|endOffset)=(\d+)", cut["leader_answer"]))
                 ends = f"epoch {answer['leaderEpoch']} ends at {answer['endOffset']}" if "leaderEpoch" in answer else answer["endOffset"]
                 does = f"cuts nothing, its log ends at {cut['offset']}" if cut.get("no_effect") else f"truncates to {cut['offset']}"
-                found = re.compile(rf"{re.escape(ends)}\b.*?{does}\b{'' if cut['completed'] else ', asks again'}").search(said, place)
-                assert found, (replica["topic"], replica["partition"], cut)
-                place, seen = found.end(), seen + 1
+                told = re.compile(rf"{re.escape(ends)}\b.*?{does}\b{'' if cut['completed'] else ', asks again'}").search(said, place)
+                assert told, (replica["topic"], replica["partition"], cut)
+                place, seen = told.end(), seen + 1
+            done = [cut["offset"] for cut in replica["fetcher_truncations"] if not cut.get("no_effect")]
+            assert (f"by its own log It truncated to {done[-1]}: what " in said) if done else ("by its own log" not in said)
             for restart in replica["full_truncations"]:
                 assert f"ends at {restart['from_offset']}: empties its log and starts again at {restart['start_at']}" in said
             assert replica["fetcher_failed"] == bool(re.search(r"The fetch from \d+ fails", said))

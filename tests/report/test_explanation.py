@@ -24,11 +24,11 @@ ASKED = Question(topic="orders", partition=0)
 
 
 def explained(tables: dict[str, list[Row]], **asked: Any) -> tuple[Explanation, ...]:
-    return explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked))
+    return explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked)).followers
 
 
 def told(tables: dict[str, list[Row]], **asked: Any) -> str:
-    text = render(explained(tables, **asked))
+    text = render(explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked)))
     held(text)
     return text
 
@@ -210,7 +210,7 @@ def test_a_cut_that_the_brokers_log_tells_of_has_happened() -> None:
     (verdict,) = interleaved(3)["replica_verdicts"]
     tables = interleaved(3) | {"replica_verdicts": [verdict | {"observed_truncation_offset": verdict["truncation_offset"]}]}
     text = " ".join(told(tables).split())
-    assert "the broker's own log says that it truncated to 150" in text
+    assert "What broker 2 did, by its own log It truncated to 150: what truncate-on-fetch gives." in text
     assert "has been cut since" in text
     assert "before broker 2 runs again" not in text
     assert "before broker 2 runs again" in " ".join(told(interleaved(3)).split())
@@ -272,6 +272,13 @@ def test_every_verdict_has_a_remedy() -> None:
         (explained_rows.SegmentEpoch, "segment_epochs"),
         (explained_rows.EpochStart, "epoch_start_offsets"),
         (explained_rows.InputError, "input_errors"),
+        (explained_rows.Cluster, "replica_roles"),
+        (explained_rows.RuleOutcome, "what_if_rules"),
+        (explained_rows.ReplicaRole, "replica_roles"),
+        (explained_rows.LeaderEpoch, "leader_epochs"),
+        (explained_rows.ConsumerImpact, "consumer_impacts"),
+        (explained_rows.LeaderChoice, "what_if_leaders"),
+        (explained_rows.FutureReplica, "future_replicas"),
     ],
 )
 def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:

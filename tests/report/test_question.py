@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import UsageError
+from replica_audit.report.partition_facts import PARTITION_TABLES
 from replica_audit.report.question import Question, Subject, find, parse_partition
 from tests.report.audited import Row, TablesInMemory, run_row
 
@@ -162,6 +163,27 @@ def test_a_partition_without_followers_says_why() -> None:
     )
     assert "only as deleted and stray (broker 1)" in refused(one_run(replica_logs=[log(state="stray"), log(state="deleted")]))
     assert "replicates by Raft" in refused(one_run(replica_logs=[log("__cluster_metadata")]), topic="__cluster_metadata")
+
+
+@pytest.mark.parametrize("table", PARTITION_TABLES)
+def test_a_partition_without_followers_of_which_more_is_known_is_explained(table: str) -> None:
+    tables = one_run(replica_logs=[log()], **{table: [{"run_id": "first", "cluster_id": "c", "topic": "orders", "partition": 0}]})
+    subject = found(tables)
+    assert (subject.run.cluster_id, subject.verdicts) == ("c", ())
+    assert subject.alone == "only broker 1 is known to have a replica; if there are others, audit copies of them, too"
+    assert refused(tables, follower_id=1) == f"--follower 1: orders-0 has no follower to explain in run first: {subject.alone}"
+    assert found(tables | {"replica_logs": []}).alone == "the input holds none of its replicas"
+    assert "did you mean orders-0?" in refused(tables, topic="order")
+    assert found(tables | {"replica_verdicts": [verdict()]}).alone is None
+
+
+def test_a_cluster_in_which_only_the_partition_is_known_counts_too() -> None:
+    tables = one_run(
+        verdict(cluster_id="east"), replica_roles=[{"run_id": "first", "cluster_id": "west", "topic": "orders", "partition": 0}]
+    )
+    tables["audit_runs"] = [run_row(cluster_id="east"), run_row(cluster_id="west")]
+    assert refused(tables) == "orders-0 is in 2 clusters of run first; give one with --cluster: east, west"
+    assert found(tables, cluster_id="west").alone is not None
 
 
 def test_a_partition_of_several_clusters_needs_one() -> None:

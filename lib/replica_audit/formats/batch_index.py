@@ -6,9 +6,9 @@ microsecond as a value of Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from replica_audit.formats.record_batch import LOG_OVERHEAD, codec_name
 from replica_audit.model import BatchHeader
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
 
+_Numbers: TypeAlias = np.ndarray[Any, Any]
 BATCHES = pa.schema(
     list(
         struct(
@@ -60,7 +61,8 @@ RAW_HEADER = np.dtype(
 _ROWS = 1 << 17  # of a row group: some 10 MB in memory
 _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count", "max_timestamp_ms")
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
-_CODECS = [codec_name(attributes) for attributes in range(8)]
+_CODECS = tuple(codec_name(attributes) for attributes in range(8))
+_NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
 
 
 class BatchIndexWriter:
@@ -90,7 +92,7 @@ class BatchIndexWriter:
         if len(self._headers) >= _ROWS // 8:
             self._gather()
 
-    def add_raw(self, positions: np.ndarray[Any, Any], headers: np.ndarray[Any, Any], crc_valid: np.ndarray[Any, Any] | None) -> None:
+    def add_raw(self, positions: _Numbers, headers: _Numbers, crc_valid: _Numbers | None) -> None:
         """Add many of magic 2: where they begin, the first 61 bytes of each (RAW_HEADER), and whether their CRCs match if that is known."""
         self.count += len(positions)
         self._gather()
@@ -98,9 +100,9 @@ class BatchIndexWriter:
 
     def _gather(self) -> None:
         if self._headers:
-            columns = [pa.array(column, type=field.type) for column, field in zip(zip(*self._headers, strict=True), BATCHES, strict=True)]
+            rows = _from_headers(self._headers)
             self._headers = []
-            self._take(pa.record_batch(columns, schema=BATCHES))
+            self._take(rows)
 
     def _take(self, rows: pa.RecordBatch) -> None:
         self._tables.append(rows)
@@ -125,28 +127,66 @@ class BatchIndexWriter:
         self._writer.close()
 
 
-def _from_raw(positions: np.ndarray[Any, Any], raw: np.ndarray[Any, Any], crc_valid: np.ndarray[Any, Any] | None) -> pa.RecordBatch:
-    base = raw["base_offset"].astype(np.int64)
-    attributes = raw["attributes"].astype(np.int16)
-    columns = {
-        "position": positions.astype(np.int64),
-        "base_offset": base,
-        "last_offset": base + raw["last_offset_delta"],
-        "size_bytes": raw["length"].astype(np.int64) + LOG_OVERHEAD,
-        "magic": raw["magic"].astype(np.int8),
-        "leader_epoch": raw["leader_epoch"].astype(np.int32),
-        "record_count": raw["record_count"].astype(np.int64),
-        "max_timestamp_ms": raw["max_timestamp"].astype(np.int64),
-        "crc": raw["crc"].astype(np.uint32),
-        "crc_valid": crc_valid if crc_valid is not None else pa.nulls(len(positions), pa.bool_()),
-        "codec": pa.DictionaryArray.from_arrays((attributes & 7).astype(np.int8), pa.array(_CODECS)).dictionary_decode(),
-        "is_transactional": (attributes & 0x10) != 0,
-        "is_control": (attributes & 0x20) != 0,
-        "producer_id": raw["producer_id"].astype(np.int64),
-        "producer_epoch": raw["producer_epoch"].astype(np.int16),
-        "base_sequence": raw["base_sequence"].astype(np.int32),
-    }
-    return pa.record_batch([pa.array(columns[field.name], type=field.type) for field in BATCHES], schema=BATCHES)
+def _from_raw(positions: _Numbers, raw: _Numbers, crc_valid: _Numbers | None) -> pa.RecordBatch:
+    base, attributes = raw["base_offset"].astype(np.int64), raw["attributes"].astype(np.int16)
+    return _record_batch(
+        {
+            "position": positions,
+            "base_offset": base,
+            "last_offset": base + raw["last_offset_delta"],
+            "size_bytes": raw["length"].astype(np.int64) + LOG_OVERHEAD,
+            "magic": raw["magic"],
+            "leader_epoch": raw["leader_epoch"],
+            "record_count": raw["record_count"],
+            "max_timestamp_ms": raw["max_timestamp"],
+            "crc": raw["crc"],
+            "crc_valid": crc_valid if crc_valid is not None else np.zeros(len(positions), bool),
+            "codec": attributes & 7,
+            "is_transactional": (attributes & 0x10) != 0,
+            "is_control": (attributes & 0x20) != 0,
+            "producer_id": raw["producer_id"],
+            "producer_epoch": raw["producer_epoch"],
+            "base_sequence": raw["base_sequence"],
+        },
+        is_verified=crc_valid is not None,
+    )
+
+
+def _from_headers(headers: Sequence[BatchHeader]) -> pa.RecordBatch:
+    columns = dict(zip(BatchHeader._fields, zip(*headers, strict=True), strict=True))
+    columns["codec"] = tuple(map(_CODECS.index, columns["codec"]))
+    return _record_batch({name: np.array(column) for name, column in columns.items()}, is_verified=headers[0].crc_valid is not None)
+
+
+def _record_batch(columns: Mapping[str, _Numbers], *, is_verified: bool) -> pa.RecordBatch:
+    """Columns of numbers as rows of BATCHES; `codec` by number. Without `pa.array`, which imports pandas to ask it what a list is."""
+    made: list[pa.Array[Any]] = []
+    for field in BATCHES:
+        values = columns[field.name]
+        if field.name == "codec":
+            made.append(pa.DictionaryArray.from_arrays(_array(pa.int8(), values.astype(np.int8)), _CODEC_NAMES).dictionary_decode())
+        elif field.type == BOOLEAN:
+            known = is_verified or field.name != "crc_valid"
+            made.append(_bits(values) if known else pa.nulls(len(values), BOOLEAN))
+        else:
+            made.append(_array(field.type, values.astype(_NUMPY_TYPES[field.type], copy=False)))
+    return pa.RecordBatch.from_arrays(made, schema=BATCHES)
+
+
+def _array(kind: pa.DataType, values: _Numbers) -> pa.Array[Any]:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values).data)])
+
+
+def _bits(values: _Numbers) -> pa.Array[Any]:
+    return pa.Array.from_buffers(BOOLEAN, len(values), [None, pa.py_buffer(np.packbits(values.astype(bool), bitorder="little").data)])
+
+
+def _texts(values: Sequence[str]) -> pa.Array[Any]:
+    ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    return pa.Array.from_buffers(STRING, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer("".join(values).encode("ascii"))])
+
+
+_CODEC_NAMES = _texts(_CODECS)
 
 
 def read_index(path: Path) -> Iterator[BatchHeader]:

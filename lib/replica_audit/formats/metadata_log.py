@@ -105,7 +105,7 @@ class _Replay:
         """Replay what the segments hold from the end offset on; where it goes on behind a hole, None if there is none."""
         for path in segments:
             try:
-                for batch, records in self._batches(path):
+                for batch, records in self._batches(path, self.end_offset):
                     if batch.base_offset > self.end_offset:
                         return batch.base_offset
                     if batch.last_offset >= self.end_offset:
@@ -158,12 +158,17 @@ class _Replay:
             else:
                 self._pending.append((decoded, at))
 
-    def _batches(self, path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]]]:
-        """The batches of a file up to the first that cannot be read, which becomes a problem; a torn end is none, it just ends the file."""
+    def _batches(self, path: Path, known_until: int = 0) -> Iterator[tuple[BatchHeader, tuple[Record, ...]]]:
+        """The batches of a file up to the first that cannot be read, which becomes a problem; a torn end is none, it just ends the file.
+
+        Nor does it matter what batches below the offset `known_until` hold.
+        """
         try:
             for item in read_records(path):
                 if not isinstance(item, Damage | UnreadableRecords):
                     yield item
+                elif isinstance(item, UnreadableRecords) and item.header.last_offset < known_until:
+                    continue
                 elif item.code in _TAILS:
                     return
                 else:

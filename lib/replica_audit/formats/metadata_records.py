@@ -110,16 +110,27 @@ def decode(value: bytes) -> MetadataRecord | int | None:
     key, version = fields.varint(), fields.varint()
     if key in (BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION):
         return key
-    decoder = _DECODERS.get(key)
-    return decoder(fields, version) if decoder else None
+    if key not in _DECODERS:
+        return None
+    decoder, newest = _DECODERS[key]
+    if version > newest:
+        raise MetadataError(f"version {version} of record type {key} is not known, {newest} is the newest", byte_offset=2)
+    record = decoder(fields, version)
+    if fields.at < len(value):
+        raise MetadataError(f"{len(value) - fields.at} bytes behind the record", byte_offset=fields.at)
+    return record
 
 
 def _topic(fields: _Fields, _version: int) -> MetadataRecord:
-    return TopicCreated(topic=fields.string(), topic_id=fields.uuid())
+    record = TopicCreated(topic=fields.string(), topic_id=fields.uuid())
+    fields.tagged()
+    return record
 
 
 def _remove_topic(fields: _Fields, _version: int) -> MetadataRecord:
-    return TopicRemoved(topic_id=fields.uuid())
+    record = TopicRemoved(topic_id=fields.uuid())
+    fields.tagged()
+    return record
 
 
 def _partition(fields: _Fields, version: int) -> MetadataRecord:
@@ -174,19 +185,30 @@ def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
     for _ in range(fields.varint() - 1):  # features
         fields.string(), fields.take(4), fields.tagged()
     fields.nullable_string()  # rack
-    return BrokerFenced(broker_id=broker_id, fenced=fields.number(1) != 0)
+    fenced = fields.number(1) != 0
+    fields.take(1 if version >= 1 else 0)  # in controlled shutdown
+    fields.tagged()
+    return BrokerFenced(broker_id=broker_id, fenced=fenced)
+
+
+def _broker(fields: _Fields) -> int:
+    """A broker's id, in a record that has its epoch besides."""
+    broker_id = fields.int32()
+    fields.take(8)
+    fields.tagged()
+    return broker_id
 
 
 def _unregister_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=fields.int32(), fenced=None)
+    return BrokerFenced(broker_id=_broker(fields), fenced=None)
 
 
 def _fence_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=fields.int32(), fenced=True)
+    return BrokerFenced(broker_id=_broker(fields), fenced=True)
 
 
 def _unfence_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=fields.int32(), fenced=False)
+    return BrokerFenced(broker_id=_broker(fields), fenced=False)
 
 
 def _change_registration(fields: _Fields, _version: int) -> MetadataRecord | None:
@@ -198,28 +220,35 @@ def _change_registration(fields: _Fields, _version: int) -> MetadataRecord | Non
 
 
 def _feature(fields: _Fields, _version: int) -> MetadataRecord:
-    return FeatureSet(name=fields.string(), level=fields.number(2))
+    record = FeatureSet(name=fields.string(), level=fields.number(2))
+    fields.tagged()
+    return record
 
 
 def _config(fields: _Fields, _version: int) -> MetadataRecord:
-    return ConfigSet(resource_type=fields.number(1), resource_name=fields.string(), name=fields.string(), value=fields.nullable_string())
+    kind, resource, name, value = fields.number(1), fields.string(), fields.string(), fields.nullable_string()
+    fields.tagged()
+    return ConfigSet(resource_type=kind, resource_name=resource, name=name, value=value)
 
 
 def _clear_elr(fields: _Fields, _version: int) -> MetadataRecord:
-    return ElrCleared(topic=fields.string())
+    record = ElrCleared(topic=fields.string())
+    fields.tagged()
+    return record
 
 
-_DECODERS: dict[int, Callable[[_Fields, int], MetadataRecord | None]] = {
-    0: _register_broker,
-    1: _unregister_broker,
-    2: _topic,
-    3: _partition,
-    4: _config,
-    5: _partition_change,
-    7: _fence_broker,
-    8: _unfence_broker,
-    9: _remove_topic,
-    12: _feature,
-    17: _change_registration,
-    28: _clear_elr,
+# by api key, with the newest version (4.2)
+_DECODERS: dict[int, tuple[Callable[[_Fields, int], MetadataRecord | None], int]] = {
+    0: (_register_broker, 3),
+    1: (_unregister_broker, 0),
+    2: (_topic, 0),
+    3: (_partition, 2),
+    4: (_config, 0),
+    5: (_partition_change, 2),
+    7: (_fence_broker, 0),
+    8: (_unfence_broker, 0),
+    9: (_remove_topic, 0),
+    12: (_feature, 0),
+    17: (_change_registration, 2),
+    28: (_clear_elr, 0),
 }

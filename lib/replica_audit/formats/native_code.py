@@ -27,6 +27,7 @@ from typing import Any
 SYMBOL = "replica_audit_scan_segment"
 DONE, MORE = 0, 1  # what a scan returns: what follows is not for it, or it is to be called again
 RUN_BYTES, WINDOW_BYTES = 80, 24  # rows of 64-bit words: the fields of `Run`; number of the window, digest, batch count
+HEADER_BYTES = 80  # position of the batch, whether its CRC matches, and its first 64 bytes as they stand in the file
 # To read so many batches in Python takes as long as to get native code, from disk or by compiling: 0.1 s and 5 s, at 10 µs a batch.
 WORTH_LOADING, WORTH_COMPILING = 10_000, 500_000
 _SOURCES = ("native_code.py", "segment_kernel.py", "crc_kernel.py", "content_digest.py")
@@ -38,7 +39,8 @@ class ScanState(ctypes.Structure):
     The file `fd` counts as `size` long; the scan pauses behind the first batch that ends at `stop` or later. Of the file the bytes from
     `begin` to `end` are in the `buffer` of `capacity` bytes. `position` and `next_offset` are where it goes on, `last_size` is that of
     the batch before. `first_bad_crc` is -1 as long as there is none. `runs` and `windows` are the addresses of tables with `room` for
-    so many rows; once there are `runs_left` runs, missing offsets end none.
+    so many rows; once there are `runs_left` runs, missing offsets end none. So is `headers`, with a row for every batch if there is room
+    for any.
     """
 
     _fields_ = tuple(
@@ -47,6 +49,7 @@ class ScanState(ctypes.Structure):
             *("fd", "size", "stop", "verify_crc", "buffer", "capacity", "begin", "end"),
             *("position", "next_offset", "last_size", "first_bad_crc"),
             *("runs", "run_room", "run_count", "runs_left", "windows", "window_room", "window_count"),
+            *("headers", "header_room", "header_count"),
         )
     )
 

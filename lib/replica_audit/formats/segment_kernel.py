@@ -18,7 +18,7 @@ from numba.core.errors import NumbaError
 
 from replica_audit.formats import crc_kernel as crc
 from replica_audit.formats.content_digest import FIRST_FACTOR, SECOND_FACTOR, SEED, WINDOW_BITS
-from replica_audit.formats.native_code import DONE, MORE, RUN_BYTES, SLOTS, SYMBOL, WINDOW_BYTES
+from replica_audit.formats.native_code import DONE, HEADER_BYTES, MORE, RUN_BYTES, SLOTS, SYMBOL, WINDOW_BYTES
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, LOG_OVERHEAD, V2_HEADER
 
 SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
@@ -33,6 +33,7 @@ _BUFFER, _CAPACITY, _BEGIN, _END = (SLOTS[name] for name in ("buffer", "capacity
 _POSITION, _NEXT_OFFSET, _LAST_SIZE, _FIRST_BAD = (SLOTS[name] for name in ("position", "next_offset", "last_size", "first_bad_crc"))
 _RUNS, _RUN_ROOM, _RUN_COUNT, _RUNS_LEFT = (SLOTS[name] for name in ("runs", "run_room", "run_count", "runs_left"))
 _WINDOWS, _WINDOW_ROOM, _WINDOW_COUNT = (SLOTS[name] for name in ("windows", "window_room", "window_count"))
+_HEADERS, _HEADER_ROOM, _HEADER_COUNT = (SLOTS[name] for name in ("headers", "header_room", "header_count"))
 
 _load, _store = crc.load_word, crc.store_word
 _load8, _load32, _load64, _load32_unsigned = (
@@ -119,6 +120,32 @@ def _add_to_window(state: int, first: int, delta: int, stored_crc: int) -> None:
     _store(row + 16, 1)
 
 
+@njit
+def _is_full(state: int) -> bool:
+    """Whether a table has no room for the next batch; that of headers is only filled if it has room at all."""
+    if _load(state + _RUN_COUNT) >= _load(state + _RUN_ROOM) or _load(state + _WINDOW_COUNT) >= _load(state + _WINDOW_ROOM):
+        return True
+    return 0 < _load(state + _HEADER_ROOM) <= _load(state + _HEADER_COUNT)
+
+
+@njit
+def _copy_header(state: int, at: int, position: int) -> None:
+    """Write the next row of the table of headers, which does not count yet. What is copied from behind a short entry means nothing."""
+    if _load(state + _HEADER_ROOM) > 0:
+        row = _load(state + _HEADERS) + _load(state + _HEADER_COUNT) * HEADER_BYTES
+        _store(row, position)
+        for word in range(0, HEADER_BYTES - 16, 8):
+            _store(row + 16 + word, _load(at + word))
+
+
+@njit
+def _count_header(state: int, intact: int) -> None:
+    if _load(state + _HEADER_ROOM) > 0:
+        count = _load(state + _HEADER_COUNT)
+        _store(_load(state + _HEADERS) + count * HEADER_BYTES + 8, intact)
+        _store(state + _HEADER_COUNT, count + 1)
+
+
 def _checksum_with(crc_of_v2: Any) -> Callable[..., Any]:
     @njit
     def checksum(state: int, begin: int, end: int, at: int, stop: int, magic: int) -> tuple[int, int, int]:
@@ -149,8 +176,7 @@ def scanner(crc_of_v2: Any) -> Any:
         begin, end = _load(state + _BEGIN), _load(state + _END)
         result = DONE
         while size - position > HEADER_UP_TO_MAGIC:
-            full = _load(state + _RUN_COUNT) >= _load(state + _RUN_ROOM) or _load(state + _WINDOW_COUNT) >= _load(state + _WINDOW_ROOM)
-            if full or position >= _load(state + _STOP):
+            if _is_full(state) or position >= _load(state + _STOP):
                 result = MORE
                 break
             head = min(_V2_SIZE, size - position)
@@ -167,6 +193,7 @@ def scanner(crc_of_v2: Any) -> Any:
                 break
             magic, intact = _load8(at + 16), 1
             stored_crc = _load32_unsigned(at + (17 if magic == 2 else 12))
+            _copy_header(state, at, position)
             if verify != 0:
                 covered_from = position + (21 if magic == 2 else 16)
                 found, begin, end = checksum(state, begin, end, covered_from, position + size_bytes, magic)
@@ -175,6 +202,7 @@ def scanner(crc_of_v2: Any) -> Any:
                 intact = 1 if found == stored_crc else 0
                 if intact == 0 and _load(state + _FIRST_BAD) < 0:
                     _store(state + _FIRST_BAD, position)
+            _count_header(state, intact)
             _add_to_run(state, base, last, epoch, count, size_bytes, time, magic, intact)
             first = base if magic == 2 else last
             _add_to_window(state, first, last - first, stored_crc)

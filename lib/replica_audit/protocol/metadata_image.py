@@ -5,6 +5,7 @@ Sources: PartitionRegistration.merge, TopicsDelta, ClusterDelta, ElectionResult 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -129,13 +130,14 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict)
     fenced: dict[int, bool] = field(default_factory=dict)
     orphans: int = 0
-    _partitions: dict[tuple[str, int], _Partition] = field(default_factory=dict)
-    _configs: dict[tuple[int, str, str], str] = field(default_factory=dict)
+    _partitions: dict[str, dict[int, _Partition]] = field(default_factory=dict)  # by topic id and number
+    _configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by resource
     _before: dict[tuple[str, int], list[Election]] = field(default_factory=dict)  # elections of an image that a snapshot replaced
 
     def restarted(self) -> MetadataImage:
         """An empty image that a snapshot fills; of this one only the history of elections is kept."""
-        return MetadataImage(_before={key: known.elections for key, known in self._partitions.items()})
+        known = ((topic_id, number, one) for topic_id, found in self._partitions.items() for number, one in found.items())
+        return MetadataImage(_before={(topic_id, number): one.elections for topic_id, number, one in known})
 
     def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
         """Replay one record."""
@@ -162,9 +164,9 @@ class MetadataImage:
             case FeatureSet():
                 self.features[record.name] = record.level
             case ConfigSet(resource_type, resource_name, name, None):
-                self._configs.pop((resource_type, resource_name, name), None)
+                self._configs.get((resource_type, resource_name), {}).pop(name, None)
             case ConfigSet(resource_type, resource_name, name, str(value)):
-                self._configs[resource_type, resource_name, name] = value
+                self._configs.setdefault((resource_type, resource_name), {})[name] = value
 
     def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
         """Every partition of every topic that exists.
@@ -173,53 +175,53 @@ class MetadataImage:
             log_epoch: of the last batch that was replayed.
             log_end_offset: of the metadata log, exclusive: which of several copies knows more.
         """
-        found = []
-        for (topic_id, partition), known in self._partitions.items():
-            topic, state = self.topics.get(topic_id), known.state
+        made = []
+        for topic_id, found in self._partitions.items():
+            topic = self.topics.get(topic_id)
             if topic is None:
                 continue
-            found.append(
-                PartitionMetadata(
-                    topic=topic,
-                    partition=partition,
-                    topic_id=topic_id,
-                    compacted="compact" in self._cleanup_policy(topic),
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    replicas=state.replicas,
-                    isr=state.isr,
-                    elr=state.elr,
-                    source=METADATA_LOG,
-                    known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
-                    log_epoch=log_epoch,
-                    log_end_offset=log_end_offset,
-                    elections=tuple(known.elections),
+            compacted = "compact" in self._cleanup_policy(topic)
+            for partition, known in found.items():
+                made.append(
+                    PartitionMetadata(
+                        topic=topic,
+                        partition=partition,
+                        topic_id=topic_id,
+                        compacted=compacted,
+                        leader=known.state.leader,
+                        leader_epoch=known.state.leader_epoch,
+                        replicas=known.state.replicas,
+                        isr=known.state.isr,
+                        elr=known.state.elr,
+                        source=METADATA_LOG,
+                        known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
+                        log_epoch=log_epoch,
+                        log_end_offset=log_end_offset,
+                        elections=tuple(known.elections),
+                    )
                 )
-            )
-        return found
+        return made
 
     def _cleanup_policy(self, topic: str) -> str:
-        default = self._configs.get((_BROKER, "", "log.cleanup.policy"), "")
-        return self._configs.get((_TOPIC, topic, "cleanup.policy"), default)
+        default = self._configs.get((_BROKER, ""), {}).get("log.cleanup.policy", "")
+        return self._configs.get((_TOPIC, topic), {}).get("cleanup.policy", default)
 
     def _remove(self, topic_id: str) -> None:
-        topic = self.topics.pop(topic_id, None)
-        for key in [key for key in self._partitions if key[0] == topic_id]:
-            del self._partitions[key]
-        for config in [key for key in self._configs if key[:2] == (_TOPIC, topic)]:
-            del self._configs[config]
+        topic = self.topics.pop(topic_id, "")
+        self._partitions.pop(topic_id, None)
+        self._configs.pop((_TOPIC, topic), None)
 
     def _set(self, record: PartitionSet, at: Position, from_snapshot: bool) -> None:
         key = (record.topic_id, record.partition)
-        known = self._partitions.get(key)
+        known = self._partitions.get(record.topic_id, {}).get(record.partition)
         elections = known.elections if known else list(self._before.get(key, ()))
         if not elections or elections[-1].leader_epoch != record.leader_epoch:
             kind = ElectionKind.SNAPSHOT if from_snapshot else ElectionKind.CREATED
             elections.append(_election(record, kind, at, record.isr))
-        self._partitions[key] = _Partition(record, at.timestamp_ms, elections)
+        self._partitions.setdefault(record.topic_id, {})[record.partition] = _Partition(record, at.timestamp_ms, elections)
 
     def _change(self, record: PartitionChanged, at: Position) -> None:
-        known = self._partitions.get((record.topic_id, record.partition))
+        known = self._partitions.get(record.topic_id, {}).get(record.partition)
         if known is None:
             self.orphans += 1
             return
@@ -236,9 +238,10 @@ class MetadataImage:
         known.state, known.changed_at_ms = after, at.timestamp_ms
 
     def _clear_elr(self, topic: str) -> None:
-        for (topic_id, _partition), known in self._partitions.items():
+        for topic_id, found in self._partitions.items():
             if not topic or self.topics.get(topic_id) == topic:
-                known.state = known.state._replace(elr=(), last_known_elr=())
+                for known in found.values():
+                    known.state = known.state._replace(elr=(), last_known_elr=())
 
 
 def _kind(before: PartitionSet, after: PartitionSet, record: PartitionChanged) -> ElectionKind:
@@ -276,16 +279,27 @@ def nothing_known(topic: str, partition: int) -> PartitionMetadata:
     )
 
 
-def latest(claims: list[PartitionMetadata]) -> PartitionMetadata | None:
+def farthest_copies(claims: Sequence[tuple[int, PartitionMetadata]]) -> dict[int, PartitionMetadata]:
+    """Each broker's own copy of the metadata log, of several the one that reaches farthest."""
+    own = [(broker, claim) for broker, claim in claims if claim.source == METADATA_LOG]
+    return dict(sorted(own, key=lambda found: _reach(found[1])))
+
+
+def _reach(claim: PartitionMetadata) -> tuple[int, int]:
+    return claim.log_epoch, claim.log_end_offset
+
+
+def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, -1)) -> PartitionMetadata | None:
     """What is known last of a partition, of several sources: the file beside the brokers, and each broker's copy of the metadata log.
 
-    Of the copies of the log the longest one counts. The file wins over it unless the log knows a newer leader epoch, or the same epoch
-    with a change after the file was written. Of two topic ids under one name the log's counts if that topic was created after the file was
-    written. Leader, epoch and ISR come from one source; what the file leaves out of an epoch that both know, the log tells. `compacted`
-    holds if any of the two says so, the history of elections is the log's.
+    Of the copies of the log the longest one counts, which reaches `log_end` (epoch, end offset). The file wins over it unless the log knows
+    a newer leader epoch, or the same epoch with a change after the file was written. Of two topic ids under one name the log's counts if
+    that topic was created after the file was written. Leader, epoch and ISR come from one source; what the file leaves out of an epoch that
+    both know, the log tells. `compacted` holds if any of the two says so, the history of elections is the log's.
     """
-    logs = [claim for claim in claims if claim.source == METADATA_LOG]
-    log = max(logs, key=lambda claim: (claim.log_epoch, claim.log_end_offset), default=None)
+    # a partition that only shorter copies know was removed
+    logs = [claim for claim in claims if claim.source == METADATA_LOG and _reach(claim) >= log_end]
+    log = max(logs, key=_reach, default=None)
     file = next((claim for claim in claims if claim.source != METADATA_LOG), None)
     if log is None or file is None:
         return file or log

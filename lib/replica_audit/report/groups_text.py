@@ -33,8 +33,8 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     if left_out:
         yield from paragraph(f"and {left_out} more in the table consumer_impacts")
     yield from paragraph(
-        "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log that "
-        "the group reads again, or never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
+        "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
+        "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
         "Nearest: where seekToNearest of KIP-320's draft would have gone."
     )
     reasons: dict[str, list[str]] = {}

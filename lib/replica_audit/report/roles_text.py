@@ -56,7 +56,7 @@ def future_lines(facts: PartitionFacts) -> Iterator[str]:
     """Each move between log directories: from where to where, how far it is, and what truncation does to it."""
     if not facts.futures:
         return
-    yield "Moves between log directories"
+    yield "Moves between log directories (the broker's current replica leads)"
     for future in facts.futures:
         origin = "a log directory that is not in the input" if future.log_dir is None else future.log_dir
         said = f"{future.directory}, from {origin} to {future.future_log_dir}: {future.verdict} ({future.severity}): {future.reason}"

@@ -125,7 +125,7 @@ def _impacts(report: Report) -> Iterator[str]:
 def _candidates(report: Report) -> Iterator[str]:
     """A line for each partition: what the leader loses, and what the best choice would."""
     labels = _labels(report)
-    yield "If another replica led, where that makes a difference (all choices: table what_if_leaders)"
+    yield "If another replica led, where it matters (every choice: what_if_leaders)"
     partitions = groupby(report.candidates, key=lambda c: (c.cluster_id, c.topic, c.partition))
     rows = []
     for (cluster_id, topic, partition), found in partitions:

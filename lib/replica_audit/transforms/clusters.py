@@ -20,13 +20,15 @@ class ClusterFacts:
     """What is true of a whole cluster.
 
     `broker_states` (up, down, paused) and `fenced`, by the metadata log, are empty where there is no such metadata. `logs_go_on`: the
-    server logs begin when the copies were taken.
+    server logs begin when the copies were taken. `metadata_log_end`: (epoch, end offset) of the copy of the metadata log that reaches
+    farthest.
     """
 
     generation: Generation
     broker_states: Mapping[int, str] = field(default_factory=dict)
     fenced: Mapping[int, bool] = field(default_factory=dict)
     simultaneous: bool = False
+    metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
     logs_go_on: bool = False
 
@@ -69,6 +71,7 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
         broker_states=head.broker_states if head else by_log,
         fenced=fenced,
         simultaneous=settings.simultaneous_copies,
+        metadata_log_end=(copy["log_epoch"], copy["log_end_offset"]) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
     )

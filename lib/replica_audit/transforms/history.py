@@ -28,6 +28,7 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         replicas: all that have a log, the leader among them; those of another topic id are left out.
     """
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
+    leader = leader if leader in own else None
     for election in metadata.elections:
         start = _start_offset(election.leader_epoch, leader, own)
         held = _given_up(election, start, own) if election.kind == ElectionKind.UNCLEAN and start is not None else None

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from replica_audit.errors import MetadataError
 from replica_audit.formats import broker_files, cluster_metadata, metadata_log
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
-from replica_audit.model import PartitionMetadata, Problem
+from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.schemas import INVENTORY
 from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
@@ -60,8 +60,13 @@ def _list_broker(source: Row) -> Iterator[Row]:
             yield from _list_server_log({**source, "path": str(found.path)})
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
-            if found.topic == METADATA_TOPIC and found.state == "current":
+            if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
                 yield from _list_metadata_log(source, Path(found.log_dir) / found.directory, found.folder)
+
+
+def _is_text(found: ReplicaFiles) -> bool:
+    """Whether text of kafka-dump-log stands for the directory, which then need not have been copied."""
+    return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
 def _list_server_log(source: Row) -> Iterator[Row]:

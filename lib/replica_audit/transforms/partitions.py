@@ -13,7 +13,7 @@ from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership, leadership
-from replica_audit.protocol.metadata_image import METADATA_LOG, latest, nothing_known
+from replica_audit.protocol.metadata_image import farthest_copies, latest, nothing_known
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
@@ -61,9 +61,10 @@ class PartitionAudit:
         self.row_in = row
         self.topic, self.partition = row["topic"], row["partition"]
         claims = [(claim["broker_id"], partition_metadata(self.topic, self.partition, claim["metadata"])) for claim in row["claims"] or ()]
-        self.copies = {broker: claim for broker, claim in claims if claim.source == METADATA_LOG}
-        self.has_metadata = bool(claims)
-        self.metadata = latest([claim for _, claim in claims]) or nothing_known(self.topic, self.partition)
+        known = latest([claim for _, claim in claims], cluster.metadata_log_end)
+        self.has_metadata = known is not None
+        self.metadata = known or nothing_known(self.topic, self.partition)
+        self.copies = farthest_copies(claims)
         self.loaded = self._load(row)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.replicas = {
@@ -98,7 +99,11 @@ class PartitionAudit:
             found
             for one in self.loaded
             for found in replicas.epoch_rows(
-                one, leader=leader, cleaned_until=self.cleaned_until, compacted=self.context.compacted, led_by=led_by
+                one,
+                leader=leader,
+                cleaned_until=self.cleaned_until,
+                compacted=self.context.compacted,
+                led_by=led_by if one.files.topic_id in (None, self.metadata.topic_id) else {},
             )
         ]
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
@@ -118,7 +123,7 @@ class PartitionAudit:
             "what_if_leaders": list(self._what_if_leaders()) if self.cluster.what_if_leaders else [],
             "replica_roles": self._roles(made.verdicts),
             "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.applies)),
-            "leader_epochs": list(leader_epoch_rows(self.metadata, leader, list(readable.values()))),
+            "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
             "consumer_impacts": list(
                 impact_rows(
                     self.metadata,

@@ -8,6 +8,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.fencing import Belief, Standing, fetch_error, standings
 from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.metadata_image import METADATA_LOG
 from replica_audit.protocol.verdict import Verdict
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.rows import Row
@@ -33,6 +34,10 @@ def role_rows(
         cluster: whether brokers run, are fenced, and were copied at one instant.
         verdicts: the partition's rows of `replica_verdicts`.
     """
+    # what a copy says of an earlier topic of this name is no belief about this one
+    copies = {
+        broker: copy for broker, copy in copies.items() if None in (metadata.topic_id, copy.topic_id) or copy.topic_id == metadata.topic_id
+    }
     brokers = sorted({*metadata.replicas, *replicas})
     beliefs = [_belief(broker, copies.get(broker)) for broker in brokers]
     leader_copy = copies.get(leadership.leader_id)
@@ -80,7 +85,8 @@ def _belief(broker: int, copy: PartitionMetadata | None) -> Belief:
 
 def _objection(broker: int, verdict: Row | None, fenced: bool | None, metadata: PartitionMetadata) -> str | None:
     """Why an ISR member should not be one: it is fenced and not the last one, or its log is not the leader's and it will not notice."""
-    if fenced and len(metadata.isr) > 1 and broker != metadata.leader:
+    # in one record with the fencing the controller takes a broker out of every ISR but one that it is the last of
+    if fenced and metadata.source == METADATA_LOG and len(metadata.isr) > 1 and broker != metadata.leader:
         return "its broker is fenced"
     if verdict and verdict["verdict"] == Verdict.LOG_MATCHING_VIOLATION:
         return f"its log is not the leader's: {verdict['reason']}"

@@ -1,0 +1,124 @@
+"""Writing `segments.parquet`: rows of one replica are kept aside until it is known that they belong together."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from replica_audit.formats.collected import ROWS
+from replica_audit.formats.segment_problems import Scanned
+
+_ROW_GROUP_BYTES = 1 << 22
+_CHUNK = 1 << 20
+
+
+class SegmentRow:
+    """What is known of one segment, but for the replica that it is of."""
+
+    @staticmethod
+    def content(name: str, base_offset: int, *, swap: bool, size_bytes: int, index_bytes: int | None, found: Scanned) -> bytes:
+        """It as text: rows wait on disk, for those of a compacted log may be large and many."""
+        scan = found.scan
+        return json.dumps(
+            {
+                "name": name,
+                "base_offset": base_offset,
+                "swap": swap,
+                "size_bytes": size_bytes,
+                "batch_count": sum(run.batch_count for run in scan.runs),
+                "index_bytes": index_bytes,
+                "runs": [run._asdict() for run in scan.runs],
+                "damaged": scan.damage is not None,
+                "failed": found.failed,
+                "problems": [asdict(problem) for problem in found.problems],
+                "windows": [window._asdict() for window in scan.windows],
+            }
+        ).encode()
+
+
+class Spool:
+    """Texts on disk, each at its place."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep them in a file without a name in a folder."""
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives as long as this does
+        self._end = 0
+
+    def put(self, content: bytes) -> tuple[int, int]:
+        """Keep a text; returns its place."""
+        self._file.seek(self._end)
+        self._file.write(content)
+        place = (self._end, len(content))
+        self._end += len(content)
+        return place
+
+    def get(self, place: tuple[int, int]) -> bytes:
+        """The text at a place."""
+        self._file.seek(place[0])
+        return self._file.read(place[1])
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._file.truncate(0)
+        self._end = 0
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self._file.close()
+
+
+class RowsFile:
+    """The file being written. `rows` is how many it has."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file; `close` completes it."""
+        self.rows = 0
+        self._path = path
+        self._writer = pq.ParquetWriter(str(path), ROWS, compression="zstd", write_page_checksum=True)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def add(self, keys: dict[str, Any], rows: Iterable[bytes]) -> None:
+        """Add the rows of a replica, each with its keys."""
+        begin = json.dumps(keys).encode()[:-1] + b", "
+        for row in rows:
+            self.rows += 1
+            self._pending.append(begin + row[1:])
+            self._pending_bytes += len(self._pending[-1])
+            if self._pending_bytes >= _ROW_GROUP_BYTES:
+                self._write()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        block = 2 * max(map(len, self._pending)) + 2  # a row that reaches over two ends of blocks would be refused
+        text = io.BytesIO(b"\n".join(self._pending) + b"\n")
+        # from text because building such rows from Python values imports pandas, to ask it whether a list is one of its own
+        options = pj.ParseOptions(explicit_schema=ROWS, unexpected_field_behavior="error")
+        table = pj.read_json(text, pj.ReadOptions(use_threads=False, block_size=max(block, _CHUNK)), options)
+        self._writer.write_table(table.select(ROWS.names).cast(ROWS))
+        self._pending, self._pending_bytes = [], 0
+
+    def close(self) -> tuple[int, int]:
+        """Complete the file; returns its size and the CRC-32C of all of it."""
+        self._write()
+        self._writer.close()
+        size, checksum = 0, 0
+        with self._path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+        return size, checksum
+
+    def abandon(self) -> None:
+        """Let go of the file."""
+        self._pending = []
+        self._writer.close()

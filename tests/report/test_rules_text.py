@@ -1,0 +1,203 @@
+"""Every rule side by side, the documents' steps, and what a broker's own log says beside what the rule gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from replica_audit.protocol.alternatives import what_if
+from replica_audit.protocol.comparison import Comparison
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.explanation import explain
+from replica_audit.report.explanation_text import render
+from replica_audit.report.question import Question
+from tests.protocol.lineages import comparisons
+from tests.protocol.logs import compare, replica
+from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
+
+ASKED = Question(topic="orders", partition=0)
+TITLE = "The same by the other protocols"
+
+
+def told(tables: dict[str, list[Row]]) -> str:
+    text = render(explain(TablesInMemory(tables), ASKED))
+    assert all(len(line) <= 80 and line == line.rstrip() for line in text.splitlines())
+    return text
+
+
+def section(text: str, title: str) -> str:
+    """One section's words."""
+    (found,) = (part for part in text.split("\n\n") if part.startswith(title))
+    return " ".join(found.split())
+
+
+def scenario_1(last: int, protocol: Protocol) -> Comparison:
+    """KIP-279's scenario 1: A has (1, 0..20), (3, 21..30), B has (1, 0..10), (2, 11..last); B follows."""
+    leader = replica(1, [(1, 0, 20), (3, 21, 30)], high_watermark=31)
+    follower = replica(2, [(1, 0, 10), (2, 11, last)], high_watermark=11, alive=False)
+    return compare(leader, follower, protocol=protocol)
+
+
+def scenario_3(protocol: Protocol) -> Comparison:
+    """KIP-279's scenario 3: A has epochs 0 and 2 at offsets 0 and 1, B has 1 and 3; A follows."""
+    leader = replica(1, [(1, 0, 0), (3, 1, 1)], high_watermark=0)
+    return compare(leader, replica(2, [(0, 0, 0), (2, 1, 1)], high_watermark=0, alive=False), protocol=protocol)
+
+
+def rule(name: str, **changed: Any) -> Row:
+    return (
+        KEYS
+        | {
+            "leader_id": 1,
+            "follower_id": 2,
+            "rule": name,
+            "accepted": name in list(Protocol),
+            "truncation_offset": None,
+            "falls_back_to_high_watermark": False,
+            "round_trips": 1,
+            "request_bytes": 8,
+            "response_bytes": 14,
+            "reason": f"because of {name}",
+        }
+        | changed
+    )
+
+
+def with_rules(c: Comparison, protocols: list[Row]) -> dict[str, list[Row]]:
+    """The tables with the rejected alternatives as they are computed."""
+    outcomes = what_if(c.leader.as_leader(), c.follower.as_follower())
+    rejected = [
+        rule(
+            str(outcome.alternative),
+            truncation_offset=outcome.truncation_offset,
+            falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
+            round_trips=outcome.round_trips,
+            request_bytes=outcome.request_bytes,
+            response_bytes=outcome.response_bytes,
+            reason=outcome.reason,
+        )
+        for outcome in outcomes
+    ]
+    return tables_of(c) | {"what_if_rules": [*protocols, *rejected]}
+
+
+@given(comparisons())
+def test_any_two_replicas_fit(c: Comparison) -> None:
+    text = told(with_rules(c, [rule("kip-101")]))
+    assert text.count("high-watermark-epoch  ") <= 1
+
+
+def test_the_numbers_are_the_documents() -> None:
+    """docs/protocol.md, scenario 1 with n = 20: cut; requests; bytes asked + answered."""
+    built = [
+        rule("high-watermark", truncation_offset=11, falls_back_to_high_watermark=True, round_trips=0, request_bytes=0, response_bytes=0),
+        rule("kip-101"),
+        rule("kip-279", truncation_offset=11, response_bytes=18),
+        rule("truncate-on-fetch", truncation_offset=11, request_bytes=4, response_bytes=12),
+    ]
+    text = told(with_rules(scenario_1(20, Protocol.KIP_101), built))
+    said = section(text, TITLE)
+    assert said.startswith(f"{TITLE} (> applies here, x rejected by KIP-279) ")
+    rows = (
+        "high-watermark 11 0 0+0 yes 10 > kip-101 - 1 8+14 no 0 still differs kip-279 11 1 8+18 no 10 truncate-on-fetch 11 1 4+12 no 10 "
+        "x unknown-offset-rounds 11 2 16+28 no x epoch-sequence-exchange 11 1 28+14 no x high-watermark-epoch 11 1 8+14 no "
+    )
+    assert rows in said
+    assert text.count(TITLE) == 1
+
+
+def test_why_is_told_where_an_alternative_cuts_elsewhere() -> None:
+    rules = [
+        rule("unknown-offset-rounds", truncation_offset=11),
+        rule("high-watermark-epoch", truncation_offset=3),
+        rule("leave-isr-on-preferred-election", truncation_offset=11),
+    ]
+    said = section(told(tables_of(scenario_1(20, Protocol.KIP_279)) | {"what_if_rules": rules}), TITLE)
+    assert said.endswith(
+        "high-watermark-epoch: because of high-watermark-epoch leave-isr-on-preferred-election: because of leave-isr-on-preferred-election"
+    )
+    assert "because of unknown-offset-rounds" not in said
+
+
+def test_without_rules_the_protocols_stand_alone() -> None:
+    said = section(told(tables_of(scenario_1(20, Protocol.KIP_101))), TITLE)
+    assert said.startswith(
+        f"{TITLE} (> applies here) cuts round falls removed then to trips back offsets high-watermark 11 0 yes 10 > kip-101"
+    )
+    assert "bytes" not in said.lower()
+
+
+def test_rules_of_another_follower_are_not_this_ones() -> None:
+    tables = tables_of(scenario_1(20, Protocol.KIP_101))
+    assert told(tables | {"what_if_rules": [rule("epoch-sequence-exchange", follower_id=3)]}) == told(tables)
+
+
+@pytest.mark.parametrize(
+    ("c", "said"),
+    [
+        (
+            scenario_1(20, Protocol.KIP_101),
+            "In the steps of KIP-101 for a replica that becomes a follower: 4.2 the request holds its latest epoch, 2; 4.3 LastOffset is "
+            "21; 4.4 its epoch file stays as it is; 4.5 it truncates nothing; 4.6 it fetches from 21.",
+        ),
+        (
+            scenario_3(Protocol.KIP_101),
+            "4.2 the request holds its latest epoch, 2; 4.3 LastOffset is 1; 4.4 its epoch file loses epoch 2; 4.5 it truncates to 1; 4.6 "
+            "it fetches from 1.",
+        ),
+        (
+            scenario_1(20, Protocol.KIP_279),
+            "In the steps of KIP-279: 1 it asks for epoch 2; 2 LeaderEpoch is 1, LastOffset 21; 4 it truncates to 11; 5 it fetches from "
+            "11.",
+        ),
+        (
+            compare(
+                replica(1, [(0, 0, 9), (3, 10, 19), (5, 20, 29)]),
+                replica(2, [(0, 0, 9), (2, 10, 14), (4, 15, 24)], high_watermark=10, alive=False),
+                protocol=Protocol.KIP_279,
+            ),
+            "1 it asks for epoch 4; 2 LeaderEpoch is 3, LastOffset 20; 3a it truncates to 15; 3b it asks for epoch 2; 2 LeaderEpoch is 0, "
+            "LastOffset 10; 4 it truncates to 10; 5 it fetches from 10.",
+        ),
+        (
+            compare(
+                replica(1, [(0, 0, 9)], epochs=[]),
+                replica(2, [(0, 0, 14)], high_watermark=8, alive=False),
+                protocol=Protocol.KIP_101,
+            ),
+            "4.3 the leader cannot find the LastOffset; for compatibility it falls back to its high watermark 8 and truncates to 8; 4.6 it "
+            "fetches from 8.",
+        ),
+    ],
+)
+def test_the_exchange_in_the_documents_steps(c: Comparison, said: str) -> None:
+    assert said in " ".join(told(tables_of(c)).split())
+
+
+@pytest.mark.parametrize("protocol", [Protocol.HIGH_WATERMARK, Protocol.TRUNCATE_ON_FETCH])
+def test_protocols_without_a_document_that_counts_steps_have_none(protocol: Protocol) -> None:
+    assert "the steps of" not in told(tables_of(scenario_1(20, protocol)))
+
+
+def observed(seen: int, **changed: Any) -> str:
+    tables = tables_of(scenario_1(20, Protocol.KIP_279))
+    tables["replica_verdicts"][0] |= {"observed_truncation_offset": seen} | changed
+    return section(told(tables), "What broker 2 did, by its own log")
+
+
+def test_what_the_broker_did_beside_what_the_rule_gives() -> None:
+    assert observed(11).endswith("log It truncated to 11: what kip-279 gives.")
+    assert "What broker 2 did" not in told(tables_of(scenario_1(20, Protocol.KIP_279)))
+    other = observed(12)
+    assert "It truncated to 12; kip-279 gives 11. That alone is no contradiction" in other
+    assert "It truncated to 12; kip-279 gives no cut. That alone" in observed(12, truncation_offset=None)
+
+
+def test_a_contradiction_is_called_one_and_another_rule_that_gives_it_is_named() -> None:
+    tables = tables_of(scenario_1(25, Protocol.KIP_279))
+    tables["replica_verdicts"][0] |= {"observed_truncation_offset": 21, "verdict": str(Verdict.TRUNCATED_OTHERWISE)}
+    said = section(told(tables), "What broker 2 did")
+    assert said.endswith("It truncated to 21; kip-279 gives 11. The same offset: kip-101.")
