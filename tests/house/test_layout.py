@@ -46,7 +46,7 @@ def canonical(name: str) -> str:
 
 def test_top_level_folders() -> None:
     folders = {path.relative_to(ROOT).parts[0] for path in project_files() if path.parent != ROOT}
-    assert folders <= {".ci", "conf", "docs", "jobs", "lib", "notebooks", "tests", "tools"}
+    assert folders <= {".ci", "benchmarks", "conf", "docs", "jobs", "lib", "notebooks", "tests", "tools"}
 
 
 def test_what_a_run_makes_is_ignored() -> None:

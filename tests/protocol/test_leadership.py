@@ -7,7 +7,10 @@ import pytest
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.leadership import leadership
-from replica_audit.protocol.metadata_image import METADATA_LOG, nothing_known
+from replica_audit.protocol.metadata_claims import nothing_known
+from replica_audit.protocol.metadata_image import (
+    METADATA_LOG,
+)
 from tests.protocol.logs import replica
 
 FILE = "cluster-metadata"

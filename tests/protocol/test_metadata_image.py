@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.metadata_records import decode
 from replica_audit.model import PartitionMetadata
+from replica_audit.protocol.metadata_claims import latest, nothing_known
 from replica_audit.protocol.metadata_image import (
     METADATA_LOG,
     METADATA_VERSION,
@@ -29,8 +30,6 @@ from replica_audit.protocol.metadata_image import (
     Position,
     TopicCreated,
     TopicRemoved,
-    latest,
-    nothing_known,
 )
 from tests.formats import metadata_files as mf
 

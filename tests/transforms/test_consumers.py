@@ -13,7 +13,10 @@ import pytest
 
 from replica_audit.model import Election, PartitionMetadata
 from replica_audit.protocol.comparison import Context, Replica
-from replica_audit.protocol.metadata_image import METADATA_LOG, nothing_known
+from replica_audit.protocol.metadata_claims import nothing_known
+from replica_audit.protocol.metadata_image import (
+    METADATA_LOG,
+)
 from replica_audit.schemas.history_tables import CONSUMER_IMPACTS
 from replica_audit.transforms.consumers import impact_rows
 from tests.formats import kafka_files

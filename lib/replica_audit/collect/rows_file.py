@@ -21,28 +21,24 @@ _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20
 
 
-class SegmentRow:
-    """What is known of one segment, but for the replica that it is of."""
-
-    @staticmethod
-    def content(name: str, base_offset: int, *, swap: bool, size_bytes: int, index_bytes: int | None, found: Scanned) -> bytes:
-        """It as text: rows wait on disk, for those of a compacted log may be large and many."""
-        scan = found.scan
-        return json.dumps(
-            {
-                "name": name,
-                "base_offset": base_offset,
-                "swap": swap,
-                "size_bytes": size_bytes,
-                "batch_count": sum(run.batch_count for run in scan.runs),
-                "index_bytes": index_bytes,
-                "runs": [run._asdict() for run in scan.runs],
-                "damaged": scan.damage is not None,
-                "failed": found.failed,
-                "problems": [asdict(problem) for problem in found.problems],
-                "windows": [window._asdict() for window in scan.windows],
-            }
-        ).encode()
+def row_content(name: str, base_offset: int, *, swap: bool, size_bytes: int, index_bytes: int | None, found: Scanned) -> bytes:
+    """One segment's row but for the replica that it is of, as text: rows wait on disk, for those of a compacted log may be large."""
+    scan = found.scan
+    return json.dumps(
+        {
+            "name": name,
+            "base_offset": base_offset,
+            "swap": swap,
+            "size_bytes": size_bytes,
+            "batch_count": sum(run.batch_count for run in scan.runs),
+            "index_bytes": index_bytes,
+            "runs": [run._asdict() for run in scan.runs],
+            "damaged": scan.damage is not None,
+            "failed": found.failed,
+            "problems": [asdict(problem) for problem in found.problems],
+            "windows": [window._asdict() for window in scan.windows],
+        }
+    ).encode()
 
 
 class Spool:

@@ -121,11 +121,6 @@ class BatchIndexWriter:
             self._write()
         self._writer.close()
 
-    def abandon(self) -> None:
-        """Let go of the file, which stays as it is: of no use."""
-        self._headers, self._tables, self._rows = [], [], 0
-        self._writer.close()
-
 
 def _from_raw(positions: _Numbers, raw: _Numbers, crc_valid: _Numbers | None) -> pa.RecordBatch:
     base, attributes = raw["base_offset"].astype(np.int64), raw["attributes"].astype(np.int16)

@@ -25,9 +25,10 @@ def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2) 
     kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
     columns = [_Column(head[place].split("\n"), [printable(row[place]) for row in rows]) for place in kept]
     room = WIDTH - indent - _GAP * (len(columns) - 1)
-    for at_least in (_Column.longest_word, _Column.one):
+    for narrowest in (_Column.longest_word, _Column.longest_number, _Column.one):
+        least = {id(column): narrowest(column) for column in columns}
         while sum(column.width for column in columns) > room:
-            wide = [column for column in columns if column.width > at_least(column)]
+            wide = [column for column in columns if column.width > least[id(column)]]
             if not wide:
                 break
             min(wide, key=lambda column: (_height(columns, column), -column.width)).width -= 1
@@ -43,10 +44,15 @@ class _Column:
     def __init__(self, name: Sequence[str], cells: Sequence[str]) -> None:
         self.name, self.cells = name, cells
         self.width = min(max(map(len, (*name, *cells))), _WIDEST)
+        self._heights: dict[int, list[int]] = {}
 
     def longest_word(self) -> int:
         """The longest part that is not broken without need."""
         return max((len(word) for text in (*self.name, *self.cells) for word in re.findall(r"[^\s-]*-|[^\s-]+", text)), default=1)
+
+    def longest_number(self) -> int:
+        """The longest cell that is misread if it is broken."""
+        return max((len(text) for text in self.cells if text.isdigit()), default=1)
 
     def one(self) -> int:
         """The narrowest that a column can be."""
@@ -57,9 +63,13 @@ class _Column:
         texts = self.name if line < 0 else [self.cells[line]]
         return [part for text in texts for part in textwrap.wrap(text, width)]
 
+    def heights(self, width: int) -> list[int]:
+        """How many lines the name and each cell have at a width."""
+        if width not in self._heights:
+            self._heights[width] = [len(self.wrapped(line, width)) for line in range(-1, len(self.cells))]
+        return self._heights[width]
+
 
 def _height(columns: Sequence[_Column], narrowed: _Column) -> int:
     """How many lines the table has with one column narrowed."""
-    widths = [column.width - (column is narrowed) for column in columns]
-    lines = range(-1, len(columns[0].cells))
-    return sum(max(len(column.wrapped(line, width)) for column, width in zip(columns, widths, strict=True)) for line in lines)
+    return sum(map(max, zip(*(column.heights(column.width - (column is narrowed)) for column in columns), strict=True)))

@@ -35,7 +35,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     yield from paragraph(
         "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
         "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
-        "Nearest: where seekToNearest of KIP-320's draft would have gone."
+        "Nearest: where seekToNearest of KIP-320's draft would have gone; same: there, too."
     )
     reasons: dict[str, list[str]] = {}
     for impact in shown:
@@ -55,5 +55,5 @@ def _row(impact: ConsumerImpact) -> tuple[str, ...]:
         f"{impact.validation_result}{', rewritten' if impact.history_rewritten else ''}",
         resumes,
         *("?" if number is None else str(number) for number in counts),
-        "-" if impact.nearest_offset is None else str(impact.nearest_offset),
+        "-" if impact.nearest_offset is None else "same" if impact.nearest_offset == impact.reset_offset else str(impact.nearest_offset),
     )

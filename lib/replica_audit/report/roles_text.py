@@ -9,7 +9,7 @@ from replica_audit.report.fitted_table import fitted
 from replica_audit.report.paragraphs import paragraph
 from replica_audit.report.partition_facts import PartitionFacts
 
-_HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwatermark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
+_HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
 _STANDINGS = {
     "zombie-leader": "acts as leader in an epoch that ended",
     "zombie-follower": "follows in an epoch that ended",

@@ -13,7 +13,7 @@ from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership, leadership
-from replica_audit.protocol.metadata_image import farthest_copies, latest, nothing_known
+from replica_audit.protocol.metadata_claims import farthest_copies, latest, nothing_known
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas

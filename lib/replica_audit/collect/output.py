@@ -1,0 +1,201 @@
+"""The folder that a collection is written to: under a hidden name until all of it is on disk, then renamed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from replica_audit.errors import AuditError, MetadataError, UsageError
+from replica_audit.formats.collection_manifest import MANIFEST, read
+from replica_audit.formats.log_dir import unfinished_name
+
+_RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
+
+
+class OutputError(AuditError):
+    """What is collected cannot be written."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell what goes wrong while a file of the output is written from what goes wrong while one of the broker's is read.
+
+    Raises:
+        OutputError: in the place of OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+class Output:
+    """A collection being written. `folder` is where it is until `finish`; it holds a lock, which ends with the process."""
+
+    def __init__(self, root: Path, broker_id: int, *, replace: bool, log_dirs: Sequence[Path]) -> None:
+        """Make the folder; what a killed run left there goes.
+
+        Args:
+            root: in which the collection appears as `broker-ID`.
+            broker_id: of the broker.
+            replace: whether an earlier collection there is replaced.
+            log_dirs: the broker's, which nothing may be written to.
+
+        Raises:
+            UsageError: there is something already, another run is at it, or it lies in a log directory.
+            OutputError: it cannot be made.
+        """
+        self.target = root / f"broker-{broker_id}"
+        self.folder = root / unfinished_name(broker_id)
+        self._replaced = root / f"{unfinished_name(broker_id)}.replaced"
+        self._replace = replace
+        _refuse_log_dirs(self.target, log_dirs)
+        with writing(root):
+            root.mkdir(parents=True, exist_ok=True)
+        self._lock = self._locked()
+        try:
+            self._restore()
+            self._check_target()
+            self._shared = any(_device(path) == os.fstat(self._lock).st_dev for path in log_dirs)
+            with writing(self.folder):
+                _remove_content(self.folder)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _locked(self) -> int:
+        with writing(self.folder):
+            self.folder.mkdir(exist_ok=True)
+            lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise UsageError(f"--output {self.target.parent}: another collect writes {self.target.name} there; wait for it") from None
+        except OSError:
+            pass  # a file system without locks
+        return lock
+
+    def _restore(self) -> None:
+        """Undo the replacement that a killed run was in the middle of."""
+        if self._replaced.exists():
+            with writing(self._replaced):
+                if self.target.exists():
+                    shutil.rmtree(self._replaced)
+                else:
+                    self._replaced.rename(self.target)
+
+    def _check_target(self) -> None:
+        if not os.path.lexists(self.target):
+            return
+        try:
+            manifest = read(self.target / MANIFEST)
+        except (MetadataError, OSError):
+            raise UsageError(f"{self.target} exists and is no collection; it is left alone: give another --output") from None
+        if not self._replace:
+            raise UsageError(
+                f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to put this one in its place, "
+                "or another --output"
+            )
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder in it.
+
+        Raises:
+            OutputError: it cannot be made.
+        """
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file in it.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        with writing(path):
+            path.write_bytes(content)
+
+    def check_room(self) -> None:
+        """See to it that the broker is left some of a disk that both write to.
+
+        Raises:
+            OutputError: too little is free.
+        """
+        if self._shared:
+            room = os.statvfs(self.folder)
+            if room.f_bavail * room.f_frsize < _RESERVE:
+                raise OutputError(
+                    f"less than {_RESERVE >> 30} GiB is free where {self.target} and a log directory of the broker are; "
+                    "give an --output on another disk"
+                )
+
+    def finish(self, manifest: bytes) -> None:
+        """Write the manifest, have everything on disk, and give the folder its name.
+
+        Raises:
+            OutputError: that cannot be done.
+        """
+        with writing(self.folder):
+            for path, _folders, files in os.walk(self.folder, topdown=False):
+                for name in files:
+                    _sync(Path(path) / name)
+                _sync(Path(path))
+            self.write(self.folder / MANIFEST, manifest)
+            _sync(self.folder / MANIFEST)
+            _sync(self.folder)
+        with writing(self.target):
+            if self.target.exists():
+                self.target.rename(self._replaced)
+            self.folder.rename(self.target)
+            _sync(self.target.parent)
+            if self._replaced.exists():
+                shutil.rmtree(self._replaced)
+        os.close(self._lock)
+
+    def abandon(self) -> None:
+        """Take everything away that was written."""
+        with suppress(OSError):
+            shutil.rmtree(self.folder)
+        with suppress(OSError):
+            os.close(self._lock)
+
+
+def _refuse_log_dirs(target: Path, log_dirs: Sequence[Path]) -> None:
+    real = Path(os.path.realpath(target))
+    for log_dir in log_dirs:
+        of_log_dir = Path(os.path.realpath(log_dir))
+        if real.is_relative_to(of_log_dir):
+            raise UsageError(
+                f"--output {target.parent}: lies in the log directory {log_dir}, and a broker does not start with a folder there that is "
+                "no replica: give a directory outside of it"
+            )
+        if of_log_dir.is_relative_to(real):
+            raise UsageError(f"--output {target.parent}: the log directory {log_dir} lies in {target}: give another directory")
+
+
+def _device(path: Path) -> int | None:
+    try:
+        return path.stat().st_dev
+    except OSError:
+        return None
+
+
+def _remove_content(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

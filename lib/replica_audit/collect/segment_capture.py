@@ -1,0 +1,209 @@
+"""One segment file of a broker that may be writing to it: scanned, indexed, or copied whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from replica_audit.collect.live_file import LiveFile
+from replica_audit.collect.output import OutputError, writing
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.formats.batch_index import BatchIndexWriter
+from replica_audit.formats.segment_problems import Scanned, scanned
+from replica_audit.formats.segment_scan import Scan
+from replica_audit.model import SegmentFile
+
+# what the end of a segment looks like while a batch is being written, and of one that was made longer in advance
+OF_A_LIVE_END = ("torn-batch", "trailing-bytes", "zero-filled-tail")
+_PAUSES = (0.05, 0.2, 0.5)
+_TAIL = 1 << 12
+_CHUNK = 1 << 20
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under a segment's name must not hold everything up
+
+
+class ChangedError(Exception):
+    """The file is no longer the one that was listed."""
+
+
+class NotAFileError(Exception):
+    """It is neither a file nor a link to one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A segment as it was read. `inode`, `modified_ns`, and the bytes at its end tell whether it is still the same."""
+
+    inode: int
+    modified_ns: int
+    end: int
+    tail: bytes
+    size_bytes: int
+    found: Scanned
+
+    def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
+        """Whether what was read is still there, if only as the beginning of more."""
+        if now.st_ino != self.inode or now.st_size < self.end:
+            return False
+        if now.st_mtime_ns == self.modified_ns or self.found.failed:
+            return True
+        try:
+            fd = os.open(name, _FLAGS, dir_fd=directory)
+        except OSError:
+            return False
+        try:
+            return os.pread(fd, len(self.tail), self.end - len(self.tail)) == self.tail
+        finally:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A segment to be read: its file by name in a directory, and as which file it is told of."""
+
+    name: str
+    directory: int
+    status: os.stat_result
+    file: SegmentFile
+    is_newest: bool
+
+
+class SegmentCapture:
+    """Captures segments one after the other. `is_live`: a broker is at work in the log directory."""
+
+    def __init__(self, reader: SegmentReader, pace: Pace, *, is_live: bool) -> None:
+        self._reader, self._pace, self._is_live = reader, pace, is_live
+
+    def capture(self, listed: Listed, *, index: Path | None, copy: Path | None) -> Read:
+        """Read one segment.
+
+        What looks wrong is looked at again as long as the file changes, so that what is told to be wrong is.
+
+        Args:
+            listed: the segment. The newest is read as far as it went when it was listed.
+            index: where the index of its batches goes.
+            copy: where a copy of it goes.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            ChangedError: it is another file now, or has become shorter.
+            NotAFileError: it is no file.
+            OutputError: the index or the copy cannot be written.
+        """
+        for pause in (*_PAUSES, None):
+            read, is_settled = self._attempt(listed, index, copy)
+            if is_settled or pause is None:
+                return read
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns")
+
+    def _attempt(self, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, bool]:
+        try:
+            fd = os.open(listed.name, _FLAGS, dir_fd=listed.directory)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return self._failed(listed, error), True
+        with LiveFile(fd, 0, self._pace, is_hot=listed.is_newest, is_sequential=self._reader.verify_crc or copy is not None) as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise NotAFileError
+            if status.st_ino != listed.status.st_ino or status.st_size < listed.status.st_size:
+                raise ChangedError
+            file.size = listed.status.st_size if listed.is_newest else status.st_size
+            return self._read(listed, file, status, index, copy)
+
+    def _read(self, listed: Listed, file: LiveFile, status: os.stat_result, index: Path | None, copy: Path | None) -> tuple[Read, bool]:
+        ends: list[int] = []
+
+        def scan(_file: SegmentFile) -> Scan:
+            if copy is not None:
+                _copy(file, copy)
+                with LiveFile(os.open(copy, _FLAGS), file.size, Pace(None)) as copied:
+                    return self._scan(copied, listed, None, ends)
+            return self._scan(file, listed, index, ends)
+
+        found = scanned(listed.file, scan)
+        now = os.fstat(file.fileno())
+        has_changed = (now.st_size, now.st_mtime_ns) != (listed.status.st_size, listed.status.st_mtime_ns)
+        if found.scan.damage and found.scan.damage.code in OF_A_LIVE_END and listed.is_newest and (self._is_live or has_changed):
+            # a batch that is being written, or room for those to come: the log ends before it
+            kept = replace(found.scan, damage=None)
+            found = scanned(listed.file, lambda _file: kept)
+        end = ends[0] if ends else 0
+        tail = os.pread(file.fileno(), min(_TAIL, end), max(0, end - _TAIL)) if end else b""
+        read = Read(inode=status.st_ino, modified_ns=status.st_mtime_ns, end=end, tail=tail, size_bytes=file.size, found=found)
+        looks_wrong = found.scan.damage is not None or found.scan.first_bad_crc is not None
+        return read, not (looks_wrong and (has_changed or (self._is_live and listed.is_newest)))
+
+    def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
+        if index is None:
+            fold = self._reader.read(file, listed.file.base_offset, None)
+        else:
+            writer = _IndexWriter(index)
+            try:
+                fold = self._reader.read(file, listed.file.base_offset, writer)
+            except BaseException:
+                writer.abandon()
+                raise
+            writer.close()
+        ends.append(fold.position)
+        return fold.scan()
+
+    @staticmethod
+    def _failed(listed: Listed, error: OSError) -> Read:
+        def fail(_file: SegmentFile) -> Scan:
+            raise error
+
+        status = listed.status
+        return Read(
+            inode=status.st_ino,
+            modified_ns=status.st_mtime_ns,
+            end=0,
+            tail=b"",
+            size_bytes=status.st_size,
+            found=scanned(listed.file, fail),
+        )
+
+
+class _IndexWriter(BatchIndexWriter):
+    """Tells what cannot be written from what cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with writing(path):
+            super().__init__(path)
+
+    def _write(self) -> None:
+        with writing(self._path):
+            super()._write()
+
+    def close(self) -> None:
+        with writing(self._path):
+            super().close()
+
+    def abandon(self) -> None:
+        with suppress(OutputError):
+            self.close()
+
+
+def _copy(file: LiveFile, to: Path) -> None:
+    """Copy a file from its beginning.
+
+    Raises:
+        OSError: it cannot be read.
+        OutputError: the copy cannot be written.
+    """
+    file.seek(0)
+    buffer = bytearray(_CHUNK)
+    with writing(to):
+        stream = to.open("wb")
+    with stream:
+        while count := file.readinto(buffer):
+            with writing(to):
+                stream.write(memoryview(buffer)[:count])
+
