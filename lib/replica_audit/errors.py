@@ -1,7 +1,7 @@
 """What can go wrong, named for what happened.
 
 Malformed input is data: decoders raise an `InputError`, and whoever reads files turns it into a row of `input_errors`.
-Only `ConfigError` and `UsageError` stop a run.
+Only `ConfigError`, `UsageError` and `OutputError` stop a run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ class AuditError(Exception):
 
 class UsageError(AuditError):
     """The command line asks for something impossible: a bad option, two inputs of one cluster."""
+
+
+class OutputError(AuditError):
+    """What a command makes cannot be written: the disk is full, a directory is not the user's."""
 
 
 class ConfigError(AuditError):

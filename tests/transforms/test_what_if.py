@@ -187,14 +187,16 @@ def _write(
     return root
 
 
-def _metadata(root: Path, leader: int, *, epoch: int, brokers: Sequence[int], isr: Sequence[int] = (), **fields: Any) -> Path:
+def _metadata(
+    root: Path, leader: int, *, epoch: int, brokers: Sequence[int], isr: Sequence[int] = (), state: str = "down", **fields: Any
+) -> Path:
     partition = {"partition": 0, "leader": leader, "leader_epoch": epoch, "replicas": list(brokers), "isr": list(isr or [leader])}
     written = {
         "version": 1,
         "cluster_id": kafka_files.CLUSTER_ID,
         "kafka_version": "4.2.0",
         "features": {"metadata.version": 29},
-        "brokers": [{"id": broker, "state": "down"} for broker in brokers],
+        "brokers": [{"id": broker, "state": state} for broker in brokers],
         "topics": [{"topic": "t", "topic_id": kafka_files.TOPIC_ID, "configs": {}, "partitions": [partition], **fields}],
     }
     (root / "cluster-metadata.json").write_text(json.dumps(written), encoding="utf-8")
@@ -249,6 +251,16 @@ def test_what_retention_took_from_the_candidate_is_not_lost(tmp_path: Path) -> N
     rows, _tables = _audit(_metadata(root, 1, epoch=1, brokers=[1, 2]))
     assert rows[1]["lost_records"] == 3
     assert rows[2]["lost_records"] == 5
+
+
+def test_what_a_follower_fetched_after_the_leader_was_copied_is_not_called_a_committed_loss(tmp_path: Path) -> None:
+    """A healthy running cluster, copied broker after broker: `replica_verdicts` says 'leader copied earlier' and counts no loss."""
+    root = _write(tmp_path, {1: COMMON, 2: [*COMMON, (0, 10, 14)]}, high_watermarks={1: 10, 2: 12})
+    rows, tables = _audit(_metadata(root, 1, epoch=0, brokers=[1, 2], isr=[1, 2], state="up"))
+    (verdict,) = tables["replica_verdicts"]
+    assert (verdict["verdict"], verdict["removed_below_high_watermark"]) == ("inconclusive", 0)
+    assert rows[1]["lost_below_high_watermark"] in (0, None)
+    assert "were committed" not in rows[1]["reason"] or "0 of their offsets" in rows[1]["reason"]
 
 
 def test_nobody_is_the_leader_of_a_partition_without_one(tmp_path: Path) -> None:

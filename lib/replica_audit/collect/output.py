@@ -9,15 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from replica_audit.errors import AuditError, MetadataError, UsageError
+from replica_audit.errors import MetadataError, OutputError, UsageError
 from replica_audit.formats.collection_manifest import MANIFEST, read
 from replica_audit.formats.log_dir import unfinished_name
 
 _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
-
-
-class OutputError(AuditError):
-    """What is collected cannot be written."""
 
 
 @contextmanager

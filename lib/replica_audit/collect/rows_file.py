@@ -14,6 +14,7 @@ import crc32c
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from replica_audit.collect.output import writing
 from replica_audit.formats.collected import ROWS
 from replica_audit.formats.segment_problems import Scanned
 
@@ -46,13 +47,17 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         """Keep them in a file without a name in a folder."""
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives as long as this does
+        self._folder = folder
+        with writing(folder):
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives as long as this does
         self._end = 0
 
     def put(self, content: bytes) -> tuple[int, int]:
         """Keep a text; returns its place."""
-        self._file.seek(self._end)
-        self._file.write(content)
+        with writing(self._folder):
+            self._file.seek(self._end)
+            self._file.write(content)
+            self._file.flush()
         place = (self._end, len(content))
         self._end += len(content)
         return place
@@ -64,7 +69,8 @@ class Spool:
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._file.truncate(0)
+        with writing(self._folder):
+            self._file.truncate(0)
         self._end = 0
 
     def close(self) -> None:
@@ -79,7 +85,8 @@ class RowsFile:
         """Begin the file; `close` completes it."""
         self.rows = 0
         self._path = path
-        self._writer = pq.ParquetWriter(str(path), ROWS, compression="zstd", write_page_checksum=True)
+        with writing(path):
+            self._writer = pq.ParquetWriter(str(path), ROWS, compression="zstd", write_page_checksum=True)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
 
@@ -101,20 +108,17 @@ class RowsFile:
         # from text because building such rows from Python values imports pandas, to ask it whether a list is one of its own
         options = pj.ParseOptions(explicit_schema=ROWS, unexpected_field_behavior="error")
         table = pj.read_json(text, pj.ReadOptions(use_threads=False, block_size=max(block, _CHUNK)), options)
-        self._writer.write_table(table.select(ROWS.names).cast(ROWS))
+        with writing(self._path):
+            self._writer.write_table(table.select(ROWS.names).cast(ROWS))
         self._pending, self._pending_bytes = [], 0
 
     def close(self) -> tuple[int, int]:
         """Complete the file; returns its size and the CRC-32C of all of it."""
         self._write()
-        self._writer.close()
         size, checksum = 0, 0
-        with self._path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+        with writing(self._path):
+            self._writer.close()
+            with self._path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
         return size, checksum
-
-    def abandon(self) -> None:
-        """Let go of the file."""
-        self._pending = []
-        self._writer.close()

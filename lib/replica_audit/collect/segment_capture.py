@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica_audit.collect.live_file import LiveFile
-from replica_audit.collect.output import OutputError, writing
+from replica_audit.collect.output import writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.errors import OutputError
 from replica_audit.formats.batch_index import BatchIndexWriter
 from replica_audit.formats.segment_problems import Scanned, scanned
 from replica_audit.formats.segment_scan import Scan
@@ -206,4 +207,3 @@ def _copy(file: LiveFile, to: Path) -> None:
         while count := file.readinto(buffer):
             with writing(to):
                 stream.write(memoryview(buffer)[:count])
-

@@ -30,6 +30,7 @@ _SERVER_LOG = re.compile(r"(?:(.+)[.-])?server\.log(?:[.-].*)?")
 _BESIDE_A_SEGMENT = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
 )
+_UNFINISHED = re.compile(r"\.broker-[0-9]{1,10}\.collecting(\.replaced)?")
 _KNOWN = frozenset(
     {META_PROPERTIES, PARTITION_METADATA, EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, CLUSTER_METADATA}
     | {".lock", "bootstrap.checkpoint", "quorum-state"}
@@ -122,3 +123,13 @@ def is_broker_folder(name: str) -> int | None:
     """The broker id in a folder's name: `broker-3`, `broker=3`, `broker_3`, `broker3` or `3`; None for other names."""
     match = re.fullmatch(r"(?:broker[-=_]?)?([0-9]{1,10})", name)
     return int(match[1]) if match and int(match[1]) <= _INT32_MAX else None
+
+
+def unfinished_name(broker_id: int) -> str:
+    """The name of the folder that `collect` writes to until it is done."""
+    return f".broker-{broker_id}.collecting"
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a folder is what a run of `collect` has not finished, or was about to replace."""
+    return _UNFINISHED.fullmatch(name) is not None

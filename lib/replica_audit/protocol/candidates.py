@@ -98,17 +98,28 @@ def with_new_epoch(replica: Replica, epoch: int) -> Replica:
     return replace(replica, log=replace(log, epochs=assign(log.epochs, epoch, log.log_end_offset)))
 
 
+def versions(spans: Iterable[Span]) -> int:
+    """How many offsets spans cover, those of each epoch by themselves: two epochs at one offset are two records."""
+    by_epoch: dict[int, list[tuple[int, int]]] = {}
+    for span in spans:
+        by_epoch.setdefault(span.leader_epoch, []).append((span.first_offset, span.end_offset))
+    return sum(covered(ranges) for ranges in by_epoch.values())
+
+
 def lost_epochs(found: Iterable[LostEpoch]) -> list[LostEpoch]:
     """Several followers' losses, what they have in common counted once.
 
-    Replicas hold a prefix of what the leader of an epoch wrote in it, so of each epoch the longest loss holds the others.
+    Offsets are told apart exactly. Records and bytes are those of the longest loss of each epoch: replicas hold a prefix of what its leader
+    wrote, so it holds the others', but for what retention and compaction took from it.
     """
-    longest: dict[int, LostEpoch] = {}
+    of_epoch: dict[int, list[LostEpoch]] = {}
     for one in found:
-        known = longest.get(one.epoch)
-        if known is None or (one.records, _reach(one)) > (known.records, _reach(known)):
-            longest[one.epoch] = one
-    return [longest[epoch] for epoch in sorted(longest)]
+        of_epoch.setdefault(one.epoch, []).append(one)
+    merged = []
+    for epoch in sorted(of_epoch):
+        longest = max(of_epoch[epoch], key=lambda one: (one.records, _reach(one)))
+        merged.append(longest._replace(spans=tuple(span for one in of_epoch[epoch] for span in one.spans)))
+    return merged
 
 
 def _reach(lost: LostEpoch) -> int:

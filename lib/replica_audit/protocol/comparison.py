@@ -187,35 +187,30 @@ class Comparison:
     @property
     def lost(self) -> int:
         """How many removed offsets lie below a persisted high watermark of a replica that holds them, while the leader does not."""
-        return lineage.covered(self.lost_ranges)
+        return lineage.covered((span.first_offset, span.end_offset) for span in self.lost_spans)
 
     @property
-    def lost_ranges(self) -> list[tuple[int, int]]:
-        """Those offsets, as ranges [first, end) that may overlap."""
+    def lost_spans(self) -> list[lineage.Span]:
+        """Those offsets with their epochs, in spans that may overlap."""
         first = removal_start(self.follower, self.effect)
         if first is None:
             return []
-        ranges: list[tuple[int, int]] = []
-        for witness in (self.follower, *self.witnesses):
-            ranges += self._lost_according_to(witness, first)
-        return ranges
+        return [span for witness in (self.follower, *self.witnesses) for span in self._lost_according_to(witness, first)]
 
-    def _lost_according_to(self, witness: Replica, first: int) -> list[tuple[int, int]]:
+    def _lost_according_to(self, witness: Replica, first: int) -> list[lineage.Span]:
         follower, leader = self.follower, self.leader
         end = min(follower.log.log_end_offset, witness.high_watermark or 0)
-        shared = [
-            piece
-            for piece in lineage.pieces(follower.history, witness.history, first, end)
-            if piece.left_epoch is not None and piece.left_epoch == piece.right_epoch and (witness is follower or piece.left_epoch >= 0)
-        ]
         lost = []
-        for part in shared:
+        for part in lineage.pieces(follower.history, witness.history, first, end):
+            epoch = part.left_epoch
+            if epoch is None or epoch != part.right_epoch or (witness is not follower and epoch < 0):
+                continue
             # what retention took from the leader is not lost
             start, leader_end = max(part.first_offset, leader.log.log_start_offset), leader.log.log_end_offset
             within = lineage.pieces(follower.history, leader.history, start, min(part.end_offset, leader_end))
-            lost += [(piece.first_offset, piece.end_offset) for piece in within if lineage.differ(piece)]
+            lost += [lineage.Span(epoch, piece.first_offset, piece.end_offset) for piece in within if lineage.differ(piece)]
             if part.end_offset > leader_end:
-                lost.append((max(start, leader_end), part.end_offset))
+                lost.append(lineage.Span(epoch, max(start, leader_end), part.end_offset))
         return lost
 
 

@@ -1,4 +1,4 @@
-"""What several sources say of one partition, and which of them knows last: the file beside the brokers, and their copies of the metadata log."""
+"""What several sources say of one partition, and which knows last: the file beside the brokers, or their copies of the metadata log."""
 
 from __future__ import annotations
 

@@ -36,7 +36,11 @@ LEADER_EPOCHS = Table(
         Column("metadata_epoch", INT, "epoch of the metadata log", False),
         Column("began_at", TIMESTAMP, "when the controller wrote the record, UTC"),
         Column("start_offset", BIGINT, "where the epoch starts by the leader's table, else by another replica's; null: no table has it"),
-        Column("given_up_offsets", BIGINT, "unclean: offsets of earlier epochs at or above the start that a replica still holds"),
+        Column(
+            "given_up_offsets",
+            BIGINT,
+            "unclean: offsets of earlier epochs at or above the start that a replica still holds; null: not known",
+        ),
         Column("given_up_held_by", pa.list_(INT), "the replicas that hold them"),
     ),
     constraints={

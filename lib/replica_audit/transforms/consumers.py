@@ -44,12 +44,15 @@ def impact_rows(
         replicas: the readable replicas, by broker.
         context: of the partition.
     """
+    topic_id = metadata.topic_id or (leader.topic_id if leader else None)
     for row in sorted(commits, key=lambda commit: str(commit["group_id"])):
-        if row["topic_id"] and metadata.topic_id and row["topic_id"] != metadata.topic_id:
+        if row["topic_id"] and topic_id and row["topic_id"] != topic_id:
             continue  # of an earlier topic of this name
         commit = impact.Commit(offset=row["offset"], leader_epoch=row["leader_epoch"], committed_at_ms=row["commit_timestamp_ms"])
         if leader is None or leader.unreadable:
             found = impact.unknown("the leader's log is not in the input, or cannot be read")
+        elif leader.topic_id and leader.topic_id != topic_id:
+            found = impact.unknown("the leader's log is of an earlier topic of this name")
         else:
             others = [replica for replica in replicas.values() if replica is not leader and _same(replica, leader)]
             found = impact.assess(leader, others, commit, _known(leader, metadata, commit, context))
@@ -72,12 +75,15 @@ def _same(replica: Replica, leader: Replica) -> bool:
 
 
 def _known(leader: Replica, metadata: PartitionMetadata, commit: impact.Commit, context: Context) -> impact.Known:
-    """What the metadata tells of the time of the commit; a copy with a later election, or a later record, is later than the commit."""
-    starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs}
-    after = [one for one in metadata.elections if one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
-    written = max((run.max_timestamp_ms for run in leader.log.runs), default=-1)
-    newer_epoch = latest_epoch(leader.log.epochs) > commit.leader_epoch >= 0
-    is_later = newer_epoch or bool(after) or written > commit.committed_at_ms
+    """What the metadata tells of the time of the commit; a copy of a log that was written in a later election is later than the commit.
+
+    The clocks are the controller's and the coordinator's; those of producers, in the records, prove nothing.
+    """
+    # an entry beyond the end is of a table that was copied after its log
+    starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs if entry.start_offset <= leader.log.log_end_offset}
+    timed = commit.committed_at_ms >= 0
+    after = [one for one in metadata.elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
+    is_later = max(starts, default=-1) > commit.leader_epoch >= 0 or bool(after)
     latest = latest_epoch(leader.log.epochs)
     return impact.Known(
         # up to 2.0 a leader enters its epoch with its first record

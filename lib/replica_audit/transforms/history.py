@@ -30,8 +30,10 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
     leader = leader if leader in own else None
     for election in metadata.elections:
-        start = _start_offset(election.leader_epoch, leader, own)
-        held = _given_up(election, start, own) if election.kind == ElectionKind.UNCLEAN and start is not None else None
+        start, is_exact = _start_offset(election.leader_epoch, [leader, *own] if leader else own)
+        is_unclean = election.kind == ElectionKind.UNCLEAN
+        held = _given_up(election, start, own) if is_unclean and start is not None else None
+        held = held if held or is_exact else None
         yield {
             "topic": metadata.topic,
             "partition": metadata.partition,
@@ -50,10 +52,13 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         }
 
 
-def _start_offset(epoch: int, leader: Replica | None, replicas: Sequence[Replica]) -> int | None:
-    """Where an epoch starts by a table that has it: the leader's first."""
-    tables = [replica.log.epochs for replica in ([leader, *replicas] if leader else replicas)]
-    return next((entry.start_offset for table in tables for entry in table if entry.epoch == epoch), None)
+def _start_offset(epoch: int, replicas: Sequence[Replica]) -> tuple[int | None, bool]:
+    """Where an epoch starts by the first table that has it, and whether it began there: the log start may have moved the entry."""
+    for replica in replicas:
+        for entry in replica.log.epochs:
+            if entry.epoch == epoch:
+                return entry.start_offset, entry.start_offset > replica.log.log_start_offset or replica.log.log_start_offset == 0
+    return None, False
 
 
 def _given_up(election: Election, start: int, replicas: Sequence[Replica]) -> dict[int, list[Span]]:

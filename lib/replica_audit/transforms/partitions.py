@@ -10,9 +10,10 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.protocol.candidates import with_new_epoch
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.leadership import Leadership, leadership
+from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, latest, nothing_known
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
@@ -85,10 +86,11 @@ class PartitionAudit:
 
     @property
     def best_replica(self) -> replicas.Loaded | None:
-        """The leader, or without it the readable replica with the longest log; None if there is none."""
-        readable = [one for broker, one in self.compared.items() if broker in self.replicas and not one.unreadable]
-        leads = next((one for one in readable if one.broker_id == self.leadership.leader_id), None)
-        return leads or max(readable, key=lambda one: self.replicas[one.broker_id].log.log_end_offset, default=None)
+        """The leader, or without it the readable replica that would be inferred to lead; None if there is none."""
+        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
+        leader_id = self.leadership.leader_id
+        best = leader_id if leader_id in readable else leadership(None, list(readable.values())).leader_id
+        return self.compared.get(best)
 
     def row(self) -> Row:
         """Every row of every table about this partition."""
@@ -128,7 +130,7 @@ class PartitionAudit:
                 impact_rows(
                     self.metadata,
                     self.row_in.get("commits") or (),
-                    leader,
+                    self._as_groups_find_it(),
                     readable,
                     context=self.context,
                 )
@@ -143,14 +145,26 @@ class PartitionAudit:
         return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
 
     def _what_if_leaders(self) -> Iterator[Row]:
-        topic_id = self.metadata.topic_id or max((replica.topic_id or "" for replica in self.replicas.values()), default="")
+        leader = self.replicas.get(self.leadership.leader_id)
+        topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
             pairs.Side(loaded=self.compared[broker], replica=replica)
             for broker, replica in sorted(self.replicas.items())
-            if not replica.topic_id or replica.topic_id == topic_id
+            if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
+        leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         if len(sides) > 1:
-            yield from leader_rows(self.topic, self.partition, sides, self.leadership.leader_id, self._make_pair)
+            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair)
+
+    def _as_groups_find_it(self) -> Replica | None:
+        """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch."""
+        leader = self.replicas.get(self.leadership.leader_id)
+        if leader is None or self.leadership.source != INFERRED:
+            return leader
+        in_tables = [entry.epoch for replica in self.replicas.values() for entry in replica.log.epochs]
+        in_commits = [commit["leader_epoch"] for commit in self.row_in.get("commits") or ()]
+        newest = max([self.metadata.leader_epoch, *in_tables, *in_commits])
+        return with_new_epoch(leader, newest + 1) if leader.has_epochs else leader
 
     def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""

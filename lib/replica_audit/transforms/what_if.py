@@ -8,10 +8,12 @@ from dataclasses import replace
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.alternatives import Election, traffic, what_if
-from replica_audit.protocol.candidates import Candidate, Cost, LostEpoch, lost_epochs, ranked, with_new_epoch
+from replica_audit.protocol.candidates import Candidate, Cost, LostEpoch, lost_epochs, ranked, versions, with_new_epoch
+from replica_audit.protocol.cuts import records_in
 from replica_audit.protocol.exchange import Truncation
-from replica_audit.protocol.lineage import Span, covered, only_in
+from replica_audit.protocol.lineage import Span, only_in
 from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.verdict import Verdict, judge
 from replica_audit.transforms.pairs import Measured, Pair, Side, measure
 from replica_audit.transforms.rows import Row
 
@@ -31,6 +33,7 @@ def leader_rows(topic: str, partition: int, sides: Sequence[Side], leader_id: in
     candidates = [_candidate(side, sides, leader_id, make_pair) for side in sides]
     for place, candidate in ranked(candidates):
         cost = candidate.cost
+        known = candidate.eligible  # what a replica that cannot be read would lose is not known
         yield {
             "topic": topic,
             "partition": partition,
@@ -40,14 +43,14 @@ def leader_rows(topic: str, partition: int, sides: Sequence[Side], leader_id: in
             "in_isr": candidate.in_isr,
             "last_epoch": candidate.last_epoch,
             "log_end_offset": candidate.log_end_offset,
-            "lost_offsets": cost.offsets,
-            "lost_records": cost.records,
-            "lost_bytes": cost.size_bytes,
-            "lost_below_high_watermark": cost.below_high_watermark,
-            "followers_cut": cost.cut,
-            "followers_restarted": cost.restarted,
-            "followers_failing": cost.failing,
-            "followers_diverged": cost.diverged,
+            "lost_offsets": cost.offsets if known else None,
+            "lost_records": cost.records if known else None,
+            "lost_bytes": cost.size_bytes if known else None,
+            "lost_below_high_watermark": cost.below_high_watermark if known else None,
+            "followers_cut": cost.cut if known else None,
+            "followers_restarted": cost.restarted if known else None,
+            "followers_failing": cost.failing if known else None,
+            "followers_diverged": cost.diverged if known else None,
             "reason": candidate.reason,
         }
 
@@ -59,7 +62,7 @@ def _candidate(side: Side, sides: Sequence[Side], leader_id: int, make_pair: Mak
     newest = max((entry.epoch for one in sides for entry in one.replica.log.epochs), default=-1)
     led = side if leads else replace(side, replica=with_new_epoch(side.replica, newest + 1))
     epochs: list[LostEpoch] = []
-    below: list[tuple[int, int]] = []
+    committed: list[Span] = []
     measured = []
     for other in others if not side.replica.unreadable else ():
         if other.replica.unreadable:
@@ -67,10 +70,11 @@ def _candidate(side: Side, sides: Sequence[Side], leader_id: int, make_pair: Mak
         pair = make_pair(led, other)
         found = measure(pair, (pair.applies,))
         measured.append(found)
-        below += found.comparison.lost_ranges
+        if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
+            committed += found.comparison.lost_spans
         epochs += _lost(found, other)
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
-    cost = Cost.of(lost_epochs(epochs), covered(below), effects)
+    cost = Cost.of(lost_epochs(epochs), versions(committed), effects)
     return Candidate.of(side.replica, cost, is_leader=leads, unread=sum(bool(other.replica.unreadable) for other in others))
 
 
@@ -85,9 +89,10 @@ def _lost(found: Measured, follower: Side) -> Iterator[LostEpoch]:
         return
     records: dict[int, list[int]] = {}
     for batch in batches_from(follower.loaded.files_in_log, gone[0].first_offset):
-        if any(span.first_offset <= batch.base_offset < span.end_offset for span in gone):
+        lost = sum(max(0, min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)) for span in gone)
+        if lost:  # of a batch that is lost in part, as many records as offsets
             counted = records.setdefault(batch.leader_epoch, [0, 0])
-            counted[0] += batch.last_offset - batch.base_offset + 1 if batch.record_count is None else batch.record_count
+            counted[0] += min(records_in(batch), lost)
             counted[1] += batch.size_bytes
     for epoch in {span.leader_epoch for span in gone}:
         spans = tuple(Span(*span) for span in gone if span.leader_epoch == epoch)

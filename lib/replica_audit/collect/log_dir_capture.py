@@ -1,0 +1,218 @@
+"""One log directory of a running broker.
+
+What is copied first and what last decides what the copies can be used for:
+
+- the offset checkpoints before any segment: what lies below a high watermark stays committed, so an old one is still true of a newer log,
+  while one that is newer than the log would speak of records that the log does not hold. Before each replica they are read again, for a slow
+  collection would else have high watermarks that are hours older than the log;
+- the cleaner's checkpoint of a replica also after its segments: below the larger one nothing is evidence;
+- the mark of a clean shutdown counts only if it was there before and after everything else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from replica_audit.collect.output import Output
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, now_ms, read_small_files
+from replica_audit.collect.rows_file import RowsFile, Spool
+from replica_audit.collect.segment_capture import SegmentCapture
+from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.errors import InputError, OutputError
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.collected import SEGMENTS_FILE
+from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Unread
+
+_FILES = {
+    "high_watermark": log_dir.HIGH_WATERMARKS,
+    "recovery_point": log_dir.RECOVERY_POINTS,
+    "log_start_offset": log_dir.LOG_STARTS,
+    "cleaner_offset": log_dir.CLEANER_OFFSETS,
+}
+_LOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
+_BESIDE_METADATA = ("quorum-state",)
+_Offsets = dict[tuple[str, int], int]
+
+
+class LogDirCapture:
+    """Captures one log directory: first `begin`, then `capture` for each replica directory, then `finish`."""
+
+    def __init__(self, path: Path, name: str, output: Output, pace: Pace, reader: SegmentReader, *, has_index: bool) -> None:
+        """Capture `path` into a folder of the output of some name."""
+        self.path, self.name = path, name
+        self.folder = output.folder / name
+        self.replicas: dict[str, tuple[int, CapturedReplica]] = {}  # by directory, with its inode
+        self.unread: dict[str, list[Unread]] = {}  # by directory
+        self.vanished: set[str] = set()
+        self.meta: checkpoints.MetaProperties | None = None
+        self._output, self._pace, self._reader, self._has_index = output, pace, reader, has_index
+        self._own_unread: list[Unread] = []
+        self._copied: list[str] = []
+        self._captures = 0
+        self._at_start: dict[str, _Offsets] = {}
+        self._offsets: dict[str, tuple[tuple[int, int], _Offsets]] = {}  # by file, as it was when last read
+        self._was_clean: tuple[int, int] | None = None
+        self.is_in_use: bool | None = None
+
+    def begin(self) -> None:
+        """Copy the small files.
+
+        Raises:
+            OutputError: they cannot be written.
+        """
+        self._output.make_folder(self.folder)
+        self._rows, self._spool = RowsFile(self.folder / SEGMENTS_FILE), Spool(self.folder)
+        self._was_clean = self._identity(log_dir.CLEAN_SHUTDOWN)
+        self.is_in_use = is_locked(self.path / ".lock")
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found, unread = read_small_files(fd, (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS))
+        finally:
+            os.close(fd)
+        for name, content in found.items():
+            self._output.write(self.folder / name, content)
+        self._copied += found
+        self._own_unread += [Unread(path=str(self.path / name), kind=name, reason=reason) for name, reason in unread.items()]
+        self._at_start = {key: _offsets_in(found.get(file)) for key, file in _FILES.items()}
+        with suppress(InputError):
+            self.meta = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b""))
+        segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
+        self._replica_reader = ReplicaReader(self.path, self.folder, self._output, segments, self._spool, has_index=self._has_index)
+
+    def directories(self) -> Iterator[tuple[str, log_dir.ReplicaDirectory, int]]:
+        """Name, parsed name and inode of every replica directory that is there now.
+
+        Raises:
+            OSError: the log directory cannot be listed.
+        """
+        with os.scandir(self.path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                parsed = log_dir.replica_directory(entry.name)
+                with suppress(OSError):
+                    if parsed and entry.name.isprintable() and entry.is_dir():
+                        yield entry.name, parsed, entry.stat().st_ino
+
+    def capture(self, directory: str, parsed: log_dir.ReplicaDirectory, *, is_copied: bool) -> None:
+        """Capture one replica directory, which may be gone.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self.forget(directory)
+        self.vanished.discard(directory)
+        later = self._later(parsed, ("high_watermark", "recovery_point", "log_start_offset"))
+        try:
+            found = self._replica_reader.capture(directory, is_copied=is_copied)
+        except GoneError:
+            self._remove(directory)
+            self.vanished.add(directory)
+            return
+        later |= self._later(parsed, ("cleaner_offset",))
+        if found.is_settled:
+            self._keep(found, parsed, later, is_copied=is_copied)
+        else:
+            self._remove(directory)
+            reason = "its files changed faster than they could be read"
+            self.unread[directory] = [Unread(path=str(self.path / directory), kind="directory", reason=reason)]
+        self._spool.clear()
+
+    def _keep(self, found: ReplicaCapture, parsed: log_dir.ReplicaDirectory, later: dict[str, int], *, is_copied: bool) -> None:
+        directory, folder = found.directory, self.folder / found.directory
+        self._output.make_folder(folder)
+        for name, content in found.small.items():
+            self._output.write(folder / name, content)
+        if is_copied and parsed.topic == log_dir.METADATA_TOPIC:
+            self._copy_beside_metadata(directory)
+        self._captures += 1
+        keys = {"capture": self._captures, "directory": directory, "topic": parsed.topic, "partition": parsed.partition}
+        self._rows.add(keys, (self._spool.get(place) for _name, place in sorted(found.places.items())))
+        reads = found.reads.values()
+        replica = CapturedReplica(
+            directory=directory,
+            capture=self._captures,
+            captured_at_ms=found.taken_at_ms,
+            segments=len(found.reads),
+            batches=sum(run.batch_count for read in reads for run in read.found.scan.runs),
+            size_bytes=sum(read.size_bytes for read in reads),
+            files=tuple(sorted(found.small)),
+            is_copied=is_copied,
+            later=later,
+        )
+        self.replicas[directory] = (found.inode, replica)
+        failed = [Unread(path=problem.path, kind="segment", reason=problem.detail) for read in reads for problem in _why_failed(read)]
+        self.unread[directory] = [*found.unread, *failed]
+
+    def _copy_beside_metadata(self, directory: str) -> None:
+        """Copy the snapshots, after the segments: one that reaches down to the first segment is always there."""
+        source, target = self.path / directory, self.folder / directory
+        for name in sorted(os.listdir(source)):
+            if name in _BESIDE_METADATA or (name.endswith(".checkpoint") and log_dir.is_beside_a_segment(name)):
+                with suppress(FileNotFoundError):
+                    content = (source / name).read_bytes()
+                    self._pace.take(len(content))
+                    self._output.write(target / name, content)
+
+    def forget(self, directory: str) -> None:
+        """Drop a replica directory that is no longer what was captured."""
+        if self.replicas.pop(directory, None) is not None:
+            self._remove(directory)
+        self.unread.pop(directory, None)
+
+    def _remove(self, directory: str) -> None:
+        self._output.remove(self.folder / directory)
+        self._output.remove(self.folder / "batches" / directory)
+
+    def _identity(self, name: str) -> tuple[int, int] | None:
+        try:
+            status = (self.path / name).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def _later(self, parsed: log_dir.ReplicaDirectory, keys: tuple[str, ...]) -> dict[str, int]:
+        """The entries of the offset checkpoints that are not those of the copies any more."""
+        changed = {}
+        for key in keys:
+            identity = self._identity(_FILES[key])
+            if identity is None:
+                continue
+            if key not in self._offsets or self._offsets[key][0] != identity:
+                with suppress(OSError):
+                    self._offsets[key] = identity, _offsets_in((self.path / _FILES[key]).read_bytes())
+            offset = self._offsets.get(key, (None, self._at_start[key]))[1].get((parsed.topic, parsed.partition), -1)
+            if offset >= 0 and offset != self._at_start[key].get((parsed.topic, parsed.partition)):
+                changed[key] = offset
+        return changed
+
+    def finish(self) -> CapturedLogDir:
+        """Complete the files; what is said of it in the manifest.
+
+        Raises:
+            OutputError: they cannot be written.
+        """
+        if self._was_clean is not None and self._identity(log_dir.CLEAN_SHUTDOWN) == self._was_clean:
+            with suppress(OSError):
+                content = (self.path / log_dir.CLEAN_SHUTDOWN).read_bytes()
+                self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, content)
+                self._copied.append(log_dir.CLEAN_SHUTDOWN)
+        self.is_in_use = self.is_in_use or is_locked(self.path / ".lock")
+        self._spool.close()
+        size, checksum = self._rows.close()
+        return CapturedLogDir(
+            path=str(self.path),
+            folder=self.name,
+            directory_id=self.meta.directory_id if self.meta else None,
+            in_use=self.is_in_use,
+            segments_bytes=size,
+            segments_crc32c=checksum,
+            files=tuple(self._copied),
+            replicas=tuple(replica for _directory, (_inode, replica) in sorted(self.replicas.items())),
+            vanished=tuple(sorted(self.vanished)),
+            unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
+        )

@@ -1,0 +1,261 @@
+"""One replica directory of a running broker, as it was at one instant or close to it.
+
+The small files are read and the directory is listed; then the segments are read, the newest as far as it went when it was listed.
+Meanwhile the broker appends, rolls, deletes from the bottom: what was read stays what it was. It may also truncate, or replace what it
+compacted: then the directory is looked at again, and what is no longer there is read again, until nothing that was read has changed.
+
+The epoch table is read before the segments, for the audit excuses a table that is older than its log (a running broker knows the epochs of
+its batches), but has no excuse for one that is newer: entries that the batches contradict.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from replica_audit.collect.output import Output, writing
+from replica_audit.collect.rows_file import Spool, row_content
+from replica_audit.collect.segment_capture import ChangedError, Listed, NotAFileError, Read, SegmentCapture
+from replica_audit.errors import CheckpointError
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.collected import BATCHES_FOLDER, index_name
+from replica_audit.formats.collection_manifest import Unread
+from replica_audit.model import SegmentFile
+
+_ROUNDS = 6
+_PAUSE = 0.05  # before the second round; each is four times as long as the one before
+_LARGEST_SMALL_FILE = 1 << 26
+SMALL_FILES = (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA)
+
+
+class GoneError(Exception):
+    """The directory was deleted or renamed while it was read."""
+
+
+class _View(NamedTuple):
+    """A directory at one instant: the small files, why some cannot be read, and the segments by name."""
+
+    small: dict[str, bytes]
+    unread: dict[str, str]
+    segments: dict[str, os.stat_result]
+    taken_at_ms: int
+
+
+@dataclass(slots=True)
+class ReplicaCapture:
+    """What was captured of a replica. `places` are those of its segments' rows in the spool, by name."""
+
+    directory: str
+    inode: int
+    taken_at_ms: int
+    small: dict[str, bytes]
+    unread: list[Unread] = field(default_factory=list)
+    reads: dict[str, Read] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    is_settled: bool = True
+
+
+class ReplicaReader:
+    """Captures replica directories of one log directory."""
+
+    def __init__(self, path: Path, folder: Path, output: Output, segments: SegmentCapture, spool: Spool, *, has_index: bool) -> None:
+        """Capture from the log directory `path` into `folder`."""
+        self._path, self._folder, self._output, self._segments, self._spool = path, folder, output, segments, spool
+        self._has_index = has_index
+
+    def capture(self, directory: str, *, is_copied: bool) -> ReplicaCapture:
+        """Capture one replica directory, its segments copied whole or indexed.
+
+        Raises:
+            GoneError: it is not there, or no longer.
+            OutputError: it cannot be written.
+        """
+        path = self._path / directory
+        try:
+            with _opened(path) as fd:
+                return self._settle(fd, path, is_copied=is_copied)
+        except (FileNotFoundError, NotADirectoryError):
+            raise GoneError from None
+        except OSError as error:
+            unread = Unread(path=str(path), kind="directory", reason=error.strerror or str(error))
+            return ReplicaCapture(directory=directory, inode=-1, taken_at_ms=now_ms(), small={}, unread=[unread])
+
+    def _settle(self, fd: int, path: Path, *, is_copied: bool) -> ReplicaCapture:
+        made = ReplicaCapture(directory=path.name, inode=os.fstat(fd).st_ino, taken_at_ms=0, small={})
+        for attempt in range(_ROUNDS):
+            if attempt:
+                time.sleep(_PAUSE * 4 ** (attempt - 1))
+            view = _view(fd)
+            self._forget_changed(made, view, fd)
+            missed = self._read_new(made, view, path, fd, is_copied=is_copied)
+            _check_there(path, made.inode)
+            made.is_settled = self._holds(made, view, missed, fd)
+            if made.is_settled:
+                break
+        made.taken_at_ms, made.small = view.taken_at_ms, view.small
+        made.unread += [Unread(path=str(path / name), kind=name, reason=reason) for name, reason in view.unread.items()]
+        return made
+
+    def _forget_changed(self, made: ReplicaCapture, view: _View, fd: int) -> None:
+        for name, read in list(made.reads.items()):
+            if name not in view.segments or not read.still_holds(view.segments[name], name, fd):
+                self._forget(made, name)
+
+    def _forget(self, made: ReplicaCapture, name: str) -> None:
+        made.reads.pop(name, None)
+        made.places.pop(name, None)
+        for path in (self._index_of(made.directory, name), self._folder / made.directory / name):
+            with writing(path):
+                path.unlink(missing_ok=True)
+
+    def _index_of(self, directory: str, name: str) -> Path:
+        return self._folder / BATCHES_FOLDER / directory / index_name(name)
+
+    def _read_new(self, made: ReplicaCapture, view: _View, path: Path, fd: int, *, is_copied: bool) -> set[str]:
+        """Read what has not been read yet; returns the names that had gone or changed before they could be."""
+        missed = set()
+        made.unread = []
+        newest = max((_base(name) for name in view.segments), default=-1)
+        for name, status in sorted(view.segments.items()):
+            if name in made.reads:
+                continue
+            base = _base(name)
+            file = SegmentFile(path=str(path / name), source="raw", base_offset=base, size_bytes=status.st_size)
+            listed = Listed(name=name, directory=fd, status=status, file=file, is_newest=base == newest)
+            try:
+                self._read_one(made, listed, is_copied=is_copied)
+            except (FileNotFoundError, ChangedError):
+                self._forget(made, name)
+                missed.add(name)
+            except NotAFileError:
+                made.unread.append(Unread(path=str(path / name), kind="segment", reason="is not a regular file"))
+        return missed
+
+    def _read_one(self, made: ReplicaCapture, listed: Listed, *, is_copied: bool) -> None:
+        self._output.check_room()
+        index = self._index_of(made.directory, listed.name) if self._has_index and not is_copied else None
+        copy = self._folder / made.directory / listed.name if is_copied else None
+        for path in (index, copy):
+            if path is not None:
+                self._output.make_folder(path.parent)
+        read = self._segments.capture(listed, index=index, copy=copy)
+        written = index is not None and not read.found.failed
+        index_bytes = None
+        if index is not None:
+            with writing(index):
+                if written:
+                    index_bytes = index.stat().st_size
+                else:
+                    index.unlink(missing_ok=True)
+        is_swap = listed.name.endswith(".swap")
+        content = row_content(
+            listed.name, listed.file.base_offset, swap=is_swap, size_bytes=read.size_bytes, index_bytes=index_bytes, found=read.found
+        )
+        made.reads[listed.name], made.places[listed.name] = read, self._spool.put(content)
+
+    def _holds(self, made: ReplicaCapture, view: _View, missed: set[str], fd: int) -> bool:
+        """Whether what was read is of one log: it is all still there, but for what was deleted from the bottom."""
+        now = _view(fd)
+        if view.small.keys() != now.small.keys() or not only_grew(*(one.small.get(log_dir.EPOCH_CHECKPOINT) for one in (view, now))):
+            return False
+        if view.small.get(log_dir.PARTITION_METADATA) != now.small.get(log_dir.PARTITION_METADATA):
+            return False
+        lowest = min(map(_base, now.segments), default=None)
+        for name in missed:
+            if name in now.segments or lowest is None or _base(name) >= lowest:
+                return False
+        deleted_to = max(map(_base, missed), default=-1)
+        for name, read in list(made.reads.items()):
+            if _base(name) <= deleted_to:
+                self._forget(made, name)  # below a hole
+            elif name in now.segments:
+                if not read.still_holds(now.segments[name], name, fd):
+                    return False
+            elif lowest is None or _base(name) >= lowest:
+                return False
+        return True
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _check_there(path: Path, inode: int) -> None:
+    try:
+        is_there = path.stat().st_ino == inode
+    except OSError:
+        is_there = False
+    if not is_there:
+        raise GoneError
+
+
+def _base(name: str) -> int:
+    found = log_dir.segment_name(name)
+    return found.base_offset if found else -1
+
+
+def now_ms() -> int:
+    """Now, in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _view(fd: int) -> _View:
+    """Look at a directory: its small files before its segments."""
+    small, unread = read_small_files(fd, SMALL_FILES)
+    taken_at_ms = now_ms()
+    names = os.listdir(fd)
+    segments = {}
+    for name, _parsed in log_dir.counted_segments([name for name in names if name.isprintable()]):
+        with suppress(FileNotFoundError):
+            segments[name] = os.stat(name, dir_fd=fd)
+    return _View(small, unread, segments, taken_at_ms)
+
+
+def read_small_files(fd: int, names: tuple[str, ...]) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Small files of a directory by name, and why some cannot be read; those that are not there are in neither."""
+    found, unread = {}, {}
+    for name in names:
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=fd)
+            with os.fdopen(file, "rb") as stream:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    unread[name] = "is not a regular file"
+                    continue
+                found[name] = stream.read(_LARGEST_SMALL_FILE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unread[name] = error.strerror or str(error)
+    return found, unread
+
+
+def only_grew(before: bytes | None, after: bytes | None) -> bool:
+    """Whether an epoch table only got entries at its end and lost some at its start; a truncation takes from its end."""
+    if before == after:
+        return True
+    try:
+        old, new = ({line.epoch: line.start_offset for line in checkpoints.leader_epoch_lines(table or b"")} for table in (before, after))
+    except CheckpointError:
+        return False
+    return _only_grew(old, new)
+
+
+def _only_grew(old: Mapping[int, int], new: Mapping[int, int]) -> bool:
+    first = min(new, default=None)
+    if first is None:
+        return not old
+    # the entry that covers the log start moves up with it
+    return all(
+        epoch < first or (new.get(epoch, -1) >= start if epoch == first else new.get(epoch) == start) for epoch, start in old.items()
+    )
