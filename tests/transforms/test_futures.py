@@ -11,7 +11,7 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.transforms.futures import protocol_of_moves
+from replica_audit.protocol.generation import protocol_of_moves
 from tests.formats import kafka_files
 from tests.protocol import logs
 from tests.support import in_process

@@ -3,8 +3,8 @@
 What is copied first and what last decides what the copies can be used for:
 
 - the offset checkpoints before any segment: what lies below a high watermark stays committed, so an old one is still true of a newer log,
-  while one that is newer than the log would speak of records that the log does not hold. Before each replica they are read again, for a slow
-  collection would else have high watermarks that are hours older than the log;
+  while one that is newer than the log would speak of records that the log does not hold. Before each replica they are read again, for a
+  slow collection would else have high watermarks that are hours older than the log;
 - the cleaner's checkpoint of a replica also after its segments: below the larger one nothing is evidence;
 - the mark of a clean shutdown counts only if it was there before and after everything else.
 """
@@ -18,15 +18,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, now_ms, read_small_files
+from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
 from replica_audit.collect.rows_file import RowsFile, Spool
-from replica_audit.collect.segment_capture import SegmentCapture
+from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import SegmentReader
-from replica_audit.errors import InputError, OutputError
+from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.collected import SEGMENTS_FILE
+from replica_audit.formats.collected import BATCHES_FOLDER, SEGMENTS_FILE
 from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Unread
 
 _FILES = {
@@ -85,6 +86,11 @@ class LogDirCapture:
         segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
         self._replica_reader = ReplicaReader(self.path, self.folder, self._output, segments, self._spool, has_index=self._has_index)
 
+    @property
+    def is_of_a_broker(self) -> bool:
+        """Whether there was anything that a log directory holds."""
+        return bool(self._copied or self._own_unread or self.replicas or self.unread)
+
     def directories(self) -> Iterator[tuple[str, log_dir.ReplicaDirectory, int]]:
         """Name, parsed name and inode of every replica directory that is there now.
 
@@ -127,8 +133,6 @@ class LogDirCapture:
         self._output.make_folder(folder)
         for name, content in found.small.items():
             self._output.write(folder / name, content)
-        if is_copied and parsed.topic == log_dir.METADATA_TOPIC:
-            self._copy_beside_metadata(directory)
         self._captures += 1
         keys = {"capture": self._captures, "directory": directory, "topic": parsed.topic, "partition": parsed.partition}
         self._rows.add(keys, (self._spool.get(place) for _name, place in sorted(found.places.items())))
@@ -145,18 +149,24 @@ class LogDirCapture:
             later=later,
         )
         self.replicas[directory] = (found.inode, replica)
-        failed = [Unread(path=problem.path, kind="segment", reason=problem.detail) for read in reads for problem in _why_failed(read)]
-        self.unread[directory] = [*found.unread, *failed]
+        failed = [problem for read in reads if read.found.failed for problem in read.found.problems]
+        self.unread[directory] = [*found.unread, *(Unread(path=one.path, kind=one.kind, reason=one.detail) for one in failed)]
+        if is_copied and parsed.topic == log_dir.METADATA_TOPIC:
+            self._copy_beside_metadata(directory)
 
     def _copy_beside_metadata(self, directory: str) -> None:
         """Copy the snapshots, after the segments: one that reaches down to the first segment is always there."""
         source, target = self.path / directory, self.folder / directory
-        for name in sorted(os.listdir(source)):
+        for name in sorted(path.name for path in source.iterdir()):
             if name in _BESIDE_METADATA or (name.endswith(".checkpoint") and log_dir.is_beside_a_segment(name)):
-                with suppress(FileNotFoundError):
-                    content = (source / name).read_bytes()
-                    self._pace.take(len(content))
-                    self._output.write(target / name, content)
+                try:
+                    fd = os.open(source / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    with LiveFile(fd, os.fstat(fd).st_size, self._pace) as file:
+                        copy_file(file, target / name)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self.unread[directory].append(Unread(path=str(source / name), kind=name, reason=error.strerror or str(error)))
 
     def forget(self, directory: str) -> None:
         """Drop a replica directory that is no longer what was captured."""
@@ -166,7 +176,7 @@ class LogDirCapture:
 
     def _remove(self, directory: str) -> None:
         self._output.remove(self.folder / directory)
-        self._output.remove(self.folder / "batches" / directory)
+        self._output.remove(self.folder / BATCHES_FOLDER / directory)
 
     def _identity(self, name: str) -> tuple[int, int] | None:
         try:
@@ -216,3 +226,27 @@ class LogDirCapture:
             vanished=tuple(sorted(self.vanished)),
             unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
         )
+
+
+def _offsets_in(content: bytes | None) -> _Offsets:
+    """The entries of an offset checkpoint; none of one that is not there or that Kafka would not load."""
+    try:
+        return {(line.topic, line.partition): line.offset for line in checkpoints.offset_lines(content or b"")}
+    except CheckpointError:
+        return {}
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether a process holds a file locked, as a broker does that of each of its log directories; None if it cannot be told."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _LOCK.unpack_from(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        return bool(kind != fcntl.F_UNLCK)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)

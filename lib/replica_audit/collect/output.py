@@ -116,6 +116,16 @@ class Output:
         with writing(path):
             path.write_bytes(content)
 
+    def remove(self, path: Path) -> None:
+        """Take a folder in it away, if it is there.
+
+        Raises:
+            OutputError: it cannot be removed.
+        """
+        with writing(path):
+            if path.exists():
+                shutil.rmtree(path)
+
     def check_room(self) -> None:
         """See to it that the broker is left some of a disk that both write to.
 

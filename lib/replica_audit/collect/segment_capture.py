@@ -123,7 +123,7 @@ class SegmentCapture:
 
         def scan(_file: SegmentFile) -> Scan:
             if copy is not None:
-                _copy(file, copy)
+                copy_file(file, copy)
                 with LiveFile(os.open(copy, _FLAGS), file.size, Pace(None)) as copied:
                     return self._scan(copied, listed, None, ends)
             return self._scan(file, listed, index, ends)
@@ -192,8 +192,8 @@ class _IndexWriter(BatchIndexWriter):
             self.close()
 
 
-def _copy(file: LiveFile, to: Path) -> None:
-    """Copy a file from its beginning.
+def copy_file(file: LiveFile, to: Path) -> None:
+    """Copy a file from its beginning, in bounded memory.
 
     Raises:
         OSError: it cannot be read.

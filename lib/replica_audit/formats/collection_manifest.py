@@ -95,11 +95,11 @@ def content(manifest: Manifest) -> bytes:
     """The file's bytes."""
     document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
     log_dirs = document.pop("log_dirs")
-    document = {**document, "log_dirs": log_dirs}  # the long part last
     _with_times(document)
     for log_dir in log_dirs:
         for replica in log_dir["replicas"]:
             _with_times(replica)
+    document["log_dirs"] = log_dirs  # the long part last
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 

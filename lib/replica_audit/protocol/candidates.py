@@ -118,8 +118,18 @@ def lost_epochs(found: Iterable[LostEpoch]) -> list[LostEpoch]:
     merged = []
     for epoch in sorted(of_epoch):
         longest = max(of_epoch[epoch], key=lambda one: (one.records, _reach(one)))
-        merged.append(longest._replace(spans=tuple(span for one in of_epoch[epoch] for span in one.spans)))
+        merged.append(longest._replace(spans=_union(epoch, (span for one in of_epoch[epoch] for span in one.spans))))
     return merged
+
+
+def _union(epoch: int, spans: Iterable[Span]) -> tuple[Span, ...]:
+    joined: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.first_offset):
+        if joined and span.first_offset <= joined[-1].end_offset:
+            joined[-1] = joined[-1]._replace(end_offset=max(joined[-1].end_offset, span.end_offset))
+        else:
+            joined.append(Span(epoch, span.first_offset, span.end_offset))
+    return tuple(joined)
 
 
 def _reach(lost: LostEpoch) -> int:

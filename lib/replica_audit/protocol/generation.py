@@ -52,6 +52,21 @@ def generation(
     return Generation(Protocol.TRUNCATE_ON_FETCH, "no version known: the rule of 2.8 and later")
 
 
+def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> Protocol:
+    """The rule by which a future replica truncates (ReplicaAlterLogDirsThread, KIP-113).
+
+    Its leader is in the same process, so the version of the broker decides, not the inter-broker protocol, and there is always an epoch to
+    ask for; truncation on fetch is off (LocalLeaderEndPoint.isTruncationOnFetchSupported).
+
+    Args:
+        applies: the rule of the cluster's followers, by which to go where the version is not known.
+        broker_version: release of the brokers, such as `4.2.0`.
+    """
+    version = _parse(broker_version)
+    answers_with_epoch = version >= (2, 0, 0) if version else applies in (Protocol.KIP_279, Protocol.TRUNCATE_ON_FETCH)
+    return Protocol.KIP_279 if answers_with_epoch else Protocol.KIP_101
+
+
 def _parse(version: str | None) -> tuple[int, int, int] | None:
     """(major, minor, IV): 0.x releases carry their third number in the minor, as 0.11.0 is one release line."""
     match = _VERSION.match(version or "")

@@ -63,7 +63,7 @@ class Known:
 
     `leader_epoch`: the epoch in which the leader's copy leads. `later_than_commit`: the copy is known to be taken after the commit; else a
     position beyond its end proves nothing. `compacted`: batches and epochs may be missing anywhere. `replaced_from`: the offset from which
-    an unclean election after the commit replaced the log, None if there was none.
+    an election after the commit replaced the log, None if there was none.
     """
 
     leader_epoch: int
@@ -190,7 +190,7 @@ class _Assessment:
             reset_offset=self.commit.offset,
             records_gone=self.commit.offset - diverged,
             records_missed=held(self.leader.history, diverged, self.commit.offset),
-            reason="the commit has no epoch and is not validated, but an unclean election after it replaced the log from offset "
+            reason="the commit has no epoch and is not validated, but an election after it replaced the log from offset "
             f"{diverged} on: what stands there now is never read",
         )
 
@@ -205,11 +205,11 @@ class _Assessment:
         parts, epoch = self.diverged_at, self.commit.leader_epoch
         if parts is None and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0)):
             # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
-            return self._intact(Result.VALID, f"the leader's table lacks epoch {epoch}, which compaction explains")
+            return self._doubtful(f"the leader's table lacks epoch {epoch}, which compaction can explain")
         if parts is None and self.commit.offset == self.answer.start_offset:
             # a group that starts at the latest offset commits the epoch of a leader that may never have written in it
             why = f"the leader's table lacks epoch {epoch}, in which nothing may have been written, or records may have been replaced"
-            return replace(self._intact(Result.VALID, why), affected=None, records_gone=None, records_missed=None)
+            return self._doubtful(why)
         what = (
             "nothing may have been written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
         )
@@ -245,6 +245,9 @@ class _Assessment:
             records_missed=self._held(self.start, self.end),
             reason=f"below the log start {self.start}: retention or DeleteRecords took the next records; the reset policy decides",
         )
+
+    def _doubtful(self, reason: str) -> Impact:
+        return replace(self._intact(Result.VALID, reason), affected=None, records_gone=None, records_missed=None)
 
     def _intact(self, result: Result, reason: str) -> Impact:
         return Impact(result=result, affected=False, reset_offset=self.commit.offset, reason=reason)

@@ -86,9 +86,13 @@ def _stale_topic_id(c: Comparison) -> Judgement | None:
     theirs, own = c.leader.topic_id, c.follower.topic_id
     if not theirs or not own or theirs == own:
         return None
-    return Judgement(
-        verdict=Verdict.STALE_TOPIC_ID, reason=f"topic id {own} is not the leader's {theirs}: a log of an earlier topic of this name"
-    )
+    return stale_topic(own, theirs, "the leader's")
+
+
+def stale_topic(own: str, theirs: str, whose: str) -> Judgement:
+    """The judgement on a replica whose topic id is not that of the one that it would follow."""
+    reason = f"topic id {own} is not {whose} {theirs}: a log of an earlier topic of this name"
+    return Judgement(verdict=Verdict.STALE_TOPIC_ID, reason=reason)
 
 
 def _incomparable(c: Comparison) -> Judgement | None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from replica_audit.config import Settings
 from replica_audit.formats.cluster_metadata import ClusterMetadata
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import Generation, generation
+from replica_audit.protocol.generation import Generation, generation, protocol_of_moves
 from replica_audit.transforms.rows import Row
 
 
@@ -25,6 +25,7 @@ class ClusterFacts:
     """
 
     generation: Generation
+    moves: Protocol = Protocol.KIP_279
     broker_states: Mapping[int, str] = field(default_factory=dict)
     fenced: Mapping[int, bool] = field(default_factory=dict)
     simultaneous: bool = False
@@ -68,6 +69,7 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
     )
     return ClusterFacts(
         generation=chosen,
+        moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
         broker_states=head.broker_states if head else by_log,
         fenced=fenced,
         simultaneous=settings.simultaneous_copies,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
 from replica_audit.model import PartitionMetadata, Problem
 from replica_audit.protocol import impact
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.epoch_table import latest_epoch
-from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -34,6 +33,7 @@ def impact_rows(
     replicas: Mapping[int, Replica],
     *,
     context: Context,
+    leader_is_down: bool = False,
 ) -> Iterator[Row]:
     """One row per group that committed an offset of the partition.
 
@@ -43,6 +43,8 @@ def impact_rows(
         leader: None if it is unknown or unreadable.
         replicas: the readable replicas, by broker.
         context: of the partition.
+        leader_is_down: whether metadata says so: nothing was written after the copy. (A marker of a clean shutdown does not say it: the
+            broker may have been restarted before the groups' offsets were copied.)
     """
     topic_id = metadata.topic_id or (leader.topic_id if leader else None)
     for row in sorted(commits, key=lambda commit: str(commit["group_id"])):
@@ -54,8 +56,10 @@ def impact_rows(
         elif leader.topic_id and leader.topic_id != topic_id:
             found = impact.unknown("the leader's log is of an earlier topic of this name")
         else:
-            others = [replica for replica in replicas.values() if replica is not leader and _same(replica, leader)]
-            found = impact.assess(leader, others, commit, _known(leader, metadata, commit, context))
+            others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
+            known = _known(leader, metadata, commit, context)
+            known = replace(known, later_than_commit=known.later_than_commit or leader_is_down)
+            found = impact.assess(leader, others, commit, known)
         values = asdict(found)
         yield {
             "group_id": row["group_id"],
@@ -88,7 +92,7 @@ def _known(leader: Replica, metadata: PartitionMetadata, commit: impact.Commit, 
     return impact.Known(
         # up to 2.0 a leader enters its epoch with its first record
         leader_epoch=latest if context.enters_epoch_at_once else max(latest, context.leader_epoch),
-        later_than_commit=context.simultaneous or leader.alive is False or is_later,
+        later_than_commit=context.simultaneous or is_later,
         compacted=context.compacted,
-        replaced_from=min((starts[e.leader_epoch] for e in after if e.kind == ElectionKind.UNCLEAN), default=None),
+        replaced_from=min((starts[e.leader_epoch] for e in after), default=None),
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership
-from replica_audit.protocol.verdict import Judgement, Severity, Verdict, judge
+from replica_audit.protocol.verdict import Judgement, Severity, Verdict, judge, stale_topic
 from replica_audit.transforms.pairs import Pair, Side, measure
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -18,20 +18,14 @@ from replica_audit.transforms.rows import Row
 _LOCAL = "local"
 
 
-def protocol_of_moves(applies: Protocol) -> Protocol:
-    """The rule by which a future replica truncates: that of followers, but never truncate-on-fetch."""
-    return Protocol.KIP_279 if applies is Protocol.TRUNCATE_ON_FETCH else applies
-
-
-def future_rows(loaded: Sequence[Loaded], context: Context, applies: Protocol) -> Iterator[Row]:
+def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) -> Iterator[Row]:
     """One row per future directory.
 
     Args:
         loaded: every replica directory of the partition, of all brokers.
         context: of the partition.
-        applies: the rule of the cluster's followers.
+        protocol: the rule of moves.
     """
-    protocol = protocol_of_moves(applies)
     for future in loaded:
         if future.files.state != "future":
             continue
@@ -87,6 +81,9 @@ def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
         return _missing()
     if current.log is None or current.unreadable:
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"the current replica is unreadable: {current.unreadable}")
+    own, theirs = future.files.topic_id, current.files.topic_id
+    if own and theirs and own != theirs:
+        return stale_topic(own, theirs, "the current replica's")
     return None
 
 

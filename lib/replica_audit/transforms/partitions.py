@@ -124,7 +124,7 @@ class PartitionAudit:
             "what_if_rules": made.rules,
             "what_if_leaders": list(self._what_if_leaders()) if self.cluster.what_if_leaders else [],
             "replica_roles": self._roles(made.verdicts),
-            "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.applies)),
+            "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.moves)),
             "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
             "consumer_impacts": list(
                 impact_rows(
@@ -133,6 +133,7 @@ class PartitionAudit:
                     self._as_groups_find_it(),
                     readable,
                     context=self.context,
+                    leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
                 )
             ),
             "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems],

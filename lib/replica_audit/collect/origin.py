@@ -1,0 +1,98 @@
+"""Whose files are collected: the log directories that there are, and the broker that they are of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.collect.request import Request
+from replica_audit.errors import InputError, MetadataError, UsageError
+from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.collection_manifest import Unread
+from replica_audit.formats.server_properties import ServerProperties, server_properties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """One broker. `log_dirs` are those that can be listed, `unread` the others; `cluster_id` is None where no file says it."""
+
+    broker_id: int
+    cluster_id: str | None
+    log_dirs: tuple[Path, ...]
+    unread: tuple[Unread, ...]
+
+
+def origin_of(request: Request) -> Origin:
+    """Find out whose files the request names.
+
+    Raises:
+        UsageError: a directory is none, or none can be read; they are of several brokers, or nothing says of which.
+    """
+    said = _properties(request.server_properties) if request.server_properties else None
+    paths, unread = [], []
+    for path in _named(request, said):
+        try:
+            with os.scandir(path):
+                paths.append(path)
+        except OSError as error:
+            unread.append(cannot_list(path, error))
+    if not paths:
+        raise UsageError(f"no log directory can be read: {'; '.join(f'{one.path}: {one.reason}' for one in unread)}")
+    broker_id, cluster_id = _identity(request, paths, said)
+    return Origin(broker_id=broker_id, cluster_id=cluster_id, log_dirs=tuple(paths), unread=tuple(unread))
+
+
+def cannot_list(path: Path, error: OSError) -> Unread:
+    """A directory that cannot be listed."""
+    return Unread(path=str(path), kind="directory", reason=error.strerror or str(error))
+
+
+def _named(request: Request, said: ServerProperties | None) -> Iterator[Path]:
+    """The directories that the request names, each once."""
+    by_real: dict[str, Path] = {}
+    for path in [Path(path) for path in said.log_dirs] if said else [path.expanduser().absolute() for path in request.log_dirs]:
+        if any("\ud800" <= character <= "\udfff" for character in str(path)):
+            raise UsageError(f"log directory {str(path)!r}: the name is not UTF-8")
+        if said is None and not path.is_dir():
+            raise UsageError(f"--log-dir {path}: {'is not a directory' if os.path.lexists(path) else 'no such directory'}")
+        twin = by_real.setdefault(os.path.realpath(path), path)
+        if twin is not path:
+            raise UsageError(f"{twin} and {path} are one directory; name it once")
+        yield path
+
+
+def _identity(request: Request, paths: Sequence[Path], said: ServerProperties | None) -> tuple[int, str | None]:
+    """The broker's id and its cluster's, which everything that says them must agree on."""
+    metas = [(path, meta) for path in paths if (meta := _meta_properties(path))]
+    brokers = {meta.broker_id: path / log_dir.META_PROPERTIES for path, meta in metas if meta.broker_id is not None}
+    clusters = {meta.cluster_id: path / log_dir.META_PROPERTIES for path, meta in metas if meta.cluster_id is not None}
+    if said and said.broker_id is not None:
+        brokers.setdefault(said.broker_id, request.server_properties or Path())
+    if request.broker_id is not None:
+        brokers.setdefault(request.broker_id, Path("--broker-id"))
+    for what, found in (("broker", brokers), ("cluster", clusters)):
+        if len(found) > 1:
+            told = " and ".join(f"{path} says {what} {which}" for which, path in found.items())
+            raise UsageError(f"{told}: collect the log directories of one broker at a time")
+    if not brokers:
+        raise UsageError(f"which broker is it? There is no {log_dir.META_PROPERTIES} in {paths[0]} that says; give --broker-id")
+    return next(iter(brokers)), next(iter(clusters), None)
+
+
+def _properties(path: Path) -> ServerProperties:
+    try:
+        return server_properties(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"--server-properties {path}: {error.strerror or error}") from None
+    except MetadataError as error:
+        where = f" at line {error.line}" if error.line else ""
+        raise UsageError(f"--server-properties {path}: {error.reason}{where}; or give every --log-dir") from None
+
+
+def _meta_properties(path: Path) -> checkpoints.MetaProperties | None:
+    try:
+        return checkpoints.meta_properties((path / log_dir.META_PROPERTIES).read_bytes())
+    except (OSError, InputError):
+        return None  # told when it is copied

@@ -1,0 +1,46 @@
+"""What is asked of a collection, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.formats.collection_manifest import Manifest, Unread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to collect. `log_dirs` and `server_properties` exclude each other; `rate` is in bytes a second, None for as fast as it goes.
+
+    `topics` is a regular expression for whole names, empty for all; `group_offsets_limit` how many bytes of `__consumer_offsets` may be
+    copied.
+    """
+
+    output: Path
+    log_dirs: tuple[Path, ...] = ()
+    server_properties: Path | None = None
+    broker_id: int | None = None
+    replace: bool = False
+    rate: int | None = None
+    verify_crc: bool = True
+    has_index: bool = True
+    topics: str = ""
+    group_offsets_limit: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Where the collection is, and what its manifest says."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """Everything that could not be read."""
+        return (*self.manifest.unread, *(unread for one in self.manifest.log_dirs for unread in one.unread))
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 3 if anything could not be read."""
+        return 3 if self.unread else 0

@@ -1,0 +1,210 @@
+"""A whole collection: which broker it is, what is captured in which order, and the manifest.
+
+Metadata comes first, then the groups' offsets, then the other replicas. Metadata that is older than the logs is excused (a leader may have
+been elected since); metadata that is newer would make leaders of replicas that did not lead yet when they were copied. An offset that a
+group committed is below the end of a log that is copied later.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from replica_audit.collect.log_dir_capture import LogDirCapture
+from replica_audit.collect.origin import cannot_list, origin_of
+from replica_audit.collect.output import Output
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.replica_capture import now_ms
+from replica_audit.collect.request import Request, Result
+from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.errors import UsageError
+from replica_audit.formats import log_dir
+from replica_audit.formats.collection_manifest import Manifest, content
+from replica_audit.transforms.topics import topic_filter
+
+_REVISITS = 3
+_TELL_EVERY_S = 5.0
+
+
+def collect(request: Request, tell: Callable[[str], None]) -> Result:
+    """Collect what the log directories of a broker hold.
+
+    Raises:
+        UsageError: the request makes no sense, or nothing can be read.
+        OutputError: the collection cannot be written.
+    """
+    return _Session(request, tell).run()
+
+
+class _Session:
+    def __init__(self, request: Request, tell: Callable[[str], None]) -> None:
+        self.request, self._tell = request, tell
+        self.began, self.started_at_ms = time.monotonic(), now_ms()
+        self._told = self.began
+        self.is_wanted = _topic_filter(request.topics)
+        self.origin = origin_of(request)
+        self.unread = list(self.origin.unread)
+        self.pace = Pace(request.rate)
+        self.reader = SegmentReader(verify_crc=request.verify_crc)
+        self.captures: list[LogDirCapture] = []
+        self.offsets_left = request.group_offsets_limit
+
+    def tell(self, line: str) -> None:
+        self._tell(f"[{time.monotonic() - self.began:6.1f} s] {line}")
+
+    def run(self) -> Result:
+        origin = self.origin
+        output = Output(self.request.output.absolute(), origin.broker_id, replace=self.request.replace, log_dirs=origin.log_dirs)
+        try:
+            manifest = self._capture(output)
+            output.finish(content(manifest))
+        except BaseException:
+            output.abandon()
+            raise
+        return Result(folder=output.target, manifest=manifest)
+
+    def _capture(self, output: Output) -> Manifest:
+        paths = self.origin.log_dirs
+        names = _folder_names(paths)
+        for path in paths:
+            capture = LogDirCapture(path, names[path], output, self.pace, self.reader, has_index=self.request.has_index)
+            capture.begin()
+            self.captures.append(capture)
+        in_use = [capture for capture in self.captures if capture.is_in_use]
+        several = "y" if len(paths) == 1 else "ies"
+        self.tell(f"broker {self.origin.broker_id}: {len(paths)} log director{several}{', in use' if in_use else ''}")
+        for visit in range(1 + _REVISITS):
+            if not self._visit() and visit:
+                break
+        if not any(capture.is_of_a_broker for capture in self.captures):
+            told = ", ".join(map(str, paths))
+            raise UsageError(f"no log directory of a broker: {told}; one holds {log_dir.META_PROPERTIES} and TOPIC-N folders with .log files")
+        log_dirs = tuple(capture.finish() for capture in self.captures)
+        manifest = Manifest(
+            broker_id=self.origin.broker_id,
+            cluster_id=self.origin.cluster_id,
+            host=socket.gethostname(),
+            started_at_ms=self.started_at_ms,
+            finished_at_ms=now_ms(),
+            log_dirs=log_dirs,
+            unread=tuple(self.unread),
+            options=self._options(),
+            versions=_versions(),
+        )
+        return replace(manifest, counts=self._counts(manifest))
+
+    def _visit(self) -> bool:
+        """Capture every replica directory that is there and has not been; drop those that are not there any more. Whether any were."""
+        todo = sorted(self._missing(), key=lambda one: (_phase(one[2].topic), self.captures.index(one[0]), one[1]))
+        for done, (capture, directory, parsed) in enumerate(todo):
+            self._progress(done, len(todo))
+            capture.capture(directory, parsed, is_copied=self._is_copied(capture, directory, parsed))
+        return bool(todo)
+
+    def _missing(self) -> Iterator[tuple[LogDirCapture, str, log_dir.ReplicaDirectory]]:
+        for capture in self.captures:
+            try:
+                there = {name: (parsed, inode) for name, parsed, inode in capture.directories() if self.is_wanted(parsed.topic)}
+            except OSError as error:
+                self.unread.append(cannot_list(capture.path, error))
+                continue
+            for directory, (inode, _replica) in list(capture.replicas.items()):
+                if directory not in there or inode not in (-1, there[directory][1]):
+                    capture.forget(directory)
+                    capture.vanished.add(directory)
+            for directory, (parsed, _inode) in there.items():
+                if directory not in capture.replicas and directory not in capture.unread:
+                    yield capture, directory, parsed
+
+    def _is_copied(self, capture: LogDirCapture, directory: str, parsed: log_dir.ReplicaDirectory) -> bool:
+        if parsed.state != "current" or parsed.topic not in (log_dir.METADATA_TOPIC, log_dir.GROUP_OFFSETS_TOPIC):
+            return False
+        if parsed.topic == log_dir.METADATA_TOPIC:
+            return True
+        size = _size_of(capture.path / directory)
+        if size > self.offsets_left:
+            if self.request.group_offsets_limit:
+                self.tell(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what groups committed in it will not be known")
+            return False
+        self.offsets_left -= size
+        return True
+
+    def _progress(self, done: int, all_of_them: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= _TELL_EVERY_S:
+            self._told = now
+            rate = self.pace.bytes_read / max(now - self.began, 0.001)
+            self.tell(f"{done} of {all_of_them} replicas, {self.pace.bytes_read / 1e6:.0f} MB read, {rate / 1e6:.1f} MB/s")
+
+    def _options(self) -> dict[str, str | int | bool | None]:
+        request = self.request
+        return {
+            "verify_crc": request.verify_crc,
+            "batch_index": request.has_index,
+            "rate_limit": request.rate,
+            "topics": request.topics or None,
+            "group_offsets_limit": request.group_offsets_limit,
+        }
+
+    def _counts(self, manifest: Manifest) -> dict[str, int]:
+        replicas = [replica for one in manifest.log_dirs for replica in one.replicas]
+        return {
+            "log_dirs": len(manifest.log_dirs),
+            "replicas": len(replicas),
+            "segments": sum(replica.segments for replica in replicas),
+            "batches": sum(replica.batches for replica in replicas),
+            "bytes_of_segments": sum(replica.size_bytes for replica in replicas),
+            "bytes_read": self.pace.bytes_read,
+            "vanished": sum(len(one.vanished) for one in manifest.log_dirs),
+            "unread": len(manifest.unread) + sum(len(one.unread) for one in manifest.log_dirs),
+        }
+
+
+def _phase(topic: str) -> int:
+    return {log_dir.METADATA_TOPIC: 0, log_dir.GROUP_OFFSETS_TOPIC: 1}.get(topic, 2)
+
+
+def _topic_filter(pattern: str) -> Callable[[str], bool]:
+    try:
+        matches = topic_filter(pattern)
+    except re.error as error:
+        raise UsageError(f"--topics {pattern!r}: not a regular expression: {error}") from None
+    return lambda topic: topic in (log_dir.METADATA_TOPIC, log_dir.GROUP_OFFSETS_TOPIC) or matches(topic)
+
+
+def _folder_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name of its own for each log directory's folder in the collection: its own, with a number if another has it, too."""
+    names: dict[Path, str] = {}
+    for path in paths:
+        name = plain = path.name.lstrip(".") or "log-dir"
+        number = 1
+        while name in names.values():
+            number += 1
+            name = f"{plain}.{number}"
+        names[path] = name
+    return names
+
+
+def _size_of(path: Path) -> int:
+    try:
+        with os.scandir(path) as entries:
+            return sum(entry.stat().st_size for entry in entries if log_dir.segment_name(entry.name))
+    except OSError:
+        return 0
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in ("replica-audit", "pyarrow", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed as a package"
+    return versions

@@ -1,0 +1,46 @@
+"""Collections of whole clusters, for tests: what `collect` makes of every broker's folder, side by side as an input of the audit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from replica_audit.collect import Request, Result, collect
+from replica_audit.formats import log_dir
+
+
+def log_dirs_of(broker: Path) -> list[Path]:
+    """The log directories below a broker's folder: those that hold replicas, or the small files of one."""
+    found = {
+        path.parent
+        for name in (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)
+        for path in broker.rglob(name)
+        if log_dir.replica_directory(path.parent.name) is None or (path.parent / log_dir.META_PROPERTIES).exists()
+    }
+    return sorted(found)
+
+
+def quietly(_line: str) -> None:
+    """No progress."""
+
+
+def collect_broker(broker: Path, output: Path, **options: Any) -> Result:
+    """Collect all log directories of a broker's folder."""
+    broker_id = log_dir.is_broker_folder(broker.name)
+    has_meta = any(broker.rglob(log_dir.META_PROPERTIES))
+    request = Request(output=output, log_dirs=tuple(log_dirs_of(broker)), broker_id=None if has_meta else broker_id, **options)
+    return collect(request, quietly)
+
+
+def collect_cluster(root: Path, to: Path, **options: Any) -> Path:
+    """Collect every broker of a root, and put what lies beside them there, too."""
+    to.mkdir()
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and log_dir.is_broker_folder(path.name) is not None:
+            collect_broker(path, to, **options)
+            for log in path.glob("server.log*"):
+                shutil.copy(log, to / path.name / log.name)
+        elif path.is_file():
+            shutil.copy(path, to / path.name)
+    return to

@@ -1,0 +1,35 @@
+"""A collection gives the rows that the log directories themselves give, for every scenario of real brokers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters.test_scenarios import SAMPLE, SHARED, SHARED_SCENARIOS
+from tests.collect.collections import collect_cluster
+from tests.support import in_process
+
+ROOTS = [*sorted(SAMPLE.iterdir()), *(path / "before" for path in SHARED_SCENARIOS if (path / "before").is_dir())]
+# the one thing that differs, and the one that raw files cannot tell
+OF_THE_SOURCE = ("source", "captured_at")
+
+
+def comparable(rows: list[dict[str, Any]], collected: Path, root: Path) -> Counter[str]:
+    """Rows that name the broker's files as they are; only server logs lie in the collection themselves."""
+    bare = ({key: value for key, value in row.items() if key not in OF_THE_SOURCE} for row in rows)
+    return Counter(json.dumps(row, sort_keys=True, default=str).replace(str(collected), str(root)) for row in bare)
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("root", ROOTS, ids=lambda root: "/".join(root.parts[-2:]))
+def test_a_collection_gives_the_rows_that_its_log_directories_give(root: Path, tmp_path: Path) -> None:
+    collected = collect_cluster(root, tmp_path / "collected")
+    expected, found = in_process.audit(root), in_process.audit(collected)
+    for table in sorted(expected.keys() | found.keys()):
+        assert comparable(found[table], collected, root) == comparable(expected[table], collected, root), table
+    assert {row["source"] for row in found["segment_epochs"]} == {"collected"}
+    assert all(row["captured_at"] for row in found["replica_logs"])
