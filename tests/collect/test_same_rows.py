@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.clusters.test_scenarios import SAMPLE, SHARED, SHARED_SCENARIOS
+from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.collect.collections import collect_cluster
 from tests.support import in_process
 
-ROOTS = [*sorted(SAMPLE.iterdir()), *(path / "before" for path in SHARED_SCENARIOS if (path / "before").is_dir())]
+ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
 # the one thing that differs, and the one that raw files cannot tell
 OF_THE_SOURCE = ("source", "captured_at")
 

@@ -71,6 +71,8 @@ def test_every_key():
             leader_epoch=5,
             replicas=(1, 2, 3),
             isr=(1,),
+            source="cluster-metadata",
+            known_at_ms=1795239821716,
         )
     ]
 
@@ -110,7 +112,9 @@ def test_missing_and_null_keys_are_unknown_not_false(absent: object):
         topic |= dict.fromkeys(("topic_id", "configs", "internal"))
     _head, found = read({"version": 1, "topics": [topic]})
     assert found == [
-        PartitionMetadata(topic="t", partition=4, topic_id=None, compacted=False, leader=-1, leader_epoch=-1, replicas=(), isr=())
+        PartitionMetadata(
+            topic="t", partition=4, topic_id=None, compacted=False, leader=-1, leader_epoch=-1, replicas=(), isr=(), source="cluster-metadata"
+        )
     ]
 
 

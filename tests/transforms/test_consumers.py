@@ -61,12 +61,13 @@ def _rows(
     leader: Replica | None = LEADER,
     others: Sequence[Replica] = (),
     metadata: PartitionMetadata | None = None,
+    leader_is_down: bool = False,
     **context: Any,
 ) -> list[Row]:
     known = metadata or _metadata()
     replicas = {one.broker_id: one for one in ([leader, *others] if leader else others) if not one.unreadable}
     facts = Context(**({"leader_epoch": known.leader_epoch, "enters_epoch_at_once": True} | context))
-    return list(impact_rows(known, commits, leader, replicas, context=facts))
+    return list(impact_rows(known, commits, leader, replicas, context=facts, leader_is_down=leader_is_down))
 
 
 def _row(commit: Row, **options: Any) -> Row:
@@ -164,7 +165,9 @@ def test_of_copies_of_one_instant_it_is_lost(offset: int, epoch: int) -> None:
 
 @pytest.mark.parametrize(("offset", "epoch"), BEYOND)
 def test_a_leader_that_is_down_writes_nothing_more(offset: int, epoch: int) -> None:
-    assert _row(_commit(offset, epoch, at=TIME + SECOND), leader=replace(LEADER, alive=False))["affected"] is True
+    commit = _commit(offset, epoch, at=TIME + SECOND)
+    assert _row(commit, leader_is_down=True)["affected"] is True
+    assert _row(commit, leader=replace(LEADER, alive=False))["affected"] is None, "it was stopped, and may have been started again"
 
 
 def test_an_election_after_the_commit_in_the_leaders_table_proves_it() -> None:

@@ -18,13 +18,14 @@ from numba.core.errors import NumbaError
 
 from replica_audit.formats import crc_kernel as crc
 from replica_audit.formats.content_digest import FIRST_FACTOR, SECOND_FACTOR, SEED, WINDOW_BITS
-from replica_audit.formats.native_code import DONE, HEADER_BYTES, MORE, RUN_BYTES, SLOTS, SYMBOL, WINDOW_BYTES
+from replica_audit.formats.native_code import DONE, HEADER_BYTES, MORE, SLOTS, SYMBOL
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, LOG_OVERHEAD, V2_HEADER
 
 SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
 _LAST_OFFSET = 2**63 - 2
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _V2_SIZE = V2_HEADER.size
+_LEGACY_COVERED_FROM = 16  # byte of an entry; of a batch of magic 2 it is 21
 _ALL_ONES = 0xFFFFFFFF
 _CRC_INSTRUCTIONS = ("sse4.2", "crc32", "pclmul")
 
@@ -61,71 +62,76 @@ def _mixed(x: int) -> int:
     return mixed
 
 
-@njit
-def _decoded(at: int, left: int, next_offset: int) -> tuple[int, int, int, int, int, int]:
-    """Size, base offset, last offset, epoch, record count and max timestamp of the batch at an address; size 0 if it is not to be taken.
+@njit(forceinline=True)
+def _decoded(at: int, left: int, next_offset: int) -> tuple[int, ...]:
+    """What matters of the batch at an address: ten numbers, of which the first, its size, is 0 if it is not to be taken.
 
-    Of the file there are `left` bytes, at least 18. All of them that a header can have are in memory, but what is behind them is not.
+    Size, magic, base offset, last offset, epoch, record count, max timestamp, stored CRC, from which byte on that covers the batch, and the
+    offset by which it belongs to a window. Of the file there are `left` bytes, at least 18. All of them that a header can have are in
+    memory, but what is behind them is not.
     """
     size, magic = _load32(at + 8) + LOG_OVERHEAD, _load8(at + 16)
     if size > left:
-        return 0, 0, 0, 0, 0, 0
+        return 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     if magic == 2 and size >= _V2_SIZE:
         base, delta, count = _load64(at), _load32(at + 23), _load32(at + 57)
         if delta >= 0 and count >= 0 and next_offset <= base <= _LAST_OFFSET - delta:
-            return size, base, base + delta, _load32(at + 12), count, _load64(at + 35)
+            return size, 2, base, base + delta, _load32(at + 12), count, _load64(at + 35), _load32_unsigned(at + 17), 21, base
     elif magic < 2 and size >= 26 + 8 * magic:
         last = _load64(at)
         base = last if _load8(at + 17) & 7 == 0 else next_offset
         if next_offset <= last <= _LAST_OFFSET and last - base < _MOST_LEGACY_RECORDS:
-            return size, base, last, -1, last - base + 1, _load64(at + 18) if magic == 1 else -1
-    return 0, 0, 0, 0, 0, 0
+            time = _load64(at + 18) if magic == 1 else -1
+            return size, magic, base, last, -1, last - base + 1, time, _load32_unsigned(at + 12), _LEGACY_COVERED_FROM, last
+    return 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
 
 @njit
-def _add_to_run(state: int, base: int, last: int, epoch: int, count: int, size: int, time: int, magic: int, intact: int) -> None:
-    """The batch continues the last run of the block, or begins the next; the words of a row are the fields of `Run`."""
-    runs = _load(state + _RUN_COUNT)
-    row = _load(state + _RUNS) + (runs - 1) * RUN_BYTES
-    is_like = runs > 0 and _load(row) == epoch and _load(row + 72) == intact
-    if is_like and (_load(row + 16) + 1 == base or runs >= _load(state + _RUNS_LEFT)):
-        _store(row + 16, last)
-        _store(row + 24, _load(row + 24) + 1)
-        _store(row + 32, _load(row + 32) + count)
-        _store(row + 40, _load(row + 40) + size)
-        _store(row + 48, min(_load(row + 48), time))
-        _store(row + 56, max(_load(row + 56), time))
-        _store(row + 64, max(_load(row + 64), magic))
-        return
-    row += RUN_BYTES
-    _store(state + _RUN_COUNT, runs + 1)
-    for place, value in enumerate((epoch, base, last, 1, count, size, time, time, magic, intact)):
-        _store(row + 8 * place, value)
+def _loaded(table: int) -> tuple[int, ...]:
+    """The first row of the table of runs."""
+    return (
+        *(_load(table), _load(table + 8), _load(table + 16), _load(table + 24), _load(table + 32)),
+        *(_load(table + 40), _load(table + 48), _load(table + 56), _load(table + 64), _load(table + 72)),
+    )
 
 
 @njit
-def _add_to_window(state: int, first: int, delta: int, stored_crc: int) -> None:
-    """The batch is counted in the last window of the block, or in the next; a row is number, digest and batch count."""
-    digest = _mixed(_mixed(first + _SEED) ^ (stored_crc << 32 | delta))
-    number, windows = first >> WINDOW_BITS, _load(state + _WINDOW_COUNT)
-    row = _load(state + _WINDOWS) + (windows - 1) * WINDOW_BYTES
-    if windows > 0 and _load(row) == number:
-        _store(row + 8, _load(row + 8) + digest)
-        _store(row + 16, _load(row + 16) + 1)
-        return
-    row += WINDOW_BYTES
-    _store(state + _WINDOW_COUNT, windows + 1)
-    _store(row, number)
-    _store(row + 8, digest)
-    _store(row + 16, 1)
+def _stored(table: int, number: int, row: tuple[int, ...]) -> None:
+    """Write a row of a table, unless it is none: number -1."""
+    if number >= 0:
+        for place, value in enumerate(row):
+            _store(table + 8 * (number * len(row) + place), value)
 
 
-@njit
-def _is_full(state: int) -> bool:
-    """Whether a table has no room for the next batch; that of headers is only filled if it has room at all."""
-    if _load(state + _RUN_COUNT) >= _load(state + _RUN_ROOM) or _load(state + _WINDOW_COUNT) >= _load(state + _WINDOW_ROOM):
-        return True
-    return 0 < _load(state + _HEADER_ROOM) <= _load(state + _HEADER_COUNT)
+@njit(forceinline=True)
+def _continues(run: tuple[int, ...], base: int, epoch: int, intact: int, any_gap: bool) -> bool:
+    return run[0] == epoch and run[9] == intact and (run[2] + 1 == base or any_gap)
+
+
+@njit(forceinline=True)
+def _extended(run: tuple[int, ...], last: int, count: int, size: int, time: int, magic: int) -> tuple[int, ...]:
+    totals = (run[3] + 1, run[4] + count, run[5] + size)
+    return (run[0], run[1], last, *totals, min(run[6], time), max(run[7], time), max(run[8], magic), run[9])
+
+
+@njit(forceinline=True)
+def _pauses(state: int, position: int, runs: int, windows: int) -> bool:
+    """Whether Python has to see to something first: a table without room for the next batch, or signals.
+
+    That of headers is only filled if it has room at all.
+    """
+    is_full = runs >= _load(state + _RUN_ROOM) or windows >= _load(state + _WINDOW_ROOM)
+    return is_full or position >= _load(state + _STOP) or 0 < _load(state + _HEADER_ROOM) <= _load(state + _HEADER_COUNT)
+
+
+@njit(forceinline=True)
+def _filled(state: int, position: int, head: int, last_size: int, begin: int, end: int) -> tuple[int, int]:
+    """From where to where the file is in the buffer once it should hold `head` bytes from a position on."""
+    if position + head <= end:
+        return begin, end
+    skips = _load(state + _VERIFY) == 0 and last_size >= SKIP_FROM
+    wanted = head if skips else min(_load(state + _CAPACITY), _load(state + _SIZE) - position)
+    return position, position + _pread(_load(state + _FD), _load(state + _BUFFER), wanted, position)
 
 
 @njit
@@ -146,9 +152,9 @@ def _count_header(state: int, intact: int) -> None:
         _store(state + _HEADER_COUNT, count + 1)
 
 
-def _checksum_with(crc_of_v2: Any) -> Callable[..., Any]:
+def _judge_with(crc_of_v2: Any) -> Callable[..., Any]:
     @njit
-    def checksum(state: int, begin: int, end: int, at: int, stop: int, magic: int) -> tuple[int, int, int]:
+    def checksum(state: int, begin: int, end: int, at: int, stop: int, is_legacy: bool) -> tuple[int, int, int]:
         """The CRC of the bytes from `at` to `stop`, -1 if they cannot be read; and from where to where the file then is in the buffer."""
         buffer, value = _load(state + _BUFFER), _ALL_ONES
         while at < stop:
@@ -158,55 +164,69 @@ def _checksum_with(crc_of_v2: Any) -> Callable[..., Any]:
                 if end <= begin:
                     return -1, begin, begin
             size, address = min(stop, end) - at, buffer + at - begin
-            value = crc_of_v2(value, address, size) if magic == 2 else _legacy_crc(value, address, size)
+            value = _legacy_crc(value, address, size) if is_legacy else crc_of_v2(value, address, size)
             at += size
         return value ^ _ALL_ONES, begin, end
 
-    return checksum  # type: ignore[no-any-return]
+    @njit(forceinline=True)
+    def judged(state: int, begin: int, end: int, position: int, stop: int, covered_from: int, stored_crc: int) -> tuple[int, int, int]:
+        """Whether a batch matches its CRC, 1 if nobody asks, -1 if it cannot be read; and what the buffer then holds."""
+        if _load(state + _VERIFY) == 0:
+            return 1, begin, end
+        found, begin, end = checksum(state, begin, end, position + covered_from, stop, covered_from == _LEGACY_COVERED_FROM)
+        if found != stored_crc and found >= 0 and _load(state + _FIRST_BAD) < 0:
+            _store(state + _FIRST_BAD, position)
+        return (-1 if found < 0 else 1 if found == stored_crc else 0), begin, end
+
+    return judged  # type: ignore[no-any-return]
 
 
 def scanner(crc_of_v2: Any) -> Any:
     """The scan with a function for CRC-32C, compiled: it takes the address of a `ScanState`."""
-    checksum = _checksum_with(crc_of_v2)
+    judged = _judge_with(crc_of_v2)
 
     @njit(types.int64(types.int64))
     def scan(state: int) -> int:
-        size, verify, buffer = _load(state + _SIZE), _load(state + _VERIFY), _load(state + _BUFFER)
+        size, buffer = _load(state + _SIZE), _load(state + _BUFFER)
         position, next_offset, last_size = _load(state + _POSITION), _load(state + _NEXT_OFFSET), _load(state + _LAST_SIZE)
-        begin, end = _load(state + _BEGIN), _load(state + _END)
+        begin, end, runs_left = _load(state + _BEGIN), _load(state + _END), _load(state + _RUNS_LEFT)
+        runs, windows = _load(state + _RUNS), _load(state + _WINDOWS)
+        # The last rows are kept in registers and written when the next begin: added to in memory they take a third of the time.
+        run_number, run, window_number, window = _load(state + _RUN_COUNT) - 1, _loaded(runs), -1, (-1, 0, 0)
         result = DONE
         while size - position > HEADER_UP_TO_MAGIC:
-            if _is_full(state) or position >= _load(state + _STOP):
+            if _pauses(state, position, run_number + 1, window_number + 1):
                 result = MORE
                 break
             head = min(_V2_SIZE, size - position)
-            if position + head > end:
-                skips = verify == 0 and last_size >= SKIP_FROM
-                wanted = head if skips else min(_load(state + _CAPACITY), size - position)
-                begin, end = position, position + _pread(_load(state + _FD), buffer, wanted, position)
-                if end - begin < head:
-                    end = begin
-                    break
+            begin, end = _filled(state, position, head, last_size, begin, end)
+            if end - position < head:
+                break
             at = buffer + position - begin
-            size_bytes, base, last, epoch, count, time = _decoded(at, size - position, next_offset)
+            batch = _decoded(at, size - position, next_offset)
+            size_bytes, magic, base, last, epoch, count, time, stored_crc, covered_from, first = batch
             if size_bytes == 0:
                 break
-            magic, intact = _load8(at + 16), 1
-            stored_crc = _load32_unsigned(at + (17 if magic == 2 else 12))
             _copy_header(state, at, position)
-            if verify != 0:
-                covered_from = position + (21 if magic == 2 else 16)
-                found, begin, end = checksum(state, begin, end, covered_from, position + size_bytes, magic)
-                if found < 0:
-                    break
-                intact = 1 if found == stored_crc else 0
-                if intact == 0 and _load(state + _FIRST_BAD) < 0:
-                    _store(state + _FIRST_BAD, position)
+            intact, begin, end = judged(state, begin, end, position, position + size_bytes, covered_from, stored_crc)
+            if intact < 0:
+                break
             _count_header(state, intact)
-            _add_to_run(state, base, last, epoch, count, size_bytes, time, magic, intact)
-            first = base if magic == 2 else last
-            _add_to_window(state, first, last - first, stored_crc)
+            if run_number >= 0 and _continues(run, base, epoch, intact, run_number + 1 >= runs_left):
+                run = _extended(run, last, count, size_bytes, time, magic)
+            else:
+                _stored(runs, run_number, run)
+                run_number, run = run_number + 1, (epoch, base, last, 1, count, size_bytes, time, time, magic, intact)
+            if first >> WINDOW_BITS != window[0]:
+                _stored(windows, window_number, window)
+                window_number, window = window_number + 1, (first >> WINDOW_BITS, 0, 0)
+            digest = _mixed(_mixed(first + _SEED) ^ (stored_crc << 32 | (last - first)))
+            window = (window[0], window[1] + digest, window[2] + 1)
             position, next_offset, last_size = position + size_bytes, last + 1, size_bytes
+        _stored(runs, run_number, run)
+        _stored(windows, window_number, window)
+        _store(state + _RUN_COUNT, run_number + 1)
+        _store(state + _WINDOW_COUNT, window_number + 1)
         _store(state + _POSITION, position)
         _store(state + _NEXT_OFFSET, next_offset)
         _store(state + _LAST_SIZE, last_size)

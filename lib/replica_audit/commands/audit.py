@@ -1,0 +1,158 @@
+"""`audit`: the nightly job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from replica_audit.commands.command import Command, Option, tell
+from replica_audit.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLE = ROOT / "tests" / "data" / "sample"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+_AUDIT_HELP = """\
+Read what every broker has on disk and say, for every partition and follower, where its log
+parts from the leader's, what it truncates to, and what is lost.
+
+An input is a directory with one folder per broker (broker-1, broker-2, ...), each holding that
+broker's log directories or text of kafka-dump-log; beside them, if there is one, a
+cluster-metadata.json. Brokers may be down. Nothing in the input is written to.
+"""
+_AUDIT_EXIT = """\
+exit codes:
+  0    nothing found
+  1    findings at or above --fail-on
+  2    wrong usage or configuration, or no readable input
+  3    nothing at or above --fail-on, but some replicas could not be compared
+  130  interrupted
+
+examples:
+  ./spark-submit.sh audit
+  ./spark-submit.sh audit --input /backup/brokers --warehouse /audits --fail-on critical
+  ./spark-submit.sh audit --input /backup/brokers --topics 'orders|payments' --json audit.json
+"""
+
+
+def _audit(given: argparse.Namespace) -> int:
+    from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
+
+    given.run_id = given.run_id or _new_run_id()
+    given.run_date = given.run_date or datetime.now(UTC).date()
+    settings = config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
+    if not _RUN_ID.fullmatch(given.run_id):
+        raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
+    if given.cluster_metadata and not given.cluster_metadata.is_file():
+        raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
+    _check_writable(given.json)
+    from replica_audit import pipeline
+    from replica_audit.report import text
+    from replica_audit.storage.session import session
+
+    request = pipeline.Request(
+        inputs=tuple(given.input or [str(SAMPLE)]),
+        warehouse=_warehouse(given.warehouse),
+        settings=settings,
+        run_id=given.run_id,
+        run_date=given.run_date,
+        metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
+    )
+    if not given.input:
+        tell(f"no --input: auditing the sample data in {SAMPLE}")
+    report = pipeline.audit(session(), request, tell)
+    if given.json:
+        given.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+    print("\n" + text.render(report), end="", flush=True)  # noqa: T201 - the summary is the command's output
+    return report.exit_code
+
+
+def _check_writable(path: Path | None) -> None:
+    """Fail before the work, not after it."""
+    if path is None:
+        return
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"--json {path}: not a file in an existing directory")
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise UsageError(f"--json {path}: {error.strerror}") from None
+
+
+def _warehouse(given: str) -> str:
+    """A local directory becomes absolute; `catalog.schema` and URIs stay as they are."""
+    if "://" in given or re.fullmatch(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", given):
+        return given
+    path = Path(given).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--warehouse {given}: is a file, not a directory")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--warehouse {given}: {error.strerror}") from None
+    return str(path)
+
+
+def _new_run_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+COMMAND = Command(
+    name="audit",
+    description=_AUDIT_HELP,
+    epilog=_AUDIT_EXIT,
+    run=_audit,
+    interrupted="interrupted: the run is not complete, its rows do not count",
+    options=(
+        Option(
+            flag="--input",
+            help="directory with one folder per broker, or a folder of such directories; repeatable (default: the sample data)",
+            arguments={"action": "append", "metavar": "DIR"},
+        ),
+        Option(
+            flag="--warehouse",
+            help="where the Delta tables are: a directory, a URI, or catalog.schema (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(
+            flag="--cluster-metadata",
+            help="cluster-metadata.json to use instead of the one beside the broker folders",
+            arguments={"type": Path, "metavar": "FILE"},
+        ),
+        Option(flag="--config", help="YAML file with settings, such as conf/audit.yaml", arguments={"type": Path, "metavar": "FILE"}),
+        Option(
+            flag="--run-id",
+            help="name of the run; a run of the same name is replaced (default: UTC time and a random part)",
+            arguments={"default": None, "metavar": "ID"},
+        ),
+        Option(
+            flag="--run-date",
+            help="date that the run is for, YYYY-MM-DD (default: today, UTC)",
+            arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
+        ),
+        Option(flag="--topics", setting="topics", help="audit only topics whose whole name matches", arguments={"metavar": "REGEX"}),
+        Option(
+            flag="--protocol",
+            setting="protocol",
+            help="truncation rule: auto, high-watermark, kip-101, kip-279 or truncate-on-fetch (default: auto)",
+            arguments={"metavar": "RULE"},
+        ),
+        Option(
+            flag="--what-if-leaders",
+            setting="what_if_leaders",
+            help="also compute every replica as the leader of the others: what each choice would lose, ranked",
+            arguments={"action": "store_true"},
+        ),
+        Option(
+            flag="--fail-on",
+            setting="fail_on",
+            help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
+            arguments={"metavar": "SEVERITY"},
+        ),
+        Option(flag="--json", help="write the summary as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+    ),
+)

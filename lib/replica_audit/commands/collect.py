@@ -1,0 +1,173 @@
+"""`collect`: what an audit needs, taken on a broker."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.errors import UsageError
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", re.IGNORECASE)
+_FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+_HELP = """\
+Take from a broker's log directories what an audit needs: for every segment its runs of one epoch,
+an index of its batches and digests of their content, and copies of the small files. Records stay
+where they are, but for those of __cluster_metadata and, up to a limit, __consumer_offsets.
+
+Runs on the broker, which may be at work: nothing is written to, locked or mapped, files are read
+with the lowest priority, and what reading brought into the page cache is dropped again. Neither
+Spark nor Java is needed.
+
+The collection appears as OUTPUT/broker-ID once all of it is on disk. The audit takes it for that
+broker's folder: put those of all brokers into one directory, and give that as --input.
+"""
+_EXIT = """\
+sizes are in bytes, or end in K, M or G (1024 times as much each): 50M
+
+exit codes:
+  0    collected
+  2    wrong usage, nothing to read, or the output cannot be written; there is no collection
+  3    collected, but some files could not be read: they are printed, and are in manifest.json
+  130  interrupted; there is no collection
+
+examples:
+  ./spark-submit.sh collect --log-dir /var/lib/kafka/data --output /tmp/collected
+  ./spark-submit.sh collect --server-properties /etc/kafka/server.properties --output /tmp/collected --rate-limit 50M
+  ./spark-submit.sh collect --log-dir /data/1 --log-dir /data/2 --output /srv/nightly --replace --topics 'orders|payments'
+"""
+
+
+def _collect(given: argparse.Namespace) -> int:
+    if bool(given.log_dir) == bool(given.server_properties):
+        raise UsageError("give either every --log-dir of the broker, or its --server-properties")
+    if given.rate_limit is not None and given.rate_limit < 1:
+        raise UsageError("--rate-limit: at least one byte a second; leave it out for no limit")
+    from replica_audit.collect import Request, collect
+    from replica_audit.collect.pace import step_back
+
+    request = Request(
+        output=given.output.expanduser(),
+        log_dirs=tuple(given.log_dir or ()),
+        server_properties=given.server_properties,
+        broker_id=given.broker_id,
+        replace=given.replace,
+        rate=given.rate_limit,
+        verify_crc=given.verify_crc,
+        has_index=given.batch_index,
+        topics=given.topics,
+        group_offsets_limit=given.group_offsets_limit,
+    )
+    step_back()
+    with _terminated_like_interrupted():
+        result = collect(request, tell)
+    counts = result.manifest.counts
+    for one in result.unread:
+        tell(f"not read: {one.path}: {one.reason}")
+    tell(
+        f"collected {counts['segments']} segment(s) of {counts['replicas']} replica(s), "
+        f"{counts['bytes_read'] / 1e6:.1f} MB read; {counts['unread']} file(s) or folder(s) could not be read"
+    )
+    show(f"{result.folder}\n")
+    return result.exit_code
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let a service manager's SIGTERM clean up, too."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 1048576, 512K, 50M or 1.5G")
+    return int(float(match[1]) * _FACTORS[match[2].upper()])
+
+
+def _broker_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:11]) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the id of a broker")
+    return int(text)
+
+
+COMMAND = Command(
+    name="collect",
+    description=_HELP,
+    epilog=_EXIT,
+    run=_collect,
+    interrupted="interrupted: nothing was collected",
+    options=(
+        Option(
+            flag="--log-dir",
+            help="log directory of the broker; repeatable, give all of them",
+            arguments={"type": Path, "action": "append", "metavar": "DIR"},
+        ),
+        Option(
+            flag="--server-properties",
+            help="the broker's server.properties, to take its log directories from, in the place of --log-dir",
+            arguments={"type": Path, "metavar": "FILE"},
+        ),
+        Option(
+            flag="--output",
+            help="where the folder broker-ID appears; not in a log directory",
+            arguments={"type": Path, "required": True, "metavar": "DIR"},
+        ),
+        Option(
+            flag="--replace",
+            help="put this collection in the place of an earlier one of the broker",
+            arguments={"action": "store_true"},
+        ),
+        Option(
+            flag="--rate-limit",
+            help="read at most so many bytes a second (default: as many as there come)",
+            arguments={"type": _size, "metavar": "SIZE"},
+        ),
+        Option(
+            flag="--verify-crc",
+            help="read every byte, and tell batches whose bytes do not match their CRC; without, only headers are read, which is all "
+            "the same where batches are small (default: on)",
+            arguments={"action": argparse.BooleanOptionalAction, "default": True},
+        ),
+        Option(
+            flag="--batch-index",
+            help="write the headers of all batches, which tell exactly what a truncation takes; without, that is told by offsets "
+            "(default: on)",
+            arguments={"action": argparse.BooleanOptionalAction, "default": True},
+        ),
+        Option(
+            flag="--topics",
+            help="collect only topics whose whole name matches, and the two internal ones that the audit needs",
+            arguments={"default": "", "metavar": "REGEX"},
+        ),
+        Option(
+            flag="--group-offsets-limit",
+            help="copy the records of __consumer_offsets up to so many bytes in all, which tell the groups that are affected; "
+            "0 for none (default: 2G)",
+            arguments={"type": _size, "default": 2 << 30, "metavar": "SIZE"},
+        ),
+        Option(
+            flag="--broker-id",
+            help="the broker's id, where no meta.properties says it",
+            arguments={"type": _broker_id, "metavar": "ID"},
+        ),
+    ),
+)

@@ -1,0 +1,46 @@
+"""What a command is made of: its options, its help, and the function that runs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a command. `setting` names the key of the configuration that it overrides, if any."""
+
+    flag: str
+    help: str
+    setting: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command: its options and what runs it. `run` returns the exit code; `interrupted` is what a user is told who interrupts it."""
+
+    name: str
+    description: str
+    epilog: str
+    options: tuple[Option, ...]
+    run: Callable[[argparse.Namespace], int]
+    interrupted: str = "interrupted"
+
+
+def show(text: str) -> None:
+    """Print a command's output; a reader that has seen enough, such as head, is no error."""
+    try:
+        print(text, end="", flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # else the interpreter flushes once more when it ends, and complains
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def tell(line: str) -> None:
+    """Print a line of progress, or what went wrong."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201

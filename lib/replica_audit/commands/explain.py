@@ -1,0 +1,60 @@
+"""`explain`: one partition of a past run."""
+
+from __future__ import annotations
+
+import argparse
+
+from replica_audit.commands.command import Command, Option, show
+
+_EXPLAIN_HELP = """\
+Explain one partition of a past run so that a colleague believes it: both logs drawn over their
+offsets, every question and answer between follower and leader with the rule that decides, what
+the follower loses, the same under the other protocols, the evidence, and what to do.
+
+Only the tables are read: no brokers, no logs, no Spark, no Java.
+"""
+_EXPLAIN_EXIT = """\
+exit codes:
+  0    explained, whatever the verdict
+  2    wrong usage; no such run, partition or follower; or a table cannot be read
+  130  interrupted
+
+examples:
+  ./spark-submit.sh explain --partition orders-0
+  ./spark-submit.sh explain --partition orders-0 --follower 2
+  ./spark-submit.sh explain --warehouse /audits --run-id 20260102T030405Z-1a2b3c --partition orders-0
+  ./spark-submit.sh explain --partition orders-0 --cluster tGgMi5ChQQaP400G_KG93g | less
+"""
+
+
+def _explain(given: argparse.Namespace) -> int:
+    from replica_audit.report import explanation, explanation_text, question
+    from replica_audit.storage.reader import WarehouseTables
+
+    topic, partition = question.parse_partition(given.partition)
+    asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
+    show(explanation_text.render(explanation.explain(WarehouseTables(given.warehouse), asked)))
+    return 0
+
+
+COMMAND = Command(
+    name="explain",
+    description=_EXPLAIN_HELP,
+    epilog=_EXPLAIN_EXIT,
+    run=_explain,
+    options=(
+        Option(flag="--partition", help="what to explain, such as orders-0", arguments={"required": True, "metavar": "TOPIC-N"}),
+        Option(
+            flag="--follower",
+            help="explain only this broker's replica (default: every follower)",
+            arguments={"type": int, "metavar": "ID"},
+        ),
+        Option(
+            flag="--warehouse",
+            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(flag="--run-id", help="the run to look at; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
+        Option(flag="--cluster", help="cluster id, where several clusters have such a partition", arguments={"metavar": "ID"}),
+    ),
+)
