@@ -136,7 +136,7 @@ class ReplicaFiles:
     replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
 
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
-    the scans of its segments, and `captured_at_ms` is when it was taken; None of others.
+    the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
     """
 
     log_dir: str
@@ -160,6 +160,7 @@ class ReplicaFiles:
     folder: str | None = None
     scans: str | None = None
     captured_at_ms: int | None = None
+    in_use: bool = False
 
 
 class Election(NamedTuple):

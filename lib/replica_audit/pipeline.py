@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
+from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
 from replica_audit.storage.session import StageProgress
@@ -86,20 +87,27 @@ class _Audit:
         sources = [source for root in roots for source in root.sources()]
         listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
-        replicas, files, size = listed.agg(
+        of_groups = F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC)
+        replicas, files, size, offsets, copies = listed.agg(
             F.count(F.when(F.col("is_audited"), F.col("replica"))),
             F.sum(F.size("replica.segments")),
             F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
-        ).first() or (0, 0, 0)
+            F.count(F.when(of_groups, F.col("replica"))),
+            F.count("metadata_copy"),
+        ).first() or (0, 0, 0, 0, 0)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
-        copies = metadata_copies(listed)
-        self.facts = {root.cluster_id: cluster_facts(root.head, copies.get(root.cluster_id), settings) for root in roots}
+        best = metadata_copies(listed) if copies else {}
+        self.facts = {root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings) for root in roots}
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
-        scanned = segments(listed, min(parallelism, max(1, files or 0)), size or 0)
-        gathered = gather(listed, scanned).persist(StorageLevel.MEMORY_AND_DISK)
-        committed = commits(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        tasks = min(parallelism, max(1, files or 0))
+        committed = None
+        if offsets:  # read a second time, apart, rather than keeping all segments for the sake of a few
+            of_offsets = listed.where(of_groups)
+            committed = commits(gather(of_offsets, segments(of_offsets, tasks, size or 0)), self.facts)
+            committed = committed.persist(StorageLevel.MEMORY_AND_DISK)
+        gathered = gather(listed, segments(listed, tasks, size or 0))
         audited = partitions.audit(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         problems = self._problems(listed, committed, audited).persist(StorageLevel.MEMORY_AND_DISK)
         current = findings_of.findings(audited).persist(StorageLevel.MEMORY_AND_DISK)
@@ -112,13 +120,16 @@ class _Audit:
             self.tell("done")
             return report
         finally:
-            for frame in (listed, gathered, committed, audited, problems, current):
-                frame.unpersist()
+            for frame in (listed, committed, audited, problems, current):
+                if frame is not None:
+                    frame.unpersist()
 
-    def _problems(self, listed: DataFrame, committed: DataFrame, audited: DataFrame) -> DataFrame:
+    def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
         of_files = listed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
-        of_groups = committed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
+        if committed is not None:
+            of_groups = committed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
+            of_files = of_files.unionByName(of_groups)
         of_replicas = audited.select("cluster_id", F.inline("input_errors"))
         rows = [
             {
@@ -129,7 +140,7 @@ class _Audit:
             for cluster, problem in self.found.problems
         ]
         of_inputs = self.warehouse.frame(schemas.INPUT_ERRORS, rows).drop("run_id")
-        return self._keyed(of_inputs.unionByName(of_files).unionByName(of_groups).unionByName(of_replicas))
+        return self._keyed(of_inputs.unionByName(of_files).unionByName(of_replicas))
 
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
@@ -160,6 +171,7 @@ class _Audit:
             warehouse=self.request.warehouse,
             fail_on=settings.fail_on,
             worst=settings.worst,
+            tries_leaders=settings.what_if_leaders,
             seconds=round(time.monotonic() - self.began, 1),
             roots=self.found.roots,
             rules={cluster: facts.generation for cluster, facts in self.facts.items()},

@@ -32,12 +32,13 @@ class Frames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What the rows do not tell: the run's own facts. `readable` is False where no replica was found."""
+    """What the rows do not tell: the run's own facts. `readable`: replicas were found; `tries_leaders`: with what_if_leaders."""
 
     run_id: str
     warehouse: str
     fail_on: str
     worst: int
+    tries_leaders: bool
     seconds: float
     roots: Sequence[Root]
     rules: Mapping[str, Generation]
@@ -99,8 +100,8 @@ def summarise(frames: Frames, about: About) -> Report:
         clusters=tuple(clusters),
         findings=tuple(_worst(audited, about.worst)),
         finding_count=sum(severities.values()),
-        impacts=tuple(_impacts(audited, about.worst)),
-        candidates=tuple(_candidates(audited, about.worst)),
+        impacts=tuple(_impacts(audited, about.worst)) if any(cluster.affected_positions for cluster in clusters) else (),
+        candidates=tuple(_candidates(audited, about.worst)) if about.tries_leaders else (),
         problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
         problem_count=sum(problem_counts.values()),
         changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},

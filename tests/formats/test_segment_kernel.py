@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import signal
+import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -21,9 +22,10 @@ from hypothesis import strategies as st
 from numba import njit
 
 from replica_audit.formats import crc_kernel, native_code, native_scan, segment_scan
-from replica_audit.formats.native_code import Scanner, linked
+from replica_audit.formats.native_code import HEADER_BYTES, Scanner, linked
 from replica_audit.formats.segment_kernel import object_code
-from replica_audit.formats.segment_scan import Scan, scan, scan_file, scan_stream
+from replica_audit.formats.segment_scan import Scan, SegmentFold, scan, scan_file, scan_stream
+from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, native_code_for_tests, natively
 
@@ -124,6 +126,41 @@ def test_native_code_goes_on_where_python_is(tmp_path: Path) -> None:
             mock.patch.object(native_code, "scanner", lambda _batches, asked=asked, until=until: native if next(asked) >= until else None),
         ):
             assert scan_file(path) == in_python(path)
+
+
+def header_rows(path: Path, *, verify_crc: bool) -> list[tuple[int, int, bytes]]:
+    """Position, whether the CRC matches, and first bytes of every batch that native code took."""
+    rows, fold = bytearray(), SegmentFold(segment_scan.base_offset_of(path))
+    with path.open("rb") as stream:
+        native_scan.scan_natively(
+            native_code_for_tests(),
+            stream.fileno(),
+            path.stat().st_size,
+            fold,
+            verify_crc=verify_crc,
+            mapped=False,
+            max_runs=10,
+            take_headers=rows.extend,
+        )
+    words = struct.Struct("=qq64s")
+    assert words.size == HEADER_BYTES
+    return list(words.iter_unpack(rows))
+
+
+@pytest.mark.parametrize(("room", "buffer"), [(1, 64), (3, 100), (8192, 1 << 18)])
+@pytest.mark.parametrize("tail", [b"", b"torn behind the last batch", bytes(100)])
+def test_headers_of_all_batches(tmp_path: Path, room: int, buffer: int, tail: bytes) -> None:
+    content = bytearray(MIXED)
+    content[-1] ^= 1
+    path = kf.segment(tmp_path, 0, bytes(content), tail)
+    with mock.patch.object(native_scan, "HEADER_ROOM", room), mock.patch.object(native_scan, "BUFFER_BYTES", buffer):
+        for verify_crc in (False, True):
+            rows = header_rows(path, verify_crc=verify_crc)
+            batches = [item for item in segment_scan.read_batches(path, verify_crc=verify_crc) if isinstance(item, BatchHeader)]
+            assert [(position, bool(intact)) for position, intact, _ in rows] == [(b.position, b.crc_valid is not False) for b in batches]
+            for position, _, head in rows:
+                known = min(61, len(content) - position)
+                assert head[:known] == content[position : position + known]
 
 
 # --- which way is gone ---

@@ -6,6 +6,7 @@ stays there; what reading brought in is given back.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections import deque
@@ -19,10 +20,11 @@ _AHEAD = 1 << 21  # asked of the disk while what was asked for before is worked 
 _PAGE = 1 << 12
 _NOWAIT = getattr(os, "RWF_NOWAIT", None)
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
+_CAN_SEEK_HOLES = hasattr(os, "SEEK_HOLE")
 
 
 class LiveFile(io.RawIOBase):
-    """A file of a fixed size, for sequential reading: through itself as a raw stream, or by its descriptor with `admit` and `release`."""
+    """A file of a fixed size, read from its beginning on: as a raw stream, or by its descriptor between `admit` and `release`."""
 
     def __init__(self, fd: int, size: int, pace: Pace, *, is_hot: bool = False, is_sequential: bool = True) -> None:
         """Read from a descriptor, which is closed with the file.
@@ -32,16 +34,17 @@ class LiveFile(io.RawIOBase):
             size: as long as the file counts.
             pace: to keep.
             is_hot: whether the broker is likely to have it cached, where the system does not tell.
-            is_sequential: whether all of it will be read; else what is read is asked of the disk when it is.
+            is_sequential: whether all of it will be read, and so may be asked of the disk in advance.
         """
         super().__init__()
-        self.size = size
-        self._fd, self._pace, self._is_hot, self._is_sequential = fd, pace, is_hot, is_sequential
+        self.size, self.pace, self.is_sequential = size, pace, is_sequential
+        self._fd, self._is_hot = fd, is_hot
         self._position = 0
-        self._admitted = 0
-        self._ours: deque[tuple[int, int]] = deque()  # blocks that were not in the cache before
+        self._seen = 0  # of the blocks before it is known whether they were cached
+        self._ours: deque[tuple[int, int]] = deque()  # those that were not
         self._can_tell = _NOWAIT is not None
         self._probe = bytearray(1)
+        self._zeros_from = _end_of_data(fd)
         if _CAN_ADVISE:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # what is read ahead is decided here
 
@@ -68,33 +71,37 @@ class LiveFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read up to as much as fits, 0 at the end."""
-        wanted = min(len(buffer), self.size - self._position)
+        """Read up to as much as fits, 0 at the end. A file that was made longer in advance is known to end in zeros without reading."""
+        wanted = min(len(buffer), self.size - self._position, self.pace.at_once(len(buffer)))
         if wanted <= 0:
             return 0
-        begin, end = self._position, self._position + wanted
-        self.admit(begin, end)
-        count = os.preadv(self._fd, [memoryview(buffer)[:wanted]], begin)
+        begin, view = self._position, memoryview(buffer)[:wanted]
+        if self._zeros_from is not None and begin >= self._zeros_from:
+            view[:] = bytes(wanted)
+            self._position += wanted
+            return wanted
+        self.admit(begin, begin + wanted)
+        if not self.is_sequential:
+            self.pace.take(wanted)
+        count = os.preadv(self._fd, [view], begin)
         self._position += count
-        self.release(self._position if self._is_sequential else end)
+        self.release(self._position if self.is_sequential else begin + _BLOCK)
         return count
 
     def admit(self, begin: int, end: int) -> None:
-        """Wait until the bytes up to `end` may be read, and note which of them are not in the page cache."""
-        if not self._is_sequential:
-            self._pace.take(end - begin)
-            if not self._is_cached(begin):
-                self._ours.append((begin, end))
-            return
-        ahead = 0 if self._pace.rate else _AHEAD
-        while self._admitted < min(end + ahead, self.size):
-            first, last = self._admitted, min(self._admitted + _BLOCK, self.size)
-            self._pace.take(last - first)
+        """Note which of the bytes are not in the page cache. Where all of the file is read, wait until those up to `end` may be."""
+        ahead = _AHEAD if self.is_sequential and self.pace.rate is None else 0
+        first = max(self._seen, begin - begin % _BLOCK)
+        while first < min(end + ahead, self.size):
+            last = min(first + _BLOCK, self.size)
+            if self.is_sequential:
+                last = min(last, first + self.pace.at_once(_BLOCK))
+                self.pace.take(last - first)
             if not self._is_cached((first + last) // 2):
                 self._ours.append((first, last))
                 if ahead and _CAN_ADVISE:
                     os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_WILLNEED)
-            self._admitted = last
+            self._seen = first = last
 
     def release(self, position: int) -> None:
         """Give back the cache of what was read up to a byte."""
@@ -119,6 +126,20 @@ class LiveFile(io.RawIOBase):
         """Give back what is left, and the descriptor."""
         if not self.closed:
             with suppress(OSError):
-                self.release(self.size)
+                self.release(self._seen)
             os.close(self._fd)
         super().close()
+
+
+def _end_of_data(fd: int) -> int | None:
+    """Where the hole begins that a file ends in; None if it does not."""
+    if not _CAN_SEEK_HOLES:
+        return None
+    hole = 0
+    try:
+        hole = os.lseek(fd, 0, os.SEEK_HOLE)
+        if hole < os.fstat(fd).st_size:
+            os.lseek(fd, hole, os.SEEK_DATA)  # there is data behind the first hole
+    except OSError as error:
+        return hole if error.errno == errno.ENXIO else None
+    return None

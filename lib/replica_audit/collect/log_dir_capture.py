@@ -65,10 +65,9 @@ class LogDirCapture:
         """Copy the small files.
 
         Raises:
+            OSError: the directory cannot be read.
             OutputError: they cannot be written.
         """
-        self._output.make_folder(self.folder)
-        self._rows, self._spool = RowsFile(self.folder / SEGMENTS_FILE), Spool(self.folder)
         self._was_clean = self._identity(log_dir.CLEAN_SHUTDOWN)
         self.is_in_use = is_locked(self.path / ".lock")
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -76,6 +75,9 @@ class LogDirCapture:
             found, unread = read_small_files(fd, (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS))
         finally:
             os.close(fd)
+        self._output.make_folder(self.folder)
+        # first of all what tells an audit that this is no folder of a broker itself
+        self._rows, self._spool = RowsFile(self.folder / SEGMENTS_FILE), Spool(self.folder)
         for name, content in found.items():
             self._output.write(self.folder / name, content)
         self._copied += found

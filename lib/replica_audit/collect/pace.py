@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "ppc64le": 273, "s390x": 282, "riscv64": 30}
+_LEAST = 1 << 14
 _WHO_PROCESS, _BEST_EFFORT, _LOWEST, _CLASS_SHIFT = 1, 2, 7, 13
 
 
@@ -17,17 +18,28 @@ class Pace:
     """How fast files are read. `bytes_read` is how much was, so far."""
 
     def __init__(
-        self, rate: int | None, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
+        self,
+        rate: int | None,
+        *,
+        progress: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Allow `rate` bytes a second, None: as many as there come."""
+        """Allow `rate` bytes a second, None: as many as there come; call `progress` often."""
         self.rate = rate
         self.bytes_read = 0
-        self._clock, self._sleep = clock, sleep
+        self._progress, self._clock, self._sleep = progress, clock, sleep
         self._free_at = clock()
+
+    def at_once(self, most: int) -> int:
+        """How much to ask for in one go, `most` at most: about a quarter of a second's worth."""
+        return most if self.rate is None else max(_LEAST, min(most, self.rate // 4))
 
     def take(self, size: int) -> None:
         """Wait until what was read before has had its time; then `size` bytes may be read."""
         self.bytes_read += size
+        if self._progress:
+            self._progress()
         if self.rate is None:
             return
         now = self._clock()

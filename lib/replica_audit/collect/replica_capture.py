@@ -179,7 +179,10 @@ class ReplicaReader:
                     return False
             elif lowest is None or _base(name) >= lowest:
                 return False
-        return True
+        # listing a directory may show what was made last, and not what was made before it
+        highest = max(map(_base, made.reads), default=-1)
+        no_files = {Path(one.path).name for one in made.unread}
+        return not any(_base(name) <= highest and name not in made.reads and name not in no_files for name in now.segments)
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class SegmentCapture:
 
         Raises:
             FileNotFoundError: it is gone.
-            ChangedError: it is another file now, or has become shorter.
+            ChangedError: it is another file now.
             NotAFileError: it is no file.
             OutputError: the index or the copy cannot be written.
         """
@@ -113,9 +113,10 @@ class SegmentCapture:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise NotAFileError
-            if status.st_ino != listed.status.st_ino or status.st_size < listed.status.st_size:
+            if status.st_ino != listed.status.st_ino:
                 raise ChangedError
-            file.size = listed.status.st_size if listed.is_newest else status.st_size
+            # one that was made longer in advance becomes shorter when it is rolled
+            file.size = min(listed.status.st_size, status.st_size) if listed.is_newest else status.st_size
             return self._read(listed, file, status, index, copy)
 
     def _read(self, listed: Listed, file: LiveFile, status: os.stat_result, index: Path | None, copy: Path | None) -> tuple[Read, bool]:

@@ -21,6 +21,7 @@ from replica_audit.model import BatchHeader
 _BUFFER = 1 << 20
 _HEADERS_BUFFER = 1 << 12  # where payloads are skipped
 _BETWEEN_CHOICES = 64  # batches read in Python until native code is thought of again
+_READ_FOR_A_HEADER = 1 << 12
 _STEP = 1 << 22  # read natively in one go
 _ROW = np.dtype(
     {"names": ["position", "intact", "header"], "formats": ["=i8", "=i8", RAW_HEADER], "offsets": [0, 8, 16], "itemsize": HEADER_BYTES}
@@ -83,8 +84,9 @@ class SegmentReader:
                 index.add(item)
 
     def _natively(self, native: native_code.Scanner, file: LiveFile, fold: SegmentFold, index: BatchIndexWriter | None) -> None:
+        count = sum(run.batch_count for run in fold.runs)
         headers = None if index is None else _Headers(index, fold.next_offset, is_verified=self.verify_crc)
-        step = _STEP
+        usual = step = file.pace.at_once(_STEP)
         while fold.position < file.size:
             begin, end = fold.position, min(file.size, fold.position + step)
             file.admit(begin, end)
@@ -99,13 +101,16 @@ class SegmentReader:
                 take_headers=headers.take if headers else None,
             )
             file.release(fold.position)
+            if not file.is_sequential:
+                count, before = sum(run.batch_count for run in fold.runs), count
+                file.pace.take(min(fold.position - begin, (count - before) * _READ_FOR_A_HEADER))
             if fold.position == begin:
                 needed = _size_of_batch(file.fileno(), begin)
                 if not end - begin < needed <= file.size - begin:
                     return  # something is wrong with it, or it is the last one and torn
                 step = needed
             else:
-                step = _STEP
+                step = usual
 
 
 def _size_of_batch(fd: int, position: int) -> int:

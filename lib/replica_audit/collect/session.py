@@ -51,7 +51,8 @@ class _Session:
         self.is_wanted = _topic_filter(request.topics)
         self.origin = origin_of(request)
         self.unread = list(self.origin.unread)
-        self.pace = Pace(request.rate)
+        self.pace = Pace(request.rate, progress=self._progress)
+        self.now_at = ""
         self.reader = SegmentReader(verify_crc=request.verify_crc)
         self.captures: list[LogDirCapture] = []
         self.offsets_left = request.group_offsets_limit
@@ -75,8 +76,11 @@ class _Session:
         names = _folder_names(paths)
         for path in paths:
             capture = LogDirCapture(path, names[path], output, self.pace, self.reader, has_index=self.request.has_index)
-            capture.begin()
-            self.captures.append(capture)
+            try:
+                capture.begin()
+                self.captures.append(capture)
+            except OSError as error:
+                self.unread.append(cannot_list(path, error))
         in_use = [capture for capture in self.captures if capture.is_in_use]
         several = "y" if len(paths) == 1 else "ies"
         self.tell(f"broker {self.origin.broker_id}: {len(paths)} log director{several}{', in use' if in_use else ''}")
@@ -85,7 +89,7 @@ class _Session:
                 break
         if not any(capture.is_of_a_broker for capture in self.captures):
             told = ", ".join(map(str, paths))
-            raise UsageError(f"no log directory of a broker: {told}; one holds {log_dir.META_PROPERTIES} and TOPIC-N folders with .log files")
+            raise UsageError(f"no log directory of a broker: {told}; such a directory holds {log_dir.META_PROPERTIES} and TOPIC-N folders")
         log_dirs = tuple(capture.finish() for capture in self.captures)
         manifest = Manifest(
             broker_id=self.origin.broker_id,
@@ -103,8 +107,8 @@ class _Session:
     def _visit(self) -> bool:
         """Capture every replica directory that is there and has not been; drop those that are not there any more. Whether any were."""
         todo = sorted(self._missing(), key=lambda one: (_phase(one[2].topic), self.captures.index(one[0]), one[1]))
-        for done, (capture, directory, parsed) in enumerate(todo):
-            self._progress(done, len(todo))
+        for number, (capture, directory, parsed) in enumerate(todo, 1):
+            self.now_at = f"{capture.name}/{directory} ({number} of {len(todo)})"
             capture.capture(directory, parsed, is_copied=self._is_copied(capture, directory, parsed))
         return bool(todo)
 
@@ -113,7 +117,8 @@ class _Session:
             try:
                 there = {name: (parsed, inode) for name, parsed, inode in capture.directories() if self.is_wanted(parsed.topic)}
             except OSError as error:
-                self.unread.append(cannot_list(capture.path, error))
+                if (unread := cannot_list(capture.path, error)) not in self.unread:
+                    self.unread.append(unread)
                 continue
             for directory, (inode, _replica) in list(capture.replicas.items()):
                 if directory not in there or inode not in (-1, there[directory][1]):
@@ -136,12 +141,12 @@ class _Session:
         self.offsets_left -= size
         return True
 
-    def _progress(self, done: int, all_of_them: int) -> None:
+    def _progress(self) -> None:
         now = time.monotonic()
         if now - self._told >= _TELL_EVERY_S:
             self._told = now
             rate = self.pace.bytes_read / max(now - self.began, 0.001)
-            self.tell(f"{done} of {all_of_them} replicas, {self.pace.bytes_read / 1e6:.0f} MB read, {rate / 1e6:.1f} MB/s")
+            self.tell(f"{self.now_at}: {self.pace.bytes_read / 1e6:.0f} MB read, {rate / 1e6:.1f} MB/s")
 
     def _options(self) -> dict[str, str | int | bool | None]:
         request = self.request

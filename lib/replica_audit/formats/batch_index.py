@@ -6,7 +6,7 @@ microsecond as a value of Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -198,7 +198,7 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
         raise OSError(0, f"not a batch index: {error}") from None
 
 
-def synthetic(rows: Sequence[BatchHeader], offset: int) -> Iterator[BatchHeader]:
+def synthetic(rows: Iterable[BatchHeader], offset: int) -> Iterator[BatchHeader]:
     """Batches that stand for runs, where no index was collected: a run that an offset lies inside of is parted there.
 
     What a truncation to that offset takes is then told by offsets: records as if none were missing, bytes in proportion.

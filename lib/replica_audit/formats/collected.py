@@ -26,7 +26,7 @@ from replica_audit.formats import log_dir
 from replica_audit.formats.batch_index import read_index, synthetic
 from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.segment_scan import read_batches
-from replica_audit.formats.tree_walk import Folder
+from replica_audit.formats.tree_walk import Folder, cannot_read
 from replica_audit.model import BatchHeader, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN
@@ -184,6 +184,13 @@ class CollectedLogDir:
         below = len(self.said.path)
         return {str(self.folder) + one.path[below:]: one.reason for one in self.said.unread if one.path.startswith(self.said.path + "/")}
 
+    def no_files(self, replica: ReplicaFiles) -> Iterator[Problem]:
+        """What had a segment's name in a replica directory and was none."""
+        scanned = {segment.path for segment in replica.segments}
+        for one in self.said.unread:
+            if one.kind == "segment" and one.path not in scanned and one.path.startswith(self._path(replica.directory, "")):
+                yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
+
     def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
         """Whether the batches of any segment are to be made up from its runs."""
         return any(file.batch_index == str(self.store) and file.copy is None for segments in files.values() for file in segments)
@@ -204,7 +211,8 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
         folder=str(store.folder / replica.directory),
         scans=str(store.store),
         captured_at_ms=said.captured_at_ms,
-        problems=tuple(problem_on_the_broker(problem, (store,)) for problem in replica.problems),
+        in_use=store.said.in_use is True,
+        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
         **cast(Any, said.later),
     )
 
@@ -250,11 +258,18 @@ def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
     if file.copy is not None:
         yield from (item for item in read_batches(Path(file.copy), verify_crc=False) if isinstance(item, BatchHeader))
         return
-    path = Path(file.batch_index or "")
+    path, next_offset = Path(file.batch_index or ""), 0
     if path.name != SEGMENTS_FILE:
-        yield from read_index(path)
-        return
-    yield from synthetic([_as_batch(run) for run in log_dir_of(path).runs(file.path)], offset)
+        try:
+            for batch in read_index(path):
+                yield batch
+                next_offset = batch.last_offset + 1
+            return
+        except OSError:
+            path = path.parents[2] / SEGMENTS_FILE  # damaged; what it did not tell is made up
+    runs = [_as_batch(run) for run in log_dir_of(path).runs(file.path)]
+    rest = (run for run in synthetic(runs, next_offset) if run.base_offset >= next_offset)
+    yield from synthetic(rest, offset)
 
 
 def _as_batch(run: Run) -> BatchHeader:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 CRC32C_POLYNOMIAL, CRC32_POLYNOMIAL = 0x82F63B78, 0xEDB88320  # bit-reflected
@@ -71,6 +72,20 @@ def shifted_right(_typing: Any, _number: Any, _bits: Any) -> Any:
         return builder.lshr(*arguments)
 
     return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def prefetch(_typing: Any, _address: Any) -> Any:
+    """Have the line of 64 bytes at an address brought near, if it can be read; it is no fault if it cannot."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, _INT32, _INT32, _INT32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), _INT32(0), _INT32(3), _INT32(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 @intrinsic

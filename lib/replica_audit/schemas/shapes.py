@@ -55,6 +55,7 @@ REPLICA_FILES = struct(
     folder=STRING,
     scans=STRING,
     captured_at_ms=BIGINT,
+    in_use=BOOLEAN,
 )
 SEGMENT_SCAN = struct(
     log_dir=STRING,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.collected import is_collected_log_dir
 from replica_audit.model import Problem
 
 _DEPTH = 7
@@ -41,7 +42,7 @@ class Tree:
             yield path, [path]
             return
         folders, others, nested = [], [], []
-        for child in children:
+        for child in self._without_unfinished(children):
             of_child = {meta.broker_id for meta in self.metas(child)}
             if len(of_child) > 1 and child.name.startswith("broker") and self._named(child) and not self._holds_named(child):
                 folders += self._of_several_brokers(child)
@@ -59,6 +60,16 @@ class Tree:
             self._report_others(path, others)
         elif log_dir.is_broker_folder(path.name) is not None and (children or self.entries(path)[1]):
             yield path, [path]
+
+    def _without_unfinished(self, folders: list[Path]) -> Iterator[Path]:
+        detail = "left out: collect was ended before it was done, or is still at it"
+        remedy = "collect again; the next run takes the folder away"
+        for path in folders:
+            if log_dir.is_unfinished(path.name):
+                problem = Problem(path=str(path), kind="collection", code="incomplete-collection", detail=detail, remedy=remedy)
+                self._problems.append((None, problem))
+            else:
+                yield path
 
     def _of_several_brokers(self, path: Path) -> list[Path]:
         """The log directories of a folder that is named for one broker and holds those of several."""
@@ -117,7 +128,7 @@ class Tree:
             meta = _meta(folder / log_dir.META_PROPERTIES)
             if meta and meta.broker_id is not None:
                 yield meta
-        if depth > 0:
+        if depth > 0 and not is_collected_log_dir(files):
             for child in children:
                 if not child.name.startswith("."):
                     yield from self._meta_properties(child, depth - 1, seen)

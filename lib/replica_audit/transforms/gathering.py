@@ -85,7 +85,12 @@ def list_commits(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row
         yield {"cluster_id": cluster, "topic": commit.topic, "partition": commit.partition, "commit": consumers.commit_row(commit)}
 
 
-def with_commits(gathered: DataFrame, found: DataFrame) -> DataFrame:
-    """The gathered partitions that are audited, each with its committed offsets: `commits`, an array, null where there are none."""
+def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
+    """The gathered partitions that are audited, each with its committed offsets: `commits`, an array, null where there are none.
+
+    `found` is what `commits` gives, None where no group's offsets are in the input.
+    """
+    if found is None:
+        return gathered.where("is_audited")
     per_partition = found.where(F.col("commit").isNotNull()).groupBy(*KEYS).agg(F.collect_list("commit").alias("commits"))
     return gathered.where("is_audited").join(per_partition, on=list(KEYS), how="left")

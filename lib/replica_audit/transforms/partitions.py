@@ -194,6 +194,8 @@ class PartitionAudit:
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
+        if files.in_use:
+            return True
         return False if files.clean_shutdown else _ALIVE.get(self.cluster.broker_states.get(broker_id, ""))
 
     def _pairs(self) -> _Compared:

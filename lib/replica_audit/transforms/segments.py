@@ -19,6 +19,7 @@ from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
 
+_OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
 
 
@@ -95,5 +96,5 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         wanted[row["cluster_id"], row["broker_id"], row["scans"]].add(row["directory"])
     for (cluster_id, broker_id, scans), directories in wanted.items():
         for rows in collected.log_dir_of(Path(scans)).scans(directories):
-            of_broker = [pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows)), pa.repeat(pa.scalar(broker_id, pa.int32()), len(rows))]
-            yield pa.record_batch([*of_broker, *rows.columns], schema=SEGMENTS)
+            of_broker = pa.RecordBatch.from_pylist([{"cluster_id": cluster_id, "broker_id": broker_id}] * rows.num_rows, schema=_OF_BROKER)
+            yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
