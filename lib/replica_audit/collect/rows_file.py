@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import crc32c
+import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
@@ -109,7 +110,7 @@ class RowsFile:
         options = pj.ParseOptions(explicit_schema=ROWS, unexpected_field_behavior="error")
         table = pj.read_json(text, pj.ReadOptions(use_threads=False, block_size=max(block, _CHUNK)), options)
         with writing(self._path):
-            self._writer.write_table(table.select(ROWS.names).cast(ROWS))
+            self._writer.write_table(pa.Table.from_arrays(table.columns, schema=ROWS))
         self._pending, self._pending_bytes = [], 0
 
     def close(self) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import secrets
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -98,6 +97,8 @@ def _warehouse(given: str) -> str:
 
 
 def _new_run_id() -> str:
+    import secrets
+
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 

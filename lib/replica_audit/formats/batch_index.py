@@ -32,7 +32,7 @@ BATCHES = pa.schema(
             max_timestamp_ms=BIGINT,
             crc=pa.uint32(),
             crc_valid=BOOLEAN,
-            codec=STRING,
+            codec=pa.dictionary(pa.int32(), STRING),
             is_transactional=BOOLEAN,
             is_control=BOOLEAN,
             producer_id=BIGINT,
@@ -159,7 +159,7 @@ def _record_batch(columns: Mapping[str, _Numbers], *, is_verified: bool) -> pa.R
     for field in BATCHES:
         values = columns[field.name]
         if field.name == "codec":
-            made.append(pa.DictionaryArray.from_arrays(_array(pa.int8(), values.astype(np.int8)), _CODEC_NAMES).dictionary_decode())
+            made.append(pa.DictionaryArray.from_arrays(_array(INT, values.astype(np.int32)), _CODEC_NAMES))
         elif field.type == BOOLEAN:
             known = is_verified or field.name != "crc_valid"
             made.append(_bits(values) if known else pa.nulls(len(values), BOOLEAN))

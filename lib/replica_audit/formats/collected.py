@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import crc32c
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
@@ -140,7 +139,7 @@ class CollectedLogDir:
         files = {directory: segments for directory, segments in self.segment_files().items() if directory in directories}
         places = {segment.path: segment for segments in files.values() for segment in segments}
         for rows in self._rows(ROWS.names):
-            wanted = rows.filter(pc.is_in(rows["directory"], pa.array(sorted(directories), STRING)))
+            wanted = rows.filter(pa.array([directory in directories for directory in _values(rows, "directory")], BOOLEAN))
             if wanted.num_rows:
                 yield self._as_scans(wanted, places)
 
