@@ -180,10 +180,7 @@ def main(log_dir: Path, seed: int) -> None:
     lock = (log_dir / ".lock").open("w")
     fcntl.lockf(lock, fcntl.LOCK_EX)
     kinds = {"plain-0": {}, "plain-1": {"preallocates": True}, "cleaned-0": {"compacts": True}, "made-again-0": {}}
-    replicas = [
-        Replica(log_dir, name, chance, **{"compacts": False, "preallocates": False, **kind})  # type: ignore[arg-type]
-        for name, kind in kinds.items()
-    ]
+    replicas = [Replica(log_dir, name, chance, **{"compacts": False, "preallocates": False, **kind}) for name, kind in kinds.items()]
     write_offsets(log_dir, "cleaner-offset-checkpoint", {"cleaned-0": 0})
     said = False
     for step in range(1 << 60):
@@ -203,7 +200,7 @@ def main(log_dir: Path, seed: int) -> None:
             cleaned = next(one for one in replicas if one.compacts)
             write_offsets(log_dir, "cleaner-offset-checkpoint", {cleaned.name: cleaned.bases[-1]})
         if step > 300 and not said:
-            print("at work", flush=True)
+            print("at work", flush=True)  # noqa: T201
             said = True
         if said:
             time.sleep(0.001)

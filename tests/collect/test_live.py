@@ -34,7 +34,7 @@ def at_work(log_dir: Path, seed: int) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait()
-        if process.stdout:
+        if process.stdout is not None:
             process.stdout.close()
 
 

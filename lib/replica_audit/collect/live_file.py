@@ -91,9 +91,10 @@ class LiveFile(io.RawIOBase):
     def admit(self, begin: int, end: int) -> None:
         """Note which of the bytes are not in the page cache. Where all of the file is read, wait until those up to `end` may be."""
         ahead = _AHEAD if self.is_sequential and self.pace.rate is None else 0
+        size = self.size if self._zeros_from is None else min(self.size, self._zeros_from)
         first = max(self._seen, begin - begin % _BLOCK)
-        while first < min(end + ahead, self.size):
-            last = min(first + _BLOCK, self.size)
+        while first < min(end + ahead, size):
+            last = min(first + _BLOCK, size)
             if self.is_sequential:
                 last = min(last, first + self.pace.at_once(_BLOCK))
                 self.pace.take(last - first)

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import Output
@@ -41,6 +42,13 @@ _BESIDE_METADATA = ("quorum-state",)
 _Offsets = dict[tuple[str, int], int]
 
 
+class _Files(NamedTuple):
+    """What is written to meanwhile."""
+
+    rows: RowsFile
+    spool: Spool
+
+
 class LogDirCapture:
     """Captures one log directory: first `begin`, then `capture` for each replica directory, then `finish`."""
 
@@ -59,6 +67,7 @@ class LogDirCapture:
         self._at_start: dict[str, _Offsets] = {}
         self._offsets: dict[str, tuple[tuple[int, int], _Offsets]] = {}  # by file, as it was when last read
         self._was_clean: tuple[int, int] | None = None
+        self._files: _Files | None = None
         self.is_in_use: bool | None = None
 
     def begin(self) -> None:
@@ -77,7 +86,8 @@ class LogDirCapture:
             os.close(fd)
         self._output.make_folder(self.folder)
         # first of all what tells an audit that this is no folder of a broker itself
-        self._rows, self._spool = RowsFile(self.folder / SEGMENTS_FILE), Spool(self.folder)
+        rows = RowsFile(self.folder / SEGMENTS_FILE)
+        self._files = _Files(rows, Spool(self.folder))
         for name, content in found.items():
             self._output.write(self.folder / name, content)
         self._copied += found
@@ -86,7 +96,13 @@ class LogDirCapture:
         with suppress(InputError):
             self.meta = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b""))
         segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
-        self._replica_reader = ReplicaReader(self.path, self.folder, self._output, segments, self._spool, has_index=self._has_index)
+        self._replica_reader = ReplicaReader(self.path, self.folder, self._output, segments, self._files.spool, has_index=self._has_index)
+
+    @property
+    def _open(self) -> _Files:
+        if self._files is None:
+            raise ValueError("it has not begun")
+        return self._files
 
     @property
     def is_of_a_broker(self) -> bool:
@@ -128,7 +144,7 @@ class LogDirCapture:
             self._remove(directory)
             reason = "its files changed faster than they could be read"
             self.unread[directory] = [Unread(path=str(self.path / directory), kind="directory", reason=reason)]
-        self._spool.clear()
+        self._open.spool.clear()
 
     def _keep(self, found: ReplicaCapture, parsed: log_dir.ReplicaDirectory, later: dict[str, int], *, is_copied: bool) -> None:
         directory, folder = found.directory, self.folder / found.directory
@@ -137,7 +153,7 @@ class LogDirCapture:
             self._output.write(folder / name, content)
         self._captures += 1
         keys = {"capture": self._captures, "directory": directory, "topic": parsed.topic, "partition": parsed.partition}
-        self._rows.add(keys, (self._spool.get(place) for _name, place in sorted(found.places.items())))
+        self._open.rows.add(keys, (self._open.spool.get(place) for _name, place in sorted(found.places.items())))
         reads = found.reads.values()
         replica = CapturedReplica(
             directory=directory,
@@ -202,6 +218,12 @@ class LogDirCapture:
                 changed[key] = offset
         return changed
 
+    def abandon(self) -> None:
+        """Let go of the files."""
+        if self._files is not None:
+            self._files.rows.abandon()
+            self._files.spool.close()
+
     def finish(self) -> CapturedLogDir:
         """Complete the files; what is said of it in the manifest.
 
@@ -214,8 +236,8 @@ class LogDirCapture:
                 self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, content)
                 self._copied.append(log_dir.CLEAN_SHUTDOWN)
         self.is_in_use = self.is_in_use or is_locked(self.path / ".lock")
-        self._spool.close()
-        size, checksum = self._rows.close()
+        self._open.spool.close()
+        size, checksum = self._open.rows.close()
         return CapturedLogDir(
             path=str(self.path),
             folder=self.name,

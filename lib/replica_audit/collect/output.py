@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from replica_audit.errors import MetadataError, OutputError, UsageError
 from replica_audit.formats.collection_manifest import MANIFEST, read
 from replica_audit.formats.log_dir import unfinished_name
@@ -27,6 +29,11 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def abandon(writer: pq.ParquetWriter) -> None:
+    """Let go of a file that cannot be completed, or is not to be: its writer would else try when it is collected as garbage."""
+    writer.is_open = False
 
 
 class Output:

@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from replica_audit.collect.output import writing
+from replica_audit.collect.output import abandon, writing
 from replica_audit.formats.collected import ROWS
 from replica_audit.formats.segment_problems import Scanned
 
@@ -76,7 +77,8 @@ class Spool:
 
     def close(self) -> None:
         """Give the disk back."""
-        self._file.close()
+        with suppress(OSError):  # it is flushed for nothing
+            self._file.close()
 
 
 class RowsFile:
@@ -123,3 +125,8 @@ class RowsFile:
                 while chunk := stream.read(_CHUNK):
                     size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
         return size, checksum
+
+    def abandon(self) -> None:
+        """Let go of the file."""
+        self._pending = []
+        abandon(self._writer)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica_audit.collect.live_file import LiveFile
-from replica_audit.collect.output import writing
+from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
-from replica_audit.errors import OutputError
 from replica_audit.formats.batch_index import BatchIndexWriter
 from replica_audit.formats.segment_problems import Scanned, scanned
 from replica_audit.formats.segment_scan import Scan
@@ -189,8 +187,7 @@ class _IndexWriter(BatchIndexWriter):
             super().close()
 
     def abandon(self) -> None:
-        with suppress(OutputError):
-            self.close()
+        abandon(self._writer)
 
 
 def copy_file(file: LiveFile, to: Path) -> None:

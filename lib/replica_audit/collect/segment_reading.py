@@ -62,7 +62,7 @@ class SegmentReader:
         return fold
 
     def _items(self, stream: BinaryIO, size: int, fold: SegmentFold) -> Iterator[Any]:
-        return segment_scan._batches(stream, size, fold.position, fold.next_offset, verify_crc=self.verify_crc)
+        return segment_scan.batches_between(stream, size, fold.position, fold.next_offset, verify_crc=self.verify_crc)
 
     def _first_batches(self, stream: BinaryIO, size: int, fold: SegmentFold, index: BatchIndexWriter | None) -> native_code.Scanner | None:
         """Read until it shows that native code is worth it, or to the end."""

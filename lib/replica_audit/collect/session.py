@@ -67,6 +67,8 @@ class _Session:
             manifest = self._capture(output)
             output.finish(content(manifest))
         except BaseException:
+            for capture in self.captures:
+                capture.abandon()
             output.abandon()
             raise
         return Result(folder=output.target, manifest=manifest)
@@ -76,10 +78,11 @@ class _Session:
         names = _folder_names(paths)
         for path in paths:
             capture = LogDirCapture(path, names[path], output, self.pace, self.reader, has_index=self.request.has_index)
+            self.captures.append(capture)
             try:
                 capture.begin()
-                self.captures.append(capture)
             except OSError as error:
+                self.captures.remove(capture)
                 self.unread.append(cannot_list(path, error))
         in_use = [capture for capture in self.captures if capture.is_in_use]
         several = "y" if len(paths) == 1 else "ies"

@@ -192,9 +192,11 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for rows in file.iter_batches(batch_size=_ROWS // 8, columns=list(BatchHeader._fields)):
+            if not file.schema_arrow.equals(BATCHES):
+                raise OSError(0, "not a batch index: it has other columns")
+            for rows in file.iter_batches(batch_size=_ROWS // 8):
                 yield from map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, TypeError, LookupError) as error:  # whatever comes of a damaged footer
         raise OSError(0, f"not a batch index: {error}") from None
 
 

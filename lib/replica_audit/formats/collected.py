@@ -12,6 +12,7 @@ Everything is told by where it lay on the broker: tables made of a collection na
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -58,7 +59,7 @@ ROWS = pa.schema(
 )
 # what of ROWS is handed on by the scan of a segment
 SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
-_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "index_bytes"]
+_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _ROWS_AT_ONCE = 256
 _CHUNK = 1 << 20
 
@@ -118,7 +119,7 @@ class CollectedLogDir:
                         base_offset=one["base_offset"],
                         size_bytes=one["size_bytes"],
                         swap=one["swap"],
-                        batch_index=str(self._index(one) or self.store),
+                        batch_index=self._index(one),
                         copy=str(self.folder / directory / one["name"]) if directory in copied else None,
                     )
                 )
@@ -127,12 +128,12 @@ class CollectedLogDir:
     def _path(self, directory: str, name: str) -> str:
         return f"{self.said.path}/{directory}/{name}"
 
-    def _index(self, row: Mapping[str, Any]) -> Path | None:
+    def _index(self, row: Mapping[str, Any]) -> str | None:
         path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
-        try:
-            return path if row["index_bytes"] is not None and path.stat().st_size == row["index_bytes"] else None
-        except OSError:
-            return None
+        with suppress(OSError):
+            if row["index_bytes"] is not None and path.stat().st_size == row["index_bytes"]:
+                return str(path)
+        return str(self.store) if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
         """The scans of some replica directories, in the order of the file, as rows of SCANNED."""
@@ -257,7 +258,9 @@ def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
     if file.copy is not None:
         yield from (item for item in read_batches(Path(file.copy), verify_crc=False) if isinstance(item, BatchHeader))
         return
-    path, next_offset = Path(file.batch_index or ""), 0
+    if file.batch_index is None:
+        return  # there are no batches
+    path, next_offset = Path(file.batch_index), 0
     if path.name != SEGMENTS_FILE:
         try:
             for batch in read_index(path):

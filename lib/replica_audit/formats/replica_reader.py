@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from replica_audit.formats import collected, dump_log
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.segment_scan import Scan, read_batches, scan, scan_file
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 
@@ -32,6 +32,16 @@ def read_segment(file: SegmentFile, *, verify_crc: bool = True) -> Iterator[Batc
     )
     with path.open("rb") as stream:
         yield from dump_log.batches(stream, section)
+
+
+def scan_of(file: SegmentFile) -> Scan:
+    """The scan of one segment: natively of a raw file, batch by batch of a text.
+
+    Raises:
+        OSError: the file cannot be read.
+        DumpLogError: the text is of a kind that does not tell batches.
+    """
+    return scan_file(Path(file.path)) if file.source == "raw" else scan(read_segment(file))
 
 
 def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHeader]:

@@ -47,10 +47,11 @@ def read_batches(path: Path, *, verify_crc: bool = True) -> Iterator[BatchHeader
     """
     with path.open("rb", buffering=_BUFFER if verify_crc else _HEADERS_BUFFER) as stream:
         size = path.stat().st_size
-        yield from _batches(stream, size, 0, base_offset_of(path), verify_crc=verify_crc)
+        yield from batches_between(stream, size, 0, base_offset_of(path), verify_crc=verify_crc)
 
 
-def _batches(stream: BinaryIO, size: int, position: int, next_offset: int, *, verify_crc: bool) -> Iterator[BatchHeader | Damage]:
+def batches_between(stream: BinaryIO, size: int, position: int, next_offset: int, *, verify_crc: bool) -> Iterator[BatchHeader | Damage]:
+    """The same for a file that is open: the batches from a position on, the first of which begins with `next_offset` at least."""
     while size - position > HEADER_UP_TO_MAGIC:
         stream.seek(position)
         head = stream.read(min(V2_HEADER.size, size - position))
@@ -88,7 +89,7 @@ def _judged(header: BatchHeader, crc_valid: bool) -> BatchHeader:
 
 def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int, size: int) -> Damage:
     stream.seek(position)
-    if not any(head) and not any(any(chunk) for chunk in iter(lambda: stream.read(_BUFFER), b"")):
+    if not any(head) and not any(chunk != bytes(len(chunk)) for chunk in iter(lambda: stream.read(_BUFFER), b"")):
         return Damage(code="zero-filled-tail", detail=f"{size - position} zero bytes behind the last batch", byte_offset=position)
     return Damage(code="bad-batch-length", detail=f"batch length {length} is below the minimum of {SMALLEST_LENGTH}", byte_offset=position)
 
@@ -150,7 +151,7 @@ def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bo
     fold = SegmentFold(base_offset)
     native = native_code.scanner(_read_in_python)
     if native is None:
-        for batches, item in enumerate(_batches(stream, size, 0, base_offset, verify_crc=verify_crc), 1):
+        for batches, item in enumerate(batches_between(stream, size, 0, base_offset, verify_crc=verify_crc), 1):
             fold.add(item)
             if batches % _BETWEEN_CHOICES == 0:
                 _read_in_python += _BETWEEN_CHOICES
@@ -160,7 +161,7 @@ def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bo
         else:
             return fold.scan()
     scan_natively(native, stream.fileno(), size, fold, verify_crc=verify_crc, mapped=mapped, max_runs=MAX_RUNS)
-    for item in _batches(stream, size, fold.position, fold.next_offset, verify_crc=verify_crc):
+    for item in batches_between(stream, size, fold.position, fold.next_offset, verify_crc=verify_crc):
         fold.add(item)
     return fold.scan()
 

@@ -34,7 +34,7 @@ SEGMENT_EPOCHS = Table(
         Column("size_bytes", BIGINT, "bytes of the batches", False),
         Column("min_timestamp_ms", BIGINT, "smallest of the batches' max timestamps", False),
         Column("max_timestamp_ms", BIGINT, "largest of the batches' max timestamps", False),
-        Column("source", STRING, "raw or dump: what the rows were read from", False),
+        Column("source", STRING, "raw, dump or collected: what the rows were read from", False),
     ),
     constraints={
         **PARTITION_CHECK,

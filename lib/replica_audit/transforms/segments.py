@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.formats import collected
-from replica_audit.formats.replica_reader import read_segment
+from replica_audit.formats.replica_reader import scan_of
 from replica_audit.formats.segment_problems import scanned
-from replica_audit.formats.segment_scan import scan
 from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
@@ -70,7 +69,7 @@ def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
 def scan_segment(row: Row) -> Iterator[Row]:
     """One segment file of a replica as its row of the shape SEGMENTS."""
     file = segment_file(row["file"])
-    found, problems, failed = scanned(file, lambda file: scan(read_segment(file)))
+    found, problems, failed = scanned(file, scan_of)
     yield {
         **{key: row[key] for key in ("cluster_id", "broker_id", "topic", "partition")},
         "segment": {

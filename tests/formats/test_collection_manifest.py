@@ -1,0 +1,103 @@
+"""`manifest.json`: what is written is read again, and what is no manifest is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from replica_audit.errors import MetadataError
+from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Manifest, Unread, content, parse
+
+UNREAD = Unread(path="/data/a/x-0", kind="directory", reason="Permission denied")
+REPLICA = CapturedReplica(
+    directory="orders-0",
+    capture=3,
+    captured_at_ms=1_790_000_000_123,
+    segments=2,
+    batches=10,
+    size_bytes=4096,
+    files=("leader-epoch-checkpoint",),
+    is_copied=True,
+    later={"high_watermark": 12},
+)
+LOG_DIR = CapturedLogDir(
+    path="/data/a",
+    folder="a",
+    directory_id="Iqjc6DlwvgL2qo6oBgVxbQ",
+    in_use=True,
+    segments_bytes=100,
+    segments_crc32c=2**32 - 1,
+    files=("meta.properties",),
+    replicas=(REPLICA,),
+    vanished=("gone-0",),
+    unread=(UNREAD,),
+)
+MANIFEST = Manifest(
+    broker_id=1,
+    cluster_id=None,
+    host="broker-1.example",
+    started_at_ms=1_790_000_000_000,
+    finished_at_ms=1_790_000_001_999,
+    log_dirs=(LOG_DIR,),
+    unread=(UNREAD,),
+    counts={"replicas": 1},
+    options={"verify_crc": True, "rate_limit": None},
+    versions={"python": "3.11"},
+)
+
+
+def test_what_is_written_is_read() -> None:
+    assert parse(content(MANIFEST)) == MANIFEST
+
+
+def test_people_read_it() -> None:
+    document = json.loads(content(MANIFEST))
+    assert document["started_at"] == "2026-09-21T14:13:20.000Z"
+    assert document["log_dirs"][0]["replicas"][0]["captured_at"] == "2026-09-21T14:13:20.123Z"
+    assert list(document)[-1] == "log_dirs", "the long part comes last"
+
+
+def changed(*path: str | int, to: Any) -> bytes:
+    document = json.loads(content(MANIFEST))
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = to
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[1]", "not a manifest"),
+        (b"{}", "not a manifest"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (changed("format", to="photos"), "not a manifest"),
+        (changed("version", to=2), "later release"),
+        (changed("broker_id", to=-1), "broker_id"),
+        (changed("broker_id", to=True), "broker_id"),
+        (changed("broker_id", to=2**31), "broker_id"),
+        (changed("host", to=None), "host"),
+        (changed("host", to="\ud800"), "host"),
+        (changed("started_at", to="yesterday"), "started_at"),
+        (changed("log_dirs", to={}), "log_dirs"),
+        (changed("log_dirs", to=[1]), "log_dirs"),
+        (changed("counts", to=[1]), "counts"),
+        (changed("log_dirs", 0, "folder", to="../../etc"), "folder"),
+        (changed("log_dirs", 0, "folder", to=".."), "folder"),
+        (changed("log_dirs", 0, "files", to=["a/b"]), "files"),
+        (changed("log_dirs", 0, "segments_crc32c", to=2**32), "segments_crc32c"),
+        (changed("log_dirs", 0, "replicas", 0, "directory", to="orders"), "replica directory"),
+        (changed("log_dirs", 0, "replicas", 0, "directory", to="/orders-0"), "directory"),
+        (changed("log_dirs", 0, "replicas", 0, "later", to={"high_watermark": "x"}), "high_watermark"),
+        (changed("log_dirs", 0, "replicas", 0, "captured_at", to="9999999-01-01"), "captured_at"),
+    ],
+)
+def test_what_is_refused(text: bytes, says: str) -> None:
+    with pytest.raises(MetadataError, match=says):
+        parse(text)
