@@ -146,6 +146,19 @@ class TestSegments:
             taken(log_dir)
         assert runs(log_dir) == WHOLE, "as far as it went when it was listed"
 
+    def test_a_second_look_takes_what_was_written_since(self, log_dir: Path) -> None:
+        """The newest segment was read in part, goes on, and is not the newest any more when the directory is looked at again."""
+
+        def roll() -> None:
+            with (log_dir / "t-0" / f"{8:020d}.log").open("ab") as stream:
+                stream.write(kf.batch(10, 1, deltas=(0, 1)))
+            write_segment(log_dir / "t-0", 12, [(12, 1)])
+            (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {kf.TOPIC_ID}\n")  # whatever it is
+
+        with before_check(roll):
+            taken(log_dir)
+        assert runs(log_dir) == [*WHOLE, (8, 10, 11), (12, 12, 13)]
+
     def test_a_truncation_behind_the_reader(self, log_dir: Path) -> None:
         """0 and 4 are read; the log is cut to 6 and goes on in another epoch, with a segment where none was listed."""
 

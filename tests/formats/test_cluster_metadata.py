@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.cluster_metadata import ClusterMetadata, PartitionMetadata, parse, partitions
+from replica_audit.formats.cluster_metadata import ClusterMetadata, parse, partitions
+from replica_audit.model import PartitionMetadata
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 INT32_LAST = 2**31 - 1
@@ -113,7 +114,15 @@ def test_missing_and_null_keys_are_unknown_not_false(absent: object):
     _head, found = read({"version": 1, "topics": [topic]})
     assert found == [
         PartitionMetadata(
-            topic="t", partition=4, topic_id=None, compacted=False, leader=-1, leader_epoch=-1, replicas=(), isr=(), source="cluster-metadata"
+            topic="t",
+            partition=4,
+            topic_id=None,
+            compacted=False,
+            leader=-1,
+            leader_epoch=-1,
+            replicas=(),
+            isr=(),
+            source="cluster-metadata",
         )
     ]
 

@@ -160,15 +160,19 @@ class LogDirCapture:
             capture=self._captures,
             captured_at_ms=found.taken_at_ms,
             segments=len(found.reads),
-            batches=sum(run.batch_count for read in reads for run in read.found.scan.runs),
+            batches=sum(read.batch_count for read in reads),
             size_bytes=sum(read.size_bytes for read in reads),
             files=tuple(sorted(found.small)),
             is_copied=is_copied,
             later=later,
         )
         self.replicas[directory] = (found.inode, replica)
-        failed = [problem for read in reads if read.found.failed for problem in read.found.problems]
-        self.unread[directory] = [*found.unread, *(Unread(path=one.path, kind=one.kind, reason=one.detail) for one in failed)]
+        failed = [
+            Unread(path=str(self.path / directory / name), kind="segment", reason=read.failed)
+            for name, read in found.reads.items()
+            if read.failed
+        ]
+        self.unread[directory] = [*found.unread, *failed]
         if is_copied and parsed.topic == log_dir.METADATA_TOPIC:
             self._copy_beside_metadata(directory)
 

@@ -104,7 +104,9 @@ class ReplicaReader:
 
     def _forget_changed(self, made: ReplicaCapture, view: _View, fd: int) -> None:
         for name, read in list(made.reads.items()):
-            if name not in view.segments or not read.still_holds(view.segments[name], name, fd):
+            now = view.segments.get(name)
+            # what has been written since to the end of the log belongs to this view of it
+            if now is None or read.was_newest or not read.still_holds(now, name, fd):
                 self._forget(made, name)
 
     def _forget(self, made: ReplicaCapture, name: str) -> None:
@@ -144,8 +146,8 @@ class ReplicaReader:
         for path in (index, copy):
             if path is not None:
                 self._output.make_folder(path.parent)
-        read = self._segments.capture(listed, index=index, copy=copy)
-        written = index is not None and not read.found.failed
+        read, found = self._segments.capture(listed, index=index, copy=copy)
+        written = index is not None and not read.failed
         index_bytes = None
         if index is not None:
             with writing(index):
@@ -155,7 +157,7 @@ class ReplicaReader:
                     index.unlink(missing_ok=True)
         is_swap = listed.name.endswith(".swap")
         content = row_content(
-            listed.name, listed.file.base_offset, swap=is_swap, size_bytes=read.size_bytes, index_bytes=index_bytes, found=read.found
+            listed.name, listed.file.base_offset, swap=is_swap, size_bytes=read.size_bytes, index_bytes=index_bytes, found=found
         )
         made.reads[listed.name], made.places[listed.name] = read, self._spool.put(content)
 

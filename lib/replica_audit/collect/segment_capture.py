@@ -35,20 +35,26 @@ class NotAFileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A segment as it was read. `inode`, `modified_ns`, and the bytes at its end tell whether it is still the same."""
+    """What is kept of a segment that was read. `inode` and the bytes at its end tell whether it is still the same.
+
+    The time of its last change does not: it is that of the last tick of a clock, in which a broker does a lot.
+
+    `was_newest`: it was read as far as it went when it was listed. `failed` is why it could not be read.
+    """
 
     inode: int
-    modified_ns: int
     end: int
     tail: bytes
     size_bytes: int
-    found: Scanned
+    batch_count: int
+    was_newest: bool
+    failed: str | None
 
     def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
         """Whether what was read is still there, if only as the beginning of more."""
         if now.st_ino != self.inode or now.st_size < self.end:
             return False
-        if now.st_mtime_ns == self.modified_ns or self.found.failed:
+        if self.failed:
             return True
         try:
             fd = os.open(name, _FLAGS, dir_fd=directory)
@@ -77,7 +83,7 @@ class SegmentCapture:
     def __init__(self, reader: SegmentReader, pace: Pace, *, is_live: bool) -> None:
         self._reader, self._pace, self._is_live = reader, pace, is_live
 
-    def capture(self, listed: Listed, *, index: Path | None, copy: Path | None) -> Read:
+    def capture(self, listed: Listed, *, index: Path | None, copy: Path | None) -> tuple[Read, Scanned]:
         """Read one segment.
 
         What looks wrong is looked at again as long as the file changes, so that what is told to be wrong is.
@@ -87,6 +93,9 @@ class SegmentCapture:
             index: where the index of its batches goes.
             copy: where a copy of it goes.
 
+        Returns:
+            What is to be kept of it, and its scan, which may be large.
+
         Raises:
             FileNotFoundError: it is gone.
             ChangedError: it is another file now.
@@ -94,19 +103,19 @@ class SegmentCapture:
             OutputError: the index or the copy cannot be written.
         """
         for pause in (*_PAUSES, None):
-            read, is_settled = self._attempt(listed, index, copy)
+            read, found, is_settled = self._attempt(listed, index, copy)
             if is_settled or pause is None:
-                return read
+                return read, found
             time.sleep(pause)
         raise AssertionError("the last attempt returns")
 
-    def _attempt(self, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, bool]:
+    def _attempt(self, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, Scanned, bool]:
         try:
             fd = os.open(listed.name, _FLAGS, dir_fd=listed.directory)
         except FileNotFoundError:
             raise
         except OSError as error:
-            return self._failed(listed, error), True
+            return *self._failed(listed, error), True
         with LiveFile(fd, 0, self._pace, is_hot=listed.is_newest, is_sequential=self._reader.verify_crc or copy is not None) as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -117,7 +126,9 @@ class SegmentCapture:
             file.size = min(listed.status.st_size, status.st_size) if listed.is_newest else status.st_size
             return self._read(listed, file, status, index, copy)
 
-    def _read(self, listed: Listed, file: LiveFile, status: os.stat_result, index: Path | None, copy: Path | None) -> tuple[Read, bool]:
+    def _read(
+        self, listed: Listed, file: LiveFile, status: os.stat_result, index: Path | None, copy: Path | None
+    ) -> tuple[Read, Scanned, bool]:
         ends: list[int] = []
 
         def scan(_file: SegmentFile) -> Scan:
@@ -136,9 +147,9 @@ class SegmentCapture:
             found = scanned(listed.file, lambda _file: kept)
         end = ends[0] if ends else 0
         tail = os.pread(file.fileno(), min(_TAIL, end), max(0, end - _TAIL)) if end else b""
-        read = Read(inode=status.st_ino, modified_ns=status.st_mtime_ns, end=end, tail=tail, size_bytes=file.size, found=found)
         looks_wrong = found.scan.damage is not None or found.scan.first_bad_crc is not None
-        return read, not (looks_wrong and (has_changed or (self._is_live and listed.is_newest)))
+        is_settled = not (looks_wrong and (has_changed or (self._is_live and listed.is_newest)))
+        return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
 
     def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
         if index is None:
@@ -155,19 +166,24 @@ class SegmentCapture:
         return fold.scan()
 
     @staticmethod
-    def _failed(listed: Listed, error: OSError) -> Read:
+    def _failed(listed: Listed, error: OSError) -> tuple[Read, Scanned]:
         def fail(_file: SegmentFile) -> Scan:
             raise error
 
-        status = listed.status
-        return Read(
-            inode=status.st_ino,
-            modified_ns=status.st_mtime_ns,
-            end=0,
-            tail=b"",
-            size_bytes=status.st_size,
-            found=scanned(listed.file, fail),
-        )
+        found = scanned(listed.file, fail)
+        return _kept(listed, listed.status, found, size_bytes=listed.status.st_size, end=0, tail=b""), found
+
+
+def _kept(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes: int, end: int, tail: bytes) -> Read:
+    return Read(
+        inode=status.st_ino,
+        end=end,
+        tail=tail,
+        size_bytes=size_bytes,
+        batch_count=sum(run.batch_count for run in found.scan.runs),
+        was_newest=listed.is_newest,
+        failed=found.problems[0].detail if found.failed else None,
+    )
 
 
 class _IndexWriter(BatchIndexWriter):
