@@ -159,6 +159,22 @@ class TestSegments:
             taken(log_dir)
         assert runs(log_dir) == [*WHOLE, (8, 10, 11), (12, 12, 13)]
 
+    def test_a_truncation_before_the_reader_that_is_made_good_behind_it(self, log_dir: Path) -> None:
+        """4 is read while it is cut in half, and is whole again, if with other batches, when the directory is looked at again."""
+        write_segment(log_dir / "t-0", 8, [(8, 0), (10, 0)])
+
+        def cut() -> None:
+            write_segment(log_dir / "t-0", 4, [(4, 0)])
+            (log_dir / "t-0" / f"{8:020d}.log").unlink()
+
+        def go_on() -> None:
+            write_segment(log_dir / "t-0", 4, [(4, 0), (6, 1)])
+            write_segment(log_dir / "t-0", 8, [(8, 1)])
+
+        with before_segment("00000000000000000004", cut), before_check(go_on):
+            taken(log_dir)
+        assert runs(log_dir) == [(0, 0, 3), (4, 4, 5), (4, 6, 7), (8, 8, 9)]
+
     def test_a_truncation_behind_the_reader(self, log_dir: Path) -> None:
         """0 and 4 are read; the log is cut to 6 and goes on in another epoch, with a segment where none was listed."""
 

@@ -140,14 +140,21 @@ def test_merging_nothing():
 # --- text ---
 
 
-@pytest.mark.parametrize("text", sorted(SAMPLES.rglob("*shallow.txt")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_text_gives_the_digests_of_its_segment(text: Path):
+def batches_told(text: Path) -> list[BatchHeader] | None:
+    """The batches of a text; None where kafka-dump-log of its version could not read the segment."""
     with text.open("rb") as stream:
         try:
             (section,) = dump_log.sections(stream)
-            from_text = [item for item in dump_log.batches(stream, section) if isinstance(item, BatchHeader)]
+            return [item for item in dump_log.batches(stream, section) if isinstance(item, BatchHeader)]
         except DumpLogError:
-            pytest.skip("this version could not read the segment")
+            return None
+
+
+TOLD = [(text, told) for text in sorted(SAMPLES.rglob("*shallow.txt")) if (told := batches_told(text)) is not None]
+
+
+@pytest.mark.parametrize(("text", "from_text"), TOLD, ids=[f"{text.parent.name}/{text.name}" for text, _ in TOLD])
+def test_text_gives_the_digests_of_its_segment(text: Path, from_text: list[BatchHeader]):
     from_raw = [item for item in read_batches(next(text.parent.glob("*.log"))) if isinstance(item, BatchHeader)]
     assert len(from_text) == len(from_raw)
     assert scan(from_text).windows == scan(from_raw).windows

@@ -183,8 +183,9 @@ def test_a_link_in_place_of_the_directory_is_not_followed(fresh: list[str], monk
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="files of another user are needed")
-def test_what_another_user_has_left_is_not_used(code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other", ["nobody"] if os.getuid() == 0 else [])  # only root can leave another user's files
+def test_what_another_user_has_left_is_not_used(code: bytes, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    assert other
     with open_to_all() as place:
         monkeypatch.setattr(native_code, "_directories", lambda: iter([place / "kept"]))
         place.chmod(0o777)

@@ -51,8 +51,8 @@ class Read:
     failed: str | None
 
     def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
-        """Whether what was read is still there, if only as the beginning of more."""
-        if now.st_ino != self.inode or now.st_size < self.end:
+        """Whether what was read is still there: all that there is, or of the newest segment the beginning of more."""
+        if now.st_ino != self.inode or now.st_size < self.end or not (self.was_newest or now.st_size == self.size_bytes):
             return False
         if self.failed:
             return True
