@@ -85,6 +85,10 @@ def before_check(action: Callable[[], object]) -> Any:
     return once(ReplicaReader, "_holds", action)
 
 
+def _is(directory: Path) -> Callable[..., bool]:
+    return lambda _self, made, *_: made.directory == directory.name
+
+
 def taken(log_dir: Path, *more: Path) -> Result:
     return collect(Request(output=log_dir.parent / "out", log_dirs=(log_dir, *more), replace=True), quietly)
 
@@ -307,6 +311,13 @@ class TestDirectories:
         rows = {(Path(row["log_dir"]).name, row["directory"]): row["log_end_offset"] for row in audited(log_dir)["replica_logs"]}
         assert rows == {("other", "t-0"): 4, ("other", "z-0"): 2, ("data", f"t-0.{HEX}-delete"): 10}
         assert not (result.folder / "other" / f"t-0.{HEX}-future").exists()
+
+    def test_one_that_has_no_segment_yet(self, log_dir: Path) -> None:
+        young = log_dir / "young-0"
+        young.mkdir()
+        with locked(log_dir), once(ReplicaReader, "_holds", lambda: write_replica(log_dir, "young-0", {0: [(0, 0)]}), when=_is(young)):
+            taken(log_dir)
+        assert {row["directory"] for row in audited(log_dir)["replica_logs"]} == {"t-0", "young-0"}
 
     def test_one_that_comes_meanwhile_is_taken_too(self, log_dir: Path) -> None:
         with before_check(lambda: write_replica(log_dir, "new-0", {0: [(0, 0)]})):

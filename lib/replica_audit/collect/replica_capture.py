@@ -96,7 +96,8 @@ class ReplicaReader:
             missed = self._read_new(made, view, path, fd, is_copied=is_copied)
             _check_there(path, made.inode)
             made.is_settled = self._holds(made, view, missed, fd)
-            if made.is_settled:
+            # a directory is made before its first segment
+            if made.is_settled and (made.reads or made.unread or not self._segments.is_live):
                 break
         made.taken_at_ms, made.small = view.taken_at_ms, view.small
         made.unread += [Unread(path=str(path / name), kind=name, reason=reason) for name, reason in view.unread.items()]

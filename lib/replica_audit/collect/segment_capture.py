@@ -81,7 +81,8 @@ class SegmentCapture:
     """Captures segments one after the other. `is_live`: a broker is at work in the log directory."""
 
     def __init__(self, reader: SegmentReader, pace: Pace, *, is_live: bool) -> None:
-        self._reader, self._pace, self._is_live = reader, pace, is_live
+        self.is_live = is_live
+        self._reader, self._pace = reader, pace
 
     def capture(self, listed: Listed, *, index: Path | None, copy: Path | None) -> tuple[Read, Scanned]:
         """Read one segment.
@@ -141,14 +142,14 @@ class SegmentCapture:
         found = scanned(listed.file, scan)
         now = os.fstat(file.fileno())
         has_changed = (now.st_size, now.st_mtime_ns) != (listed.status.st_size, listed.status.st_mtime_ns)
-        if found.scan.damage and found.scan.damage.code in OF_A_LIVE_END and listed.is_newest and (self._is_live or has_changed):
+        if found.scan.damage and found.scan.damage.code in OF_A_LIVE_END and listed.is_newest and (self.is_live or has_changed):
             # a batch that is being written, or room for those to come: the log ends before it
             kept = replace(found.scan, damage=None)
             found = scanned(listed.file, lambda _file: kept)
         end = ends[0] if ends else 0
         tail = os.pread(file.fileno(), min(_TAIL, end), max(0, end - _TAIL)) if end else b""
         looks_wrong = found.scan.damage is not None or found.scan.first_bad_crc is not None
-        is_settled = not (looks_wrong and (has_changed or (self._is_live and listed.is_newest)))
+        is_settled = not (looks_wrong and (has_changed or (self.is_live and listed.is_newest)))
         return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
 
     def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
