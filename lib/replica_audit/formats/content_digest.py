@@ -2,7 +2,7 @@
 
 A window is 2**WINDOW_BITS offsets wide and begins at a multiple of its width. Its digest is the sum, modulo 2**64, of a 64-bit mix of every
 batch that begins in it: base offset, last offset delta and stored CRC. A sum does not depend on where segments begin or end, so the
-windows of a log are those of its segments, added up (`merged`).
+windows of a log are those of its segments, added up (`content.merged`).
 
 What is not seen: the leader epoch, which runs tell; payloads that differ and have the same 32-bit CRC; bytes that no longer match their
 stored CRC, which only verifying CRCs tells; the magic byte and the length, which are outside the CRC. Equal digests are thus strong
@@ -18,29 +18,13 @@ ends, where replicas do not reach equally far, comparable by reading headers onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
-from replica_audit.model import BatchHeader
+from replica_audit.model import BatchHeader, Window
+from replica_audit.protocol.content import add_digest, window
 
 WINDOW_BITS = 16
 MAX_WINDOWS = 4096  # per segment; Kafka lets a segment span 2**31 offsets, which only a compacted one needs
 SEED, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of SplitMix64
 _MASK = (1 << 64) - 1
-_LAST_OFFSET = (1 << 63) - 1
-
-
-class Window(NamedTuple):
-    """The batches that begin in one window of offsets.
-
-    `window_start_offset` is inclusive, `window_end_offset` exclusive; their difference is a power of two and divides both (but for the
-    window at the very end of 64 bits, whose end is one less). `digest` is a signed 64-bit number.
-    """
-
-    window_start_offset: int
-    window_end_offset: int
-    digest: int
-    batch_count: int
 
 
 def batch_digest(batch: BatchHeader) -> int:
@@ -79,36 +63,13 @@ class WindowSums:
     def add(self, number: int, digest: int, batch_count: int) -> None:
         """Count batches in the window that begins at offset `number` << WINDOW_BITS; they may be the rest of those counted before."""
         number >>= self._bits - WINDOW_BITS
-        _add(self._sums, number, digest, batch_count)
+        add_digest(self._sums, number, digest, batch_count)
         while len(self._sums) > MAX_WINDOWS:
             finer, self._sums = self._sums, {}
             self._bits += 1
             for number, sums in finer.items():
-                _add(self._sums, number >> 1, *sums)
+                add_digest(self._sums, number >> 1, *sums)
 
     def windows(self) -> tuple[Window, ...]:
         """The windows that hold batches, by offset."""
-        return tuple(_window(number, self._bits, *sums) for number, sums in sorted(self._sums.items()))
-
-
-def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows of a log from those of its segments, by offset: all as wide as the widest of them.
-
-    Two logs are compared where their windows are equally wide: merge both to the wider ones.
-    """
-    parts = list(windows)
-    bits = max(((part.window_end_offset - part.window_start_offset - 1).bit_length() for part in parts), default=WINDOW_BITS)
-    sums: dict[int, tuple[int, int]] = {}
-    for part in parts:
-        _add(sums, part.window_start_offset >> bits, part.digest, part.batch_count)
-    return tuple(_window(number, bits, *both) for number, both in sorted(sums.items()))
-
-
-def _add(sums: dict[int, tuple[int, int]], number: int, digest: int, batch_count: int) -> None:
-    before, count = sums.get(number, (0, 0))
-    sums[number] = (before + digest & _MASK, count + batch_count)
-
-
-def _window(number: int, bits: int, digest: int, batch_count: int) -> Window:
-    signed = digest - (1 << 64) if digest >> 63 else digest
-    return Window(number << bits, min(number + 1 << bits, _LAST_OFFSET), signed, batch_count)
+        return tuple(window(number, self._bits, *sums) for number, sums in sorted(self._sums.items()))

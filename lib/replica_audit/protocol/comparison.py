@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from replica_audit.protocol import lineage
+from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import EpochTable, latest_epoch, truncate_from_end
 from replica_audit.protocol.exchange import ReplicaState, Truncation
 from replica_audit.protocol.replica_log import LoadedLog
@@ -22,7 +23,7 @@ class Replica:
     `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known`
     is False where their file was not collected. `checkpoint_known` is False where no
     checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
-    broker's process runs, so nothing was loaded from disk; None if unknown.
+    broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing.
     """
 
     broker_id: int
@@ -36,6 +37,7 @@ class Replica:
     unreadable: str | None = None
     alive: bool | None = None
     in_isr: bool = False
+    frozen: bool = False
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
@@ -97,6 +99,7 @@ class Comparison:
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
     `did_otherwise` is what the follower's broker logged that it did and that the rule does not say, in one sentence.
+    `content` is what comparing the batches gave, None where they were not compared.
     """
 
     leader: Replica
@@ -105,6 +108,7 @@ class Comparison:
     effect: Effect
     witnesses: Sequence[Replica] = ()
     did_otherwise: str | None = None
+    content: ContentComparison | None = None
     start: int = field(init=False)
     end: int = field(init=False)
     cleaned: int = field(init=False)
@@ -132,15 +136,22 @@ class Comparison:
         """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
         leader, follower = self.leader, self.follower
         end = leader.log.log_end_offset
+        if self.leader_copied_before_its_election and (self.difference is not None or follower.log.log_end_offset > end):
+            return True
         if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
             return False
-        latest = latest_epoch(leader.log.epochs)
-        before_its_election = self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
         log_before_table = bool(leader.log.epochs) and leader.log.epochs[-1].start_offset > end
-        if before_its_election or log_before_table:
+        if log_before_table:
             return True
-        current = max(self.context.leader_epoch, latest)
+        current = max(self.context.leader_epoch, latest_epoch(leader.log.epochs))
         return current >= 0 and all(span.leader_epoch >= current for span in follower.history if span.end_offset > end)
+
+    @property
+    def leader_copied_before_its_election(self) -> bool:
+        """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's."""
+        latest = latest_epoch(self.leader.log.epochs)
+        is_running_copy = bool(self.leader.alive) and not self.context.simultaneous
+        return is_running_copy and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
 
     @property
     def metadata_is_older(self) -> bool:
@@ -157,8 +168,8 @@ class Comparison:
 
     @property
     def follower_copied_earlier(self) -> bool:
-        """Whether the follower runs, is in the ISR and would be cut: it was when it first fetched in this epoch, its copy is older."""
-        return not self.context.simultaneous and bool(self.follower.alive) and self.follower.in_isr and self.cut is not None
+        """Whether the follower's broker runs and it would be cut: it was when it first fetched in this epoch, its copy is older."""
+        return not self.context.simultaneous and bool(self.follower.alive) and not self.follower.frozen and self.cut is not None
 
     @property
     def no_common_range(self) -> bool:
@@ -176,8 +187,23 @@ class Comparison:
             return self.cut  # the leader's table still knows the epochs that its log no longer holds
         if self.difference:
             return self.difference.first_offset
+        if self.content and self.content.difference:
+            return self.content.difference.first_offset
         ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
         return self.leader.log.log_end_offset if ahead else None
+
+    @property
+    def content_decides(self) -> bool:
+        """Whether nothing but the batches themselves can still differ: all that the rules go by agrees, and no cleaner has been at them."""
+        unreadable = self.leader.unreadable or self.follower.unreadable
+        agrees = self.cut is None and self.difference is None and self.effect.truncation.restart_offset is None
+        return agrees and not unreadable and not self.context.compacted and self.start < self.end
+
+    @property
+    def proven_equal(self) -> bool:
+        """Whether all batches of the follower were found on the leader."""
+        ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
+        return self.content is not None and self.content.whole and self.content.difference is None and not ahead
 
     @property
     def still_diverged(self) -> bool:

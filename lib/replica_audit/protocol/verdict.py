@@ -102,10 +102,11 @@ def _incomparable(c: Comparison) -> Judgement | None:
         reason = f"no common range: the log ends at {c.follower.log.log_end_offset}, the leader's starts at {c.leader.log.log_start_offset}"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     if c.leader_copied_earlier:
-        reason = (
-            f"leader copied earlier: offsets {c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1} are of its current epoch, "
-            "and the copies were not taken at one instant"
-        )
+        ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
+        why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
+        if c.leader_copied_before_its_election:
+            why = f"its copy does not know its epoch {c.context.leader_epoch}, and may have been cut before that began"
+        reason = f"leader copied earlier: {why}"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     if c.rests_on_unknown_high_watermark:
         reason = "not collected: the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
@@ -159,18 +160,32 @@ def _stale_tail(c: Comparison) -> Judgement | None:
     if c.cut is None:
         return None
     if c.follower_copied_earlier:
-        reason = "follower copied earlier: it runs and is in the ISR, so it was cut when it first fetched from this leader"
+        reason = "follower copied earlier: its broker runs, so it was cut when it first fetched from this leader"
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
     tail = f"offsets {removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: {tail} are not known to have been committed")
 
 
-def _no_epochs(c: Comparison) -> Judgement | None:
-    if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history:
+def _content_mismatch(c: Comparison) -> Judgement | None:
+    found = c.content.difference if c.content else None
+    if found is None:
         return None
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE, reason="no epochs: neither log has leader epochs (format before v2), equal offsets prove nothing"
+    where = f"{found.first_offset}..{found.end_offset - 1}"
+    if found.leader_crc is None and found.follower_crc is None:
+        reason = f"among offsets {where} are batches that are not the leader's; which, could not be read"
+    else:
+        leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
+        reason = f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
+    return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
+
+
+def _no_epochs(c: Comparison) -> Judgement | None:
+    if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history or c.proven_equal:
+        return None
+    reason = (
+        "no epochs: neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
     )
+    return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:
@@ -197,7 +212,8 @@ def _clean(c: Comparison) -> Judgement:
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
     if behind > 0:
         return Judgement(verdict=Verdict.LAGGING, reason=f"a clean prefix of the leader, {behind} offsets behind")
-    return Judgement(verdict=Verdict.IDENTICAL, reason="same epochs over the same offsets")
+    same = "epochs" if c.leader.has_epochs or c.follower.has_epochs else "batches"
+    return Judgement(verdict=Verdict.IDENTICAL, reason=f"same {same} over the same offsets")
 
 
 _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
@@ -208,6 +224,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _committed_loss,
     _truncated_otherwise,
     _stale_tail,
+    _content_mismatch,
     _no_epochs,
     _epoch_table_only,
     _clean,

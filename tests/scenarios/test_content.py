@@ -1,0 +1,178 @@
+"""Logs of equal offsets and epochs that hold other bytes: found wherever they can be, and nothing else taken for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from replica_audit import cli
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.transforms import content
+from tests.formats import kafka_files as kf
+from tests.scenarios.disks import TOPIC, Audited, Cluster, Disk
+from tests.support import in_process
+
+RULE = Protocol.TRUNCATE_ON_FETCH
+LONG = [(1, first, first + 9_999) for first in range(0, 150_000, 10_000)]  # three windows, the last one not full
+SHORT = [(1, 0, 4), (1, 5, 9), (2, 10, 11)]
+
+
+def audit(tmp_path: Path, leader: Disk, follower: Disk, **given: object) -> Audited:
+    return Cluster(disks={1: leader, 2: follower}, leader_epoch=2, isr=(1, 2), **given).audit(tmp_path, RULE)  # type: ignore[arg-type]
+
+
+def disk(batches: list[tuple[int, int, int]], **given: object) -> Disk:
+    return Disk(batches=batches, high_watermark=batches[-1][2] + 1, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("other_from", [0, 5, 10])
+def test_the_first_other_batch_is_named_with_both_crcs(tmp_path: Path, other_from: int) -> None:
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=other_from))
+    row = found.row()
+    assert (row["verdict"], row["severity"]) == ("content_mismatch", "critical")
+    assert row["divergence_offset"] == row["common_prefix_end_offset"] == other_from
+    base, last = next((first, last) for _epoch, first, last in SHORT if first == other_from)
+    crcs = [int.from_bytes(kf.batch(base, 1, deltas=range(last - base + 1), value=value)[17:21], "big") for value in (b"value", b"other")]
+    assert row["reason"] == (
+        f"offsets {base}..{last} are another batch than the leader's: leader CRC {crcs[0]:08x}, follower CRC {crcs[1]:08x}"
+    )
+    assert f"has epoch {2 if base == 10 else 1} at {base}" in row["evidence"]
+    assert row["truncation_offset"] is None and row["removed_offsets"] == 0
+
+
+def test_a_batch_that_one_side_has_in_two_is_told_as_such(tmp_path: Path) -> None:
+    found = audit(tmp_path, disk(SHORT), disk([(1, 0, 4), (1, 5, 6), (1, 7, 9), (2, 10, 11)]))
+    assert found.verdict() == "content_mismatch"
+    assert found.row()["divergence_offset"] == 5
+
+
+@pytest.mark.parametrize("other_from", [20_000, 70_000, 140_000])
+def test_in_any_window(tmp_path: Path, other_from: int) -> None:
+    found = audit(tmp_path, disk(LONG), disk(LONG, other_from=other_from))
+    assert (found.verdict(), found.row()["divergence_offset"]) == ("content_mismatch", other_from)
+    windows = [row for row in found.tables["content_windows"] if row["broker_id"] == 2]
+    assert [(row["window_start_offset"], row["window_end_offset"]) for row in windows] == [(n << 16, n + 1 << 16) for n in range(3)]
+    assert sum(row["batch_count"] for row in windows) == len(LONG)
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(140_000, "lagging"), (150_000, "content_mismatch")])
+def test_a_follower_that_lags_is_compared_as_far_as_it_goes(tmp_path: Path, held: int, verdict: str) -> None:
+    """Its last window is not full: the batches in it are read again."""
+    follower = disk([batch for batch in LONG if batch[1] < held], other_from=140_000)
+    found = audit(tmp_path, disk([*LONG, (1, 150_000, 150_001)]), follower)
+    assert found.verdict() == verdict
+
+
+def test_retention_on_one_side_is_no_difference(tmp_path: Path) -> None:
+    kept = [batch for batch in LONG if batch[1] >= 80_000]
+    assert audit(tmp_path, disk(LONG), disk(kept, log_start=80_000)).verdict() == "identical"
+    other = audit(tmp_path, disk(LONG), disk(kept, log_start=80_000, other_from=90_000))
+    assert (other.verdict(), other.row()["divergence_offset"]) == ("content_mismatch", 90_000)
+
+
+def test_segments_that_begin_elsewhere_are_no_difference(tmp_path: Path) -> None:
+    assert audit(tmp_path, disk(LONG, segments=(30_000,)), disk(LONG, segments=(70_000, 110_000))).verdict() == "identical"
+
+
+def test_a_compacted_topic_proves_nothing(tmp_path: Path) -> None:
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5), configs={"cleanup.policy": "compact"})
+    assert found.verdict() == "identical"
+
+
+def test_batches_with_fewer_records_than_offsets_prove_nothing(tmp_path: Path) -> None:
+    """Only the cleaner takes records out of a batch, also where neither metadata nor its checkpoint tell of it."""
+    cluster = Cluster(disks={1: disk(SHORT), 2: disk(SHORT)}, leader_epoch=2, isr=(1, 2))
+    cluster.audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    (segment,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    segment.write_bytes(kf.batch(0, 1, deltas=(0, 4)) + kf.batch(5, 1, deltas=range(5)) + kf.batch(10, 2, deltas=range(2)))
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    assert row["verdict"] == "identical"
+
+
+def test_a_follower_that_was_sent_another_format_is_no_difference(tmp_path: Path) -> None:
+    """A leader converts what it sends to a follower of an older version; such batches have no epochs."""
+    old = [(-1, 0, 9)]
+    leader = disk([(1, 0, 4), (1, 5, 9)])
+    assert audit(tmp_path, leader, disk(old, epochs=())).verdict() in ("identical", "epoch_table_only")
+
+
+def test_what_a_recovery_would_cut_off_is_not_digested(tmp_path: Path) -> None:
+    """The follower's last batch fails its CRC: what is before it is compared, and agrees."""
+    Cluster(disks={1: disk(SHORT), 2: disk(SHORT, clean=False)}, leader_epoch=2).audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    (segment,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    assert (row["verdict"], row["common_prefix_end_offset"]) == ("lagging", 10)
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_collected_logs_are_compared_too(tmp_path: Path, with_index: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    Cluster(disks={1: disk(SHORT), 2: disk(SHORT, other_from=5)}, leader_epoch=2).audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    for broker in (1, 2):
+        log_dirs = ["--log-dir", str(home / f"broker-{broker}" / "data-0")]
+
+        assert cli.main(["collect", *log_dirs, "--output", str(tmp_path / "out")]) == 0
+    if not with_index:
+        for index in (tmp_path / "out").glob("*/*/batches/*/*.parquet"):
+            index.unlink()
+    (row,) = in_process.audit(tmp_path / "out")["replica_verdicts"]
+    assert row["verdict"] == "content_mismatch"
+    told = "offsets 5..9 are another batch" if with_index else "among offsets 0..11 are batches that are not the leader's"
+    assert told in row["reason"]
+
+
+def test_a_segment_that_is_gone_when_it_is_read_again_leaves_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention on a running broker."""
+
+    def gone(*_given: object) -> None:
+        raise FileNotFoundError("gone")
+
+    monkeypatch.setattr("replica_audit.transforms.content.batches_from", gone)
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5))
+    assert "among offsets 0..11 are batches that are not the leader's" in found.row()["reason"]
+    lagging = audit(tmp_path, disk([*SHORT, (2, 12, 12)]), replace(disk(SHORT), other_from=5))
+    assert lagging.verdict() == "lagging"
+
+
+@pytest.mark.parametrize("written_since", ["shorter", "equal"])
+def test_a_log_that_changes_between_the_reads_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_since: str) -> None:
+    """A running follower is cut, or gets the leader's batches, after its log was scanned."""
+    Cluster(disks={1: disk(SHORT), 2: disk(SHORT, other_from=5)}, leader_epoch=2, isr=(1, 2)).audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    (theirs,) = (home / "broker-1" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    (own,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    as_scanned = content.compare
+
+    def after_the_scan(*given: object) -> object:
+        own.write_bytes(theirs.read_bytes() if written_since == "equal" else own.read_bytes()[:90])
+        return as_scanned(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("replica_audit.transforms.content.compare", after_the_scan)
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    if written_since == "equal":
+        assert row["verdict"] == "identical"
+    else:
+        assert "among offsets 0..11 are batches" in row["reason"], "the windows differed when they were scanned; no batch is named"
+
+
+def test_a_log_that_became_shorter_is_not_another_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Cluster(disks={1: disk([*SHORT, (2, 12, 12)]), 2: disk(SHORT)}, leader_epoch=2, isr=(1, 2)).audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    (own,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    as_scanned = content.compare
+
+    def after_the_scan(*given: object) -> object:
+        own.write_bytes(own.read_bytes()[:-30])
+        return as_scanned(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("replica_audit.transforms.content.compare", after_the_scan)
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    assert row["verdict"] == "lagging"
