@@ -60,10 +60,10 @@ BEFORE: dict[str, Expected] = {
     "tampered-diverged-unclean-shutdown": Expected(everything="committed_loss"),
     **_same(
         "kafka-1.1.1-ibp-0.10.2-hw-unclean-failover kafka-2.4.1-ibp-0.10.2-hw-unclean-failover",
-        everything="inconclusive",
+        everything="content_mismatch",
         named={"v1orders-3/2": "committed_loss"},
     ),
-    "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1": Expected(everything="inconclusive", named={"accounts-2/3": "stale_tail"}),
+    "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1": Expected(named={"accounts-2/2": "content_mismatch", "accounts-2/3": "stale_tail"}),
 }
 
 AFTER: dict[str, Expected] = {
@@ -74,10 +74,10 @@ AFTER: dict[str, Expected] = {
         named={"orders-2/2": "lagging"},
     ),
     **_same(
-        "kafka-1.1.1-ibp-0.10.2-hw-unclean-failover kafka-2.4.1-ibp-0.10.2-hw-unclean-failover kafka-1.1.1-ibp-0.10.2-hw-stale-tail "
-        "kafka-2.4.1-ibp-0.10.2-hw-stale-tail kafka-1.1.1-ibp-0.10.2-hw-unclean-old-checkpoint kafka-1.1.1-ibp-0.10.2-kip101-scenario-1",
-        everything="inconclusive",
+        "kafka-1.1.1-ibp-0.10.2-hw-unclean-failover kafka-2.4.1-ibp-0.10.2-hw-unclean-failover",
+        everything="content_mismatch",
     ),
+    "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1": Expected(named={"accounts-2/2": "content_mismatch"}),
     "leader-trimmed": Expected(named={"audit-1/2": "inconclusive"}),
     "tampered-diverged-clean-shutdown": Expected(
         named={f"ledger-{partition}/2": "log_matching_violation" for partition in (1, 2, 3, 4)}

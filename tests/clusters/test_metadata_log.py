@@ -21,9 +21,11 @@ from replica_audit.formats.metadata_log import MetadataLog
 from replica_audit.formats.metadata_records import decode
 from replica_audit.formats.records import Record, read_records
 from replica_audit.model import Election
-from replica_audit.protocol.metadata_image import (
+from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
     ConfigSet,
     FeatureSet,
     PartitionChanged,
@@ -224,10 +226,11 @@ def expected(kind: str, data: Row) -> object:
                 adding=_ids(data, "addingReplicas"),
             )
         case "REGISTER_BROKER_RECORD":
-            return BrokerFenced(data["brokerId"], data["fenced"])
+            return BrokerRegistered(data["brokerId"], data["fenced"], data.get("inControlledShutdown", False))
         case "BROKER_REGISTRATION_CHANGE_RECORD":
             fenced = {-1: False, 1: True, 0: None}[data.get("fenced", 0)]
-            return None if fenced is None else BrokerFenced(data["brokerId"], fenced)
+            stops = BrokerStops(data["brokerId"]) if data.get("inControlledShutdown") == 1 else None
+            return stops if fenced is None else BrokerFenced(data["brokerId"], fenced)
         case "FEATURE_LEVEL_RECORD":
             return FeatureSet(data["name"], data["featureLevel"])
         case "CONFIG_RECORD":

@@ -1,6 +1,6 @@
 """What KRaft writes, for tests: metadata records, batches, segments and snapshots, encoded by Kafka's message definitions.
 
-`DEFINITIONS` are those of metadata/src/main/resources/common/metadata/*.json in 4.2.0, names as in the JSON that Kafka prints. Nothing here
+`DEFINITIONS` are those of metadata/src/main/resources/common/metadata/*.json in 4.3.1, names as in the JSON that Kafka prints. Nothing here
 comes from the product's decoder: `test_metadata_records.py` holds bytes of MetadataRecordSerde against it, and
 `tests/clusters/test_metadata_log.py` every record that real controllers wrote.
 """
@@ -57,7 +57,7 @@ _FEATURES = Field(
 DEFINITIONS = {
     "REGISTER_BROKER_RECORD": Definition(
         0,
-        3,
+        4,
         (
             _ID,
             Field("isMigratingZkBroker", "bool", since=2, default=False),
@@ -69,6 +69,7 @@ DEFINITIONS = {
             Field("fenced", "bool", default=True),
             Field("inControlledShutdown", "bool", since=1, default=False),
             Field("logDirs", "[]uuid", since=3, tag=0, default=[]),
+            Field("cordonedLogDirs", "[]uuid", since=4, tag=1, default=None),
         ),
     ),
     "UNREGISTER_BROKER_RECORD": Definition(1, 0, (_ID, _EPOCH)),
@@ -119,13 +120,14 @@ DEFINITIONS = {
     "PRODUCER_IDS_RECORD": Definition(15, 0, (_ID, _EPOCH, Field("nextProducerId", "int64"))),
     "BROKER_REGISTRATION_CHANGE_RECORD": Definition(
         17,
-        2,
+        3,
         (
             _ID,
             _EPOCH,
             Field("fenced", "int8", tag=0, default=0),
             Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
             Field("logDirs", "[]uuid", since=2, tag=2, default=[]),
+            Field("cordonedLogDirs", "[]uuid", since=3, tag=3, default=None),
         ),
     ),
     "NO_OP_RECORD": Definition(20, 0, ()),

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from replica_audit.formats import metadata_log
 from replica_audit.formats.metadata_log import MetadataLog
 from replica_audit.model import PartitionMetadata
+from replica_audit.protocol.metadata_changes import BrokerRegistered
+from replica_audit.protocol.metadata_image import MetadataImage, Position
 from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.formats.rights import as_nobody, open_to_all
@@ -150,6 +152,29 @@ def test_brokers_and_their_fencing(tmp_path):
         ],
     )
     assert metadata_log.read(tmp_path).fenced == {1: True, 2: False, 3: True, 5: False, 6: True}
+    assert metadata_log.read(tmp_path).brokers == {1: "fenced", 2: "stopping", 3: "fenced", 5: "up", 6: "starting"}
+
+
+def test_a_controlled_shutdown_is_told_from_a_broker_that_is_gone(tmp_path):
+    def changed(broker: int, **values: int) -> bytes:
+        return mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=broker, **values)
+
+    started = [mf.record("REGISTER_BROKER_RECORD", brokerId=broker, fenced=True) for broker in (1, 2, 3)]
+    unfenced = [changed(broker, fenced=-1) for broker in (1, 2, 3)]
+    ended = [changed(1, inControlledShutdown=1), changed(1, fenced=1), changed(1, fenced=1), changed(2, fenced=1)]
+    again = [changed(3, inControlledShutdown=1), changed(3, fenced=1), mf.record("REGISTER_BROKER_RECORD", brokerId=3, fenced=True)]
+    mf.log(tmp_path, started, unfenced, ended, again)
+    assert metadata_log.read(tmp_path).brokers == {1: "stopped", 2: "fenced", 3: "starting"}
+
+
+def test_a_snapshot_tells_of_a_controlled_shutdown_but_not_of_a_start():
+    image = MetadataImage()
+    at = Position(offset=0, epoch=0, timestamp_ms=0)
+    image.apply(BrokerRegistered(1, True), at, from_snapshot=True)
+    image.apply(BrokerRegistered(2, False), at, from_snapshot=True)
+    image.apply(BrokerRegistered(3, True, True), at, from_snapshot=True)
+    image.apply(BrokerRegistered(4, False, True), at, from_snapshot=True)
+    assert image.brokers == {1: "fenced", 2: "up", 3: "stopped", 4: "stopping"}
 
 
 def test_a_topic_that_was_removed_is_gone(tmp_path):

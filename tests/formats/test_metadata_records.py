@@ -1,6 +1,6 @@
-"""Records of the metadata log, decoded: every type and version that Kafka 4.2.0 knows, and what may stand in their place.
+"""Records of the metadata log, decoded: every type and version that Kafka 4.3.1 knows, and what may stand in their place.
 
-`KAFKAS` are bytes that MetadataRecordSerde of 4.2.0 made of the values beside them.
+`KAFKAS` are bytes that MetadataRecordSerde of 4.2.0 made of the values beside them; of 4.3.1 for the versions that it added.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
-from replica_audit.protocol.metadata_image import (
+from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
     ConfigSet,
     ElrCleared,
     FeatureSet,
@@ -60,34 +62,41 @@ _CHANGE_HEX = "00050200000002010400000002020903000000020000000103010104050200000
 
 # (kind, version, values, Kafka's bytes, what is decoded)
 KAFKAS: list[tuple[str, int, dict[str, Any], str, object]] = [
-    ("REGISTER_BROKER_RECORD", 0, _BROKER | {"fenced": True}, f"01000000000007{_D}{_BROKER_HEX}0100", BrokerFenced(7, True)),
+    ("REGISTER_BROKER_RECORD", 0, _BROKER | {"fenced": True}, f"01000000000007{_D}{_BROKER_HEX}0100", BrokerRegistered(7, True)),
     (
         "REGISTER_BROKER_RECORD",
         1,
         _BROKER | {"fenced": False, "inControlledShutdown": True},
         f"01000100000007{_D}{_BROKER_HEX}000100",
-        BrokerFenced(7, False),
+        BrokerRegistered(7, False, True),
     ),
     (
         "REGISTER_BROKER_RECORD",
         2,
         _BROKER | {"fenced": True, "inControlledShutdown": True},
         f"0100020000000700{_D}{_BROKER_HEX}010100",
-        BrokerFenced(7, True),
+        BrokerRegistered(7, True, True),
     ),
     (
         "REGISTER_BROKER_RECORD",
         3,
         _BROKER | {"fenced": False, "inControlledShutdown": True, "logDirs": [D, T]},
         f"0100030000000700{_D}{_BROKER_HEX}000101002103{_D}{_T}",
-        BrokerFenced(7, False),
+        BrokerRegistered(7, False, True),
+    ),
+    (
+        "REGISTER_BROKER_RECORD",
+        4,
+        _BROKER | {"fenced": False, "inControlledShutdown": False, "logDirs": [D], "cordonedLogDirs": [D]},
+        f"0100040000000700{_D}{_BROKER_HEX}000002001102{_D}011102{_D}",
+        BrokerRegistered(7, False),
     ),
     (
         "REGISTER_BROKER_RECORD",
         3,
         {"brokerId": 3, "incarnationId": "A" * 22, "rack": None},
         "0100030000000300000000000000000000000000000000000000000000000000010100010000",
-        BrokerFenced(3, True),
+        BrokerRegistered(3, True),
     ),
     ("UNREGISTER_BROKER_RECORD", 0, {"brokerId": 7, "brokerEpoch": 12}, "01010000000007000000000000000c00", BrokerFenced(7, None)),
     ("TOPIC_RECORD", 0, {"name": "orders", "topicId": T}, f"010200076f7264657273{_T}00", TopicCreated("orders", T)),
@@ -190,13 +199,20 @@ KAFKAS: list[tuple[str, int, dict[str, Any], str, object]] = [
         1,
         {"brokerId": 7, "brokerEpoch": 12, "fenced": 0, "inControlledShutdown": 1},
         "01110100000007000000000000000c01010101",
-        None,
+        BrokerStops(7),
     ),
     (
         "BROKER_REGISTRATION_CHANGE_RECORD",
         2,
         {"brokerId": 7, "brokerEpoch": 12, "fenced": 1, "inControlledShutdown": 1, "logDirs": [D]},
         f"01110200000007000000000000000c03000101010101021102{_D}",
+        BrokerFenced(7, True),
+    ),
+    (
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        3,
+        {"brokerId": 7, "brokerEpoch": 12, "fenced": 1, "inControlledShutdown": 1, "logDirs": [D], "cordonedLogDirs": [D]},
+        f"01110300000007000000000000000c04000101010101021102{_D}031102{_D}",
         BrokerFenced(7, True),
     ),
     (
@@ -226,7 +242,7 @@ KAFKAS: list[tuple[str, int, dict[str, Any], str, object]] = [
         None,
     ),
 ]
-DECODED = {0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 17: 2, 28: 0}  # newest version by api key
+DECODED = {0: 4, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 17: 3, 28: 0}  # newest version by api key
 IGNORED = (6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27, 29, 127, 128, 32767)
 VALUES = [bytes.fromhex(case[3]) for case in KAFKAS]
 OF_USE = [case for case in KAFKAS if isinstance(case[4], tuple)]

@@ -15,22 +15,18 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.metadata_records import decode
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.metadata_claims import latest, nothing_known
-from replica_audit.protocol.metadata_image import (
-    METADATA_LOG,
-    METADATA_VERSION,
+from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     ConfigSet,
-    ElectionKind,
     ElrCleared,
     FeatureSet,
-    MetadataImage,
     MetadataRecord,
-    Position,
     TopicCreated,
     TopicRemoved,
 )
+from replica_audit.protocol.metadata_claims import latest, nothing_known
+from replica_audit.protocol.metadata_image import METADATA_LOG, METADATA_VERSION, ElectionKind, MetadataImage, Position
 from tests.formats import metadata_files as mf
 
 T, OTHER = "Qp6JWkXMQF-e2A5xW3-mBQ", "FwQ8J6cySmadJADoS7lKRg"

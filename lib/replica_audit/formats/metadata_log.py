@@ -18,7 +18,8 @@ from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRAN
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
-from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME, MetadataImage, MetadataRecord, Position
+from replica_audit.protocol.metadata_changes import MetadataRecord
+from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME, BrokerState, MetadataImage, Position
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SNAPSHOT_FOOTER = b"\x00\x00\x00\x04"  # key of the control record that ends a snapshot: version 0, type 4
@@ -40,11 +41,12 @@ class MetadataLog:
     """What one copy of the metadata log says.
 
     `log_epoch` is that of its last batch, `log_end_offset` exclusive; `last_timestamp_ms` is when the controller appended the last batch.
-    `fenced` holds every registered broker; `metadata_version` is None where no record sets the feature.
+    `brokers` holds every registered broker, and `fenced` whether it is; `metadata_version` is None where no record sets the feature.
     """
 
     partitions: tuple[PartitionMetadata, ...]
     fenced: dict[int, bool]
+    brokers: dict[int, BrokerState]
     metadata_version: int | None
     log_epoch: int
     log_end_offset: int
@@ -198,7 +200,8 @@ class _Replay:
             self._tell(self.directory, "incomplete", f"{self.image.orphans} change(s) of partitions that no record created")
         return MetadataLog(
             partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
-            fenced=dict(self.image.fenced),
+            fenced=self.image.fenced,
+            brokers=dict(self.image.brokers),
             metadata_version=self.image.features.get(METADATA_VERSION),
             log_epoch=self.epoch,
             log_end_offset=self.end_offset,

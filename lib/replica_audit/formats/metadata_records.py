@@ -1,7 +1,7 @@
 """The records of KRaft's metadata log that concern topics, partitions, brokers, features and configurations, decoded from their bytes.
 
 Sources: MetadataRecordSerde and AbstractApiMessageSerde (frame, api key and version as unsigned varints), the message definitions of
-metadata/common/metadata (all versions up to 4.2). Every one of these records is flexible in every version: compact lengths, tagged fields.
+metadata/common/metadata (all versions up to 4.3). Every one of these records is flexible in every version: compact lengths, tagged fields.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import base64
 from collections.abc import Callable
 
 from replica_audit.errors import MetadataError
-from replica_audit.protocol.metadata_image import (
+from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
     ConfigSet,
     ElrCleared,
     FeatureSet,
@@ -186,9 +188,9 @@ def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
         fields.string(), fields.take(4), fields.tagged()
     fields.nullable_string()  # rack
     fenced = fields.number(1) != 0
-    fields.take(1 if version >= 1 else 0)  # in controlled shutdown
+    stops = version >= 1 and fields.number(1) != 0
     fields.tagged()
-    return BrokerFenced(broker_id=broker_id, fenced=fenced)
+    return BrokerRegistered(broker_id=broker_id, fenced=fenced, stops=stops)
 
 
 def _broker(fields: _Fields) -> int:
@@ -211,12 +213,15 @@ def _unfence_broker(fields: _Fields, _version: int) -> MetadataRecord:
     return BrokerFenced(broker_id=_broker(fields), fenced=False)
 
 
-def _change_registration(fields: _Fields, _version: int) -> MetadataRecord | None:
+def _change_registration(fields: _Fields, version: int) -> MetadataRecord | None:
     broker_id = fields.int32()
     fields.take(8)
     tagged = fields.tagged()
     change = tagged[0].number(1) if 0 in tagged else 0
-    return BrokerFenced(broker_id=broker_id, fenced=change > 0) if change else None
+    if change:
+        return BrokerFenced(broker_id=broker_id, fenced=change > 0)
+    stops = version >= 1 and 1 in tagged and tagged[1].number(1) > 0
+    return BrokerStops(broker_id=broker_id) if stops else None
 
 
 def _feature(fields: _Fields, _version: int) -> MetadataRecord:
@@ -237,9 +242,9 @@ def _clear_elr(fields: _Fields, _version: int) -> MetadataRecord:
     return record
 
 
-# by api key, with the newest version (4.2)
+# by api key, with the newest version (4.3)
 _DECODERS: dict[int, tuple[Callable[[_Fields, int], MetadataRecord | None], int]] = {
-    0: (_register_broker, 3),
+    0: (_register_broker, 4),
     1: (_unregister_broker, 0),
     2: (_topic, 0),
     3: (_partition, 2),
@@ -249,6 +254,6 @@ _DECODERS: dict[int, tuple[Callable[[_Fields, int], MetadataRecord | None], int]
     8: (_unfence_broker, 0),
     9: (_remove_topic, 0),
     12: (_feature, 0),
-    17: (_change_registration, 2),
+    17: (_change_registration, 3),
     28: (_clear_elr, 0),
 }

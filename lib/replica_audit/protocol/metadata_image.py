@@ -10,8 +10,21 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from replica_audit.model import Election, PartitionMetadata
+from replica_audit.protocol.metadata_changes import (
+    NO_LEADER_CHANGE,
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
+    ConfigSet,
+    ElrCleared,
+    FeatureSet,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionSet,
+    TopicCreated,
+    TopicRemoved,
+)
 
-NO_LEADER_CHANGE = -2
 UNKNOWN_TIME = -1
 _TOPIC, _BROKER = 2, 4  # ConfigResource.Type
 METADATA_LOG = "metadata-log"
@@ -29,81 +42,17 @@ class ElectionKind(StrEnum):
     LEADERLESS = "leaderless"
 
 
-class TopicCreated(NamedTuple):
-    """TopicRecord."""
+class BrokerState(StrEnum):
+    """What a registered broker's process does, by the metadata log.
 
-    topic: str
-    topic_id: str
+    `stopped` is one that was fenced at the end of a controlled shutdown; a `fenced` one may be dead, frozen or cut off.
+    """
 
-
-class TopicRemoved(NamedTuple):
-    """RemoveTopicRecord."""
-
-    topic_id: str
-
-
-class PartitionSet(NamedTuple):
-    """PartitionRecord: the whole state of a partition."""
-
-    partition: int
-    topic_id: str
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    recovering: bool
-    elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-    removing: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-
-
-class PartitionChanged(NamedTuple):
-    """PartitionChangeRecord; None, and `NO_LEADER_CHANGE` for the leader, where the record leaves a field as it was."""
-
-    partition: int
-    topic_id: str
-    isr: tuple[int, ...] | None
-    leader: int
-    replicas: tuple[int, ...] | None
-    recovering: bool | None
-    elr: tuple[int, ...] | None
-    last_known_elr: tuple[int, ...] | None
-    removing: tuple[int, ...] | None = None
-    adding: tuple[int, ...] | None = None
-
-
-class BrokerFenced(NamedTuple):
-    """A broker's registration or a change of it. `fenced` is None where it is unregistered."""
-
-    broker_id: int
-    fenced: bool | None
-
-
-class FeatureSet(NamedTuple):
-    """FeatureLevelRecord."""
-
-    name: str
-    level: int
-
-
-class ConfigSet(NamedTuple):
-    """ConfigRecord; a value of None removes the key."""
-
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
-
-
-class ElrCleared(NamedTuple):
-    """ClearElrRecord; an empty name clears every topic's."""
-
-    topic: str
-
-
-MetadataRecord = TopicCreated | TopicRemoved | PartitionSet | PartitionChanged | BrokerFenced | FeatureSet | ConfigSet | ElrCleared
+    UP = "up"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FENCED = "fenced"
 
 
 class Position(NamedTuple):
@@ -121,13 +70,20 @@ class _Partition:
     elections: list[Election]
 
 
+def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
+    if record.stops:
+        return BrokerState.STOPPED if record.fenced else BrokerState.STOPPING
+    as_fenced = BrokerState.FENCED if from_snapshot else BrokerState.STARTING
+    return as_fenced if record.fenced else BrokerState.UP
+
+
 @dataclass(slots=True)
 class MetadataImage:
     """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`."""
 
     topics: dict[str, str] = field(default_factory=dict)  # names by id
     features: dict[str, int] = field(default_factory=dict)
-    fenced: dict[int, bool] = field(default_factory=dict)
+    brokers: dict[int, BrokerState] = field(default_factory=dict)
     orphans: int = 0
     _partitions: dict[str, dict[int, _Partition]] = field(default_factory=dict)  # by topic id and number
     _configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by resource
@@ -152,14 +108,29 @@ class MetadataImage:
             case ElrCleared():
                 self._clear_elr(record.topic)
             case _:
-                self._apply_to_cluster(record)
+                self._apply_to_cluster(record, from_snapshot)
 
-    def _apply_to_cluster(self, record: BrokerFenced | FeatureSet | ConfigSet) -> None:
+    @property
+    def fenced(self) -> dict[int, bool]:
+        """Whether each registered broker is fenced."""
+        return {broker: state not in (BrokerState.UP, BrokerState.STOPPING) for broker, state in self.brokers.items()}
+
+    def _apply_to_cluster(
+        self, record: BrokerFenced | BrokerRegistered | BrokerStops | FeatureSet | ConfigSet, from_snapshot: bool
+    ) -> None:
         match record:
+            case BrokerRegistered():
+                self.brokers[record.broker_id] = _registered(record, from_snapshot)
+            case BrokerStops(broker_id):
+                if self.brokers.get(broker_id) is BrokerState.UP:
+                    self.brokers[broker_id] = BrokerState.STOPPING
             case BrokerFenced(broker_id, None):
-                self.fenced.pop(broker_id, None)
-            case BrokerFenced(broker_id, bool(fenced)):
-                self.fenced[broker_id] = fenced
+                self.brokers.pop(broker_id, None)
+            case BrokerFenced(broker_id, True):
+                stops = self.brokers.get(broker_id) in (BrokerState.STOPPING, BrokerState.STOPPED)
+                self.brokers[broker_id] = BrokerState.STOPPED if stops else BrokerState.FENCED
+            case BrokerFenced(broker_id, False):
+                self.brokers[broker_id] = BrokerState.UP
             case FeatureSet():
                 self.features[record.name] = record.level
             case ConfigSet(resource_type, resource_name, name, None):
