@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats import native_code, segment_kernel
+from replica_audit.formats import native_build, native_code
 from replica_audit.formats.native_code import WORTH_COMPILING, WORTH_LOADING, scanner
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
@@ -51,7 +51,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: bytes) -> Itera
     monkeypatch.setattr(native_code, "_scanner", None)
     monkeypatch.setattr(native_code, "_worth", WORTH_LOADING)
     monkeypatch.setattr(native_code, "_directories", lambda: iter([tmp_path / "kept"]))
-    monkeypatch.setattr(segment_kernel, "object_code", compile_it)
+    monkeypatch.setattr(native_build, "object_code", compile_it)
     yield compiled
 
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_had_is_tried_once(fresh: list[str], monkeypatch: pytest.
         tries.append(1)
         raise RuntimeError("no")
 
-    monkeypatch.setattr(segment_kernel, "object_code", fail)
+    monkeypatch.setattr(native_build, "object_code", fail)
     assert [scanner(EVER_SO_MANY) for _ in range(3)] == [None] * 3
     assert len(tries) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 import os
 import random
 import signal
@@ -22,8 +23,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 from replica_audit.formats import crc_kernel, native_code, native_scan, segment_scan
+from replica_audit.formats.native_build import object_code
 from replica_audit.formats.native_code import HEADER_BYTES, Scanner, linked
-from replica_audit.formats.segment_kernel import object_code
 from replica_audit.formats.segment_scan import Scan, SegmentFold, scan, scan_file, scan_stream
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
@@ -89,6 +90,49 @@ def test_wherever_the_buffer_ends(tmp_path: Path, buffer: int) -> None:
     path = kf.segment(tmp_path, 0, MIXED)
     with mock.patch.object(native_scan, "BUFFER_BYTES", buffer):
         assert_same(path)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("at_once", [1 << 12, 1 << 26])
+def test_wherever_a_map_ends(tmp_path: Path, size: int, at_once: int) -> None:
+    """In pages; a batch that does not fit into a map is read otherwise, and all behind it."""
+    path = kf.segment(tmp_path, 0, MIXED, kf.batch(100_000, 9, value=b"x" * 9_000), kf.batch(100_001, 9), b"tail")
+    with mock.patch.object(native_scan, "MAP_BYTES", size * mmap.PAGESIZE), mock.patch.object(native_scan, "CALL_BYTES", at_once):
+        assert_same(path)
+
+
+def test_what_can_be_mapped_is(tmp_path: Path) -> None:
+    path = kf.segment(tmp_path, 0, *(kf.batch(i, 0, value=bytes(5_000)) for i in range(100)))
+    made: list[tuple[int, int]] = []
+
+    def counted(fd: int, begin: int, end: int) -> mmap.mmap | None:
+        made.append((begin, end))
+        return native_scan_window(fd, begin, end)
+
+    native_scan_window = native_scan._window
+    with mock.patch.object(native_scan, "MAP_BYTES", 1 << 16), mock.patch.object(native_scan, "_window", counted):
+        natively(path, mapped=True)
+        assert made[-1][1] == path.stat().st_size
+        assert max(end - begin for begin, end in made) == 1 << 16
+        headers, made = made, []
+        natively(path, mapped=True, verify_crc=False)
+    assert len(made) == 1 < len(headers), "payloads that nobody asks for are not brought in"
+
+
+def test_where_maps_cannot_be_brought_in_the_file_is_read(tmp_path: Path) -> None:
+    """As by Linux before 5.14."""
+    path = kf.segment(tmp_path, 0, MIXED)
+    with mock.patch.object(native_scan, "_POPULATE_READ", 1234):
+        assert native_scan._window(os.open(path, os.O_RDONLY), 0, 100) is None
+        assert_same(path)
+
+
+def test_a_map_of_what_is_no_longer_there_is_none(tmp_path: Path) -> None:
+    """Which would end the process when it looks at it."""
+    path = kf.segment(tmp_path, 0, MIXED[:5_000])
+    with path.open("rb") as stream:
+        assert native_scan._window(stream.fileno(), 0, 1 << 16) is None
+        assert native_scan._window(stream.fileno(), 1 << 16, 1 << 17) is None
 
 
 def test_wherever_the_buffer_ends_in_a_header(tmp_path: Path) -> None:

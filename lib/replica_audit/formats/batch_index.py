@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from replica_audit.formats.locations import random_access
 from replica_audit.formats.record_batch import LOG_OVERHEAD, codec_name
 from replica_audit.model import BatchHeader
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
@@ -191,7 +192,7 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
         OSError: the file cannot be read, or not as an index.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(BATCHES):
                 raise OSError(0, "not a batch index: it has other columns")
             for rows in file.iter_batches(batch_size=_ROWS // 8):

@@ -22,6 +22,7 @@ from replica_audit.formats.collected import (
 )
 from replica_audit.formats.collection_manifest import MANIFEST
 from replica_audit.formats.dump_texts import DumpTexts
+from replica_audit.formats.locations import located
 from replica_audit.formats.small_files import NO_CHECKPOINT, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
 from replica_audit.formats.tree_walk import Folder, cannot_read, walk
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
@@ -82,11 +83,15 @@ class _Walk:
 
     def _is_entered(self, folder: Folder) -> bool:
         """Kafka never looks below a replica directory, nor does the audit; what is in a collection its manifest says."""
-        return (str(folder.path.parent), folder.path.name) not in self.replicas and not is_collected_log_dir(folder.files)
+        return (str(folder.path.parent), folder.path.name) not in self.replicas and not self._is_collected(folder)
+
+    def _is_collected(self, folder: Folder) -> bool:
+        """Whether it is a log directory of a collection, as it shows, or as its manifest says though the scans are missing."""
+        return is_collected_log_dir(folder.files) or str(folder.path) in self.collected
 
     def _visit(self, folder: Folder, *, is_top: bool) -> None:
         path, files = folder.path, list(folder.files)
-        if is_collected_log_dir(files):
+        if self._is_collected(folder):
             self._collected_log_dir(folder)
             return
         if MANIFEST in files and self._open_collection(folder):
@@ -189,6 +194,7 @@ class _Walk:
         found = self.log_dirs.setdefault(str(path), LogDirFiles())
         self.parents[str(path)] = None
         found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
+        found.has_lock = log_dir.LOCK in folder.files
         if log_dir.META_PROPERTIES in folder.names:
             self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
         self.small.offset_checkpoints(folder, found, self.problems)
@@ -200,7 +206,7 @@ class _Walk:
         checkpoint = self.small.epoch_checkpoint(folder, problems)
         segments = collected
         if segments is None:
-            segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(Path(segment.path)))
+            segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(located(segment.path)))
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
             self.described.add(str(path.parent))
@@ -252,13 +258,14 @@ class _Walk:
             log_start_offset=offset(log_dir.LOG_STARTS),
             cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
             clean_shutdown=owner.clean_shutdown,
+            has_lock=owner.has_lock,
             offline_reason=offline,
             problems=tuple(problems),
         )
 
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
-        return self._files(Path(parent) / directory, name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
+        return self._files(located(parent) / directory, name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
 
     def _tell_missing_from_not_collected(self) -> None:
         """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""

@@ -23,18 +23,16 @@ import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats import log_dir
-from replica_audit.formats.batch_index import read_index, synthetic
 from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.locations import random_access
 from replica_audit.formats.tree_walk import Folder, cannot_read
-from replica_audit.model import BatchHeader, Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
-from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN
+from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
 SEGMENTS_FILE = "segments.parquet"
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
-WINDOW = struct(window_start_offset=BIGINT, window_end_offset=BIGINT, digest=BIGINT, batch_count=BIGINT)
 # one row per segment; `index_bytes` is the size of its batch index, null where there is none
 ROWS = pa.schema(
     list(
@@ -155,7 +153,7 @@ class CollectedLogDir:
     def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
-        with pq.ParquetFile(self.store) as file:
+        with random_access(self.store) as source, pq.ParquetFile(source) as file:
             for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
                 yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
@@ -246,50 +244,3 @@ def log_dir_of(store: Path) -> CollectedLogDir:
     if str(store.parent) not in found:
         raise MetadataError(f"the manifest does not name {store.parent.name}")
     return found[str(store.parent)]
-
-
-def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
-    """The batches of a collected segment, from its copy or its index; without one, made up from its runs as `synthetic` does.
-
-    Args:
-        file: of the source SOURCE.
-        offset: to which the log may be cut: where batches are made up, one begins there.
-    """
-    if file.copy is not None:
-        yield from (item for item in read_batches(Path(file.copy), verify_crc=False) if isinstance(item, BatchHeader))
-        return
-    if file.batch_index is None:
-        return  # there are no batches
-    path, next_offset = Path(file.batch_index), 0
-    if path.name != SEGMENTS_FILE:
-        try:
-            for batch in read_index(path):
-                yield batch
-                next_offset = batch.last_offset + 1
-            return
-        except OSError:
-            path = path.parents[2] / SEGMENTS_FILE  # damaged; what it did not tell is made up
-    runs = [_as_batch(run) for run in log_dir_of(path).runs(file.path)]
-    rest = (run for run in synthetic(runs, next_offset) if run.base_offset >= next_offset)
-    yield from synthetic(rest, offset)
-
-
-def _as_batch(run: Run) -> BatchHeader:
-    return BatchHeader(
-        position=-1,
-        base_offset=run.first_offset,
-        last_offset=run.last_offset,
-        size_bytes=run.size_bytes,
-        magic=run.magic,
-        leader_epoch=run.leader_epoch,
-        record_count=run.record_count,
-        max_timestamp_ms=run.max_timestamp_ms,
-        crc=0,
-        crc_valid=None,
-        codec="none",
-        is_transactional=False,
-        is_control=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-    )

@@ -112,8 +112,7 @@ class SectionLog:
         if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
             return self._damage("dump-truncated", "the text ends inside this line", number)
         if batch is not None and damage is None:
-            self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
-            self._records, self._suspect, self._ending, self._failed = 0, None, None, False
+            self._took(batch)
             return batch
         if not self._records:
             if batch is not None and b" payloadsize: " in line:
@@ -123,6 +122,10 @@ class SectionLog:
         if self._suspect is None and batch is not None and batch.position >= (self._position or 0):
             self._suspect = damage
         return None
+
+    def _took(self, batch: BatchHeader) -> None:
+        self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
+        self._records, self._suspect, self._ending, self._failed = 0, None, None, False
 
     def _header(self, line: bytes) -> BatchHeader:
         tokens = line.split()
@@ -188,6 +191,16 @@ class SectionLog:
             self._failed = True
             return self._ending or self._damage("dump-truncated", "kafka-dump-log stopped with an error", number)
         return None
+
+    def passed(self, line: bytes, records: int, *, is_deep: bool) -> None:
+        """Count lines that others have judged: up to the batch line `line` (none, if it is empty), and lines of records behind it.
+
+        `is_deep`: there were lines of records anywhere.
+        """
+        if line:
+            self._took(self._header(line))
+        self._is_deep = self._is_deep or is_deep
+        self._records = records
 
     def end(self) -> Damage | None:
         """What is wrong at the end of the section, or None."""

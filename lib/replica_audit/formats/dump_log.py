@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
+from replica_audit.formats.text_lines import TextLines
 from replica_audit.model import BatchHeader, Damage
 
-_LONGEST_LINE = 1 << 16  # what is kept of a line, in bytes; batch lines have some 400
 _OTHER_FILES = (b".index", b".timeindex", b".txnindex", b".snapshot", b".checkpoint")
 _JVM = (b"OpenJDK ", b"Java HotSpot", b"Picked up ", b"SLF4J", b"log4j:", b"WARN", b"[")
 _CUT = "the text ends inside a 'Dumping' line: dump that file and those behind it again"
@@ -65,8 +65,13 @@ def sections(stream: BinaryIO) -> Iterator[DumpSection]:
     """
     section: DumpSection | None = None
     dumping: tuple[bytes, int, int] | None = None
-    begun = False
-    for number, (at, line) in enumerate(_lines(stream, 0, maxsize), 1):
+    begun, line = False, DUMPING
+    lines = TextLines(stream, 0, maxsize)
+    while line:
+        if begun and dumping is None:
+            lines.skip_to(DUMPING)
+        at, number = lines.at, lines.number
+        line = lines.take()
         if dumping is not None and _begins(dumping[0], line):
             if section is not None:
                 yield replace(section, byte_end=dumping[2])
@@ -108,17 +113,6 @@ def _section(line: bytes, number: int, at: int) -> DumpSection | None:
     )
 
 
-def _lines(stream: BinaryIO, at: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Position and content, with line end, of the lines from byte `at`, where the stream is, to `end`; then the end with b""."""
-    while at < end and (line := stream.readline(_LONGEST_LINE)):
-        begin, at, rest = at, at + len(line), line
-        while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
-            rest = stream.readline(_LONGEST_LINE)
-            at += len(rest)
-        yield begin, line + b"\n" if rest is not line and rest.endswith(b"\n") else line
-    yield at, b""
-
-
 def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Damage]:
     """The batches of one section in file order; a `Damage` comes last if the text tells of one or is itself damaged.
 
@@ -134,7 +128,10 @@ def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Da
     """
     stream.seek(section.byte_start)
     log = SectionLog(section.first_line, section.segment_base_offset)
-    for number, (_, line) in enumerate(_lines(stream, section.byte_start, section.byte_end), section.first_line):
+    lines, line = TextLines(stream, section.byte_start, section.byte_end, section.first_line), DUMPING
+    while line:
+        number = lines.number
+        line = lines.take()
         if not line.startswith(BATCH):
             log.note(line, number)
         elif (item := log.take(line, number)) is not None:

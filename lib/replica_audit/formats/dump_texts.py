@@ -8,6 +8,7 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import dump_log, log_dir
+from replica_audit.formats.packed_text import open_text, why_cut
 from replica_audit.formats.server_log import looks_like_server_log
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
@@ -29,7 +30,7 @@ class DumpTexts:
     def takes_segment(self, segment: Path) -> bool:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
         try:
-            with segment.open("rb") as stream:
+            with open_text(segment) as stream:
                 is_text = stream.read(len(_DUMPING)) == _DUMPING
         except OSError:
             return False  # told when it is scanned
@@ -43,13 +44,17 @@ class DumpTexts:
             if log_dir.is_server_log(path.name):
                 self.server_logs.append(path)
                 return
-            with path.open("rb") as stream:
+            with open_text(path) as stream:
                 head = stream.read(_SNIFFED)
                 if not dump_log.looks_like_dump(head):
                     (self.server_logs if looks_like_server_log(head) else self.unknown).append(path)
                     return
                 stream.seek(0)
                 self.dumps.extend((path, section) for section in dump_log.sections(stream))
+                if reason := why_cut(stream):
+                    self.problems.append(
+                        Problem(path=str(path), kind="dump", code="dump-truncated", detail=reason, remedy="pack or copy the text again")
+                    )
         except OSError as error:
             self.problems.append(cannot_read(path, "file", error))
         except InputError as error:

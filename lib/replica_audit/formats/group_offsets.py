@@ -7,7 +7,6 @@ there what transactions have not committed yet.
 
 from __future__ import annotations
 
-import base64
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,15 +15,15 @@ from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError, SegmentError
 from replica_audit.formats.group_offsets_text import (
-    VALUE_VERSIONS,
     OffsetCommitKey,
     OffsetCommitValue,
     TextRecord,
     Unusable,
     decoded_commit,
     text_records,
-    unknown_version,
 )
+from replica_audit.formats.locations import located
+from replica_audit.formats.offset_commit import commit_value, string
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import BatchHeader, Damage, Problem, SegmentFile
@@ -38,9 +37,8 @@ _DUMP_AGAIN = {
     "not-copied": "collect with a higher --group-offsets-limit",
     "deletion-without-key": "deleted offsets may be among those found: dump the segment again with kafka-dump-log 2.4 or newer",
 }
-_INT16, _INT32, _INT64, _CONTROL_KEY = (struct.Struct(form) for form in (">h", ">i", ">q", ">hh"))
+_INT16, _INT32, _CONTROL_KEY = (struct.Struct(form) for form in (">h", ">i", ">hh"))
 _COMMIT_KEYS = (0, 1)
-_TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
 _ABORT, _COMMIT = 0, 1
 
 
@@ -110,7 +108,7 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
                 else:
                     replay.take(event, file.path)
         except OSError as error:
-            problems.append(cannot_read(Path(file.path), _KIND, error))
+            problems.append(cannot_read(located(file.path), _KIND, error))
         problems += found.told()
     return replay.committed(), problems
 
@@ -208,78 +206,17 @@ def _offset_commit(record: Record, batch: BatchHeader) -> _OffsetCommit | None:
     (version,) = _INT16.unpack_from(record.key)
     if version not in _COMMIT_KEYS:
         return None
-    group_id, at = _string(record.key, 2)
-    topic, at = _string(record.key, at)
+    group_id, at = string(record.key, 2)
+    topic, at = string(record.key, at)
     (partition,) = _INT32.unpack_from(record.key, at)
-    value = None if record.value is None else _value(record.value)
+    value = None if record.value is None else commit_value(record.value)
     producer = batch.producer_id if batch.is_transactional else None
     return _OffsetCommit(record.offset, producer, OffsetCommitKey(group_id, topic, partition), value)
 
 
-def _value(data: bytes) -> OffsetCommitValue:
-    """Decode an OffsetCommitValue; bytes behind it do not matter, as they do not to Kafka."""
-    (version,) = _INT16.unpack_from(data)
-    if version not in VALUE_VERSIONS:
-        raise SegmentError(unknown_version(version))
-    (offset,) = _INT64.unpack_from(data, 2)
-    epoch, at = -1, 10
-    if version >= 3:
-        (epoch,), at = _INT32.unpack_from(data, at), at + 4
-    if version < 4:
-        _metadata, at = _string(data, at)
-    else:
-        size, at = _uvarint(data, at)
-        at = _end(data, at, size - 1)
-    (timestamp,) = _INT64.unpack_from(data, at)
-    if version == 1:
-        _INT64.unpack_from(data, at + 8)  # when it expires
-    return OffsetCommitValue(offset, epoch, timestamp, _topic_id(data, at + 8) if version >= 4 else None)
-
-
-def _topic_id(data: bytes, at: int) -> str | None:
-    """The tagged field that holds it, if there is one."""
-    fields, at = _uvarint(data, at)
-    found = None
-    for _ in range(fields):
-        tag, at = _uvarint(data, at)
-        size, at = _uvarint(data, at)
-        end = _end(data, at, size)
-        if tag == _TOPIC_ID_TAG:
-            if size != _TOPIC_ID_BYTES:
-                raise SegmentError(f"a topic id of {size} bytes")
-            # the id of zeros stands for none
-            found = base64.urlsafe_b64encode(data[at:end]).decode().rstrip("=") if any(data[at:end]) else None
-        at = end
-    return found
-
-
-def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of variable length, and where it ends."""
-    number = 0
-    for shift in range(0, 35, 7):
-        number |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return number, at
-    raise SegmentError("a number of variable length without an end")
-
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    """A text behind its length of two bytes, and where it ends."""
-    (size,) = _INT16.unpack_from(data, at)
-    end = _end(data, at + 2, size)
-    return data[at + 2 : end].decode("utf-8", "replace"), end
-
-
-def _end(data: bytes, at: int, size: int) -> int:
-    if not 0 <= size <= len(data) - at:
-        raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
-    return at + size
-
-
 def _events(file: SegmentFile) -> Iterator[_Event]:
     if file.source == "raw" or file.copy is not None:
-        return _raw_events(Path(file.copy or file.path))
+        return _raw_events(located(file.copy or file.path))
     if file.source == "dump":
         return _text_events(file)
     return iter([Unusable(-1, "not-copied", "the segment was collected without its records")])

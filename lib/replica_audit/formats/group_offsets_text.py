@@ -14,11 +14,12 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import chain, count
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump_batches import BATCH, SectionLog
+from replica_audit.formats.locations import located
+from replica_audit.formats.packed_text import open_text
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 VALUE_VERSIONS = range(5)  # of OffsetCommitValue
@@ -101,7 +102,7 @@ def text_records(file: SegmentFile) -> Iterator[TextRecord | Unusable]:
     Raises:
         OSError: the file cannot be read.
     """
-    with Path(file.path).open("rb") as stream:
+    with open_text(located(file.path)) as stream:
         for record in _records(_lines(stream, file), SectionLog(file.first_line, file.base_offset)):
             if isinstance(record, Unusable) or record.end_of_txn or (record.contents or b"").startswith(_DECODED):
                 yield record

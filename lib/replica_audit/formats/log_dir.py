@@ -18,6 +18,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
 CLUSTER_METADATA = "cluster-metadata.json"
 METADATA_TOPIC = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"

@@ -1,4 +1,4 @@
-"""The compiled scan of a segment: got from disk where a process before has left it, compiled with numba where none has.
+"""The compiled scans of segments and of texts: got from disk where a process before has left them, compiled with numba where none has.
 
 To import numba and to let it load what it has cached takes a process more than half a second; to link the object code that came out of it,
 with llvmlite alone, a tenth. A command that reads one segment would pay for that, and every worker of a cluster. So object code is kept.
@@ -24,13 +24,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-SYMBOL = "replica_audit_scan_segment"
+SYMBOL, TEXT_SYMBOL = "replica_audit_scan_segment", "replica_audit_scan_text"
 DONE, MORE = 0, 1  # what a scan returns: what follows is not for it, or it is to be called again
 RUN_BYTES, WINDOW_BYTES = 80, 24  # rows of 64-bit words: the fields of `Run`; number of the window, digest, batch count
 HEADER_BYTES = 80  # position of the batch, whether its CRC matches, and its first 64 bytes as they stand in the file
+SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
 # To read so many batches in Python takes as long as to get native code, from disk or by compiling: 0.1 s and 5 s, at 10 µs a batch.
 WORTH_LOADING, WORTH_COMPILING = 10_000, 500_000
-_SOURCES = ("native_code.py", "segment_kernel.py", "crc_kernel.py", "content_digest.py")
+_SOURCES = ("native_code.py", "native_build.py", "segment_kernel.py", "dump_kernel.py", "crc_kernel.py", "content_digest.py")
+# A form of a line has rows of five words: address and size of the bytes that begin it, what follows them, and the least and most that it
+# may be. What follows is the number of a place for a number, or one of these.
+FORM_ROW_BYTES, FORM_WORD, FORM_END = 40, -1, -2
 
 
 class ScanState(ctypes.Structure):
@@ -54,10 +58,25 @@ class ScanState(ctypes.Structure):
     )
 
 
+class TextState(ScanState):
+    """The same for a text. In the `buffer` it goes on at byte `begin`, behind which it leaves it; `end` is as far as the text is there.
+
+    `form` is the address of as many rows as `form_rows`, `numbers` that of nine words for the numbers of a line, and `intact` what its
+    form says of the CRC. `lines` counts the lines that were taken, `records` those of records since the last one of a batch, which begins
+    at byte `last_line`, -1 if there was none; `is_deep` is 1 once there was one of a record.
+    """
+
+    _fields_ = tuple(
+        (name, ctypes.c_int64) for name in ("form", "form_rows", "numbers", "intact", "lines", "records", "is_deep", "last_line")
+    )
+
+
 SLOTS = {field[0]: getattr(ScanState, field[0]).offset for field in ScanState._fields_}
+TEXT_SLOTS = SLOTS | {field[0]: getattr(TextState, field[0]).offset for field in TextState._fields_}
 Scanner = Callable[[ScanState], int]
 _lock = threading.Lock()
 _scanner: Scanner | None = None
+_text_scanner: Scanner | None = None
 _worth = WORTH_LOADING  # from how many batches on another try to get it is worthwhile
 _alive: list[Any] = []  # what owns the code's memory
 
@@ -78,8 +97,13 @@ def scanner(batches: int) -> Scanner | None:
     return _scanner
 
 
+def text_scanner(batches: int) -> Scanner | None:
+    """The same for the lines of texts, which take a `TextState`."""
+    return _text_scanner if scanner(batches) is not None else None
+
+
 def _found(batches: int) -> Scanner | None:
-    global _worth
+    global _text_scanner, _worth
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or sys.byteorder != "little" or sys.maxsize < 1 << 32:
         return None
     from llvmlite import __version__, binding
@@ -96,29 +120,31 @@ def _found(batches: int) -> Scanner | None:
         if batches < WORTH_COMPILING:
             _worth = WORTH_COMPILING
             return None
-        from replica_audit.formats.segment_kernel import object_code
+        from replica_audit.formats.native_build import object_code
 
         code = object_code(machine, features)
         _keep(name, code)
+    _text_scanner = linked(binding, machine, code, TEXT_SYMBOL)
     return linked(binding, machine, code)
 
 
-def linked(binding: Any, machine: Any, code: bytes) -> Scanner:
+def linked(binding: Any, machine: Any, code: bytes, symbol: str = SYMBOL) -> Scanner:
     """Object code as a function of this process.
 
     Args:
         binding: `llvmlite.binding`.
         machine: the target machine that the code was made for.
-        code: of the scan.
+        code: of the scans.
+        symbol: which of them.
 
     Raises:
         RuntimeError: it cannot be linked.
     """
     linker = binding.create_lljit_compiler(machine)
-    library = binding.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(SYMBOL).link(linker, SYMBOL)
+    library = binding.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol).link(linker, symbol)
     _alive.extend((linker, library))
     pointer = ctypes.POINTER(ctypes.c_int64)
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, ctypes.c_void_p, ctypes.c_int64)(library[SYMBOL])
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, ctypes.c_void_p, ctypes.c_int64)(library[symbol])
 
     def scan(state: ScanState) -> int:
         result, error = ctypes.c_int64(DONE), ctypes.c_void_p()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from replica_audit.formats import collected, dump_log
+from replica_audit.formats import dump_log
+from replica_audit.formats.broker_lock import is_cold
+from replica_audit.formats.collected import SOURCE
+from replica_audit.formats.collected_batches import batches
+from replica_audit.formats.dump_scan import scan_section
+from replica_audit.formats.locations import located
+from replica_audit.formats.packed_text import open_text
 from replica_audit.formats.segment_scan import Scan, read_batches, scan, scan_file
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
@@ -17,11 +22,16 @@ def read_segment(file: SegmentFile, *, verify_crc: bool = True) -> Iterator[Batc
         OSError: the file cannot be read.
         DumpLogError: the text is of a kind that does not tell batches.
     """
-    path = Path(file.path)
+    path = located(file.path)
     if file.source == "raw":
         yield from read_batches(path, verify_crc=verify_crc)
         return
-    section = dump_log.DumpSection(
+    with open_text(path) as stream:
+        yield from dump_log.batches(stream, _section(file))
+
+
+def _section(file: SegmentFile) -> dump_log.DumpSection:
+    return dump_log.DumpSection(
         path="",
         log_dir="",
         directory="",
@@ -30,18 +40,22 @@ def read_segment(file: SegmentFile, *, verify_crc: bool = True) -> Iterator[Batc
         byte_start=file.byte_start,
         byte_end=file.byte_end,
     )
-    with path.open("rb") as stream:
-        yield from dump_log.batches(stream, section)
 
 
 def scan_of(file: SegmentFile) -> Scan:
-    """The scan of one segment: natively of a raw file, batch by batch of a text.
+    """The scan of one segment: natively where that is worth it.
 
     Raises:
         OSError: the file cannot be read.
         DumpLogError: the text is of a kind that does not tell batches.
     """
-    return scan_file(Path(file.path)) if file.source == "raw" else scan(read_segment(file))
+    if file.source == "raw":
+        path = located(file.path)
+        return scan_file(path, mapped=is_cold(path))
+    if file.source == "dump":
+        with open_text(located(file.path)) as stream:
+            return scan_section(stream, _section(file))
+    return scan(read_segment(file))
 
 
 def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHeader]:
@@ -54,8 +68,8 @@ def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHea
     ordered = sorted(files, key=lambda file: file.base_offset)
     first = max((i for i, file in enumerate(ordered) if file.base_offset <= offset), default=0)
     for file in ordered[first:]:
-        if file.source == collected.SOURCE:
-            yield from collected.batches(file, offset)
+        if file.source == SOURCE:
+            yield from batches(file, offset)
             continue
         for item in read_segment(file, verify_crc=False):
             if isinstance(item, BatchHeader):

@@ -12,23 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 from numba import njit, types
-from numba.core.errors import NumbaError
 
 from replica_audit.formats import crc_kernel as crc
 from replica_audit.formats.content_digest import FIRST_FACTOR, SECOND_FACTOR, SEED, WINDOW_BITS
-from replica_audit.formats.native_code import DONE, HEADER_BYTES, MORE, SLOTS, SYMBOL
+from replica_audit.formats.native_code import DONE, HEADER_BYTES, MORE, SKIP_FROM, SLOTS
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, LOG_OVERHEAD, V2_HEADER
 
-SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
 _LAST_OFFSET = 2**63 - 2
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _V2_SIZE = V2_HEADER.size
 _PREFETCH_FROM, _SMALL_BATCH = 4096, 384  # of small batches the processor foresees too little: CRCs of mapped ones take up to a third less
 _LEGACY_COVERED_FROM = 16  # byte of an entry; of a batch of magic 2 it is 21
 _ALL_ONES = 0xFFFFFFFF
-_CRC_INSTRUCTIONS = ("sse4.2", "crc32", "pclmul")
 
 _FD, _SIZE, _STOP, _VERIFY = (SLOTS[name] for name in ("fd", "size", "stop", "verify_crc"))
 _BUFFER, _CAPACITY, _BEGIN, _END = (SLOTS[name] for name in ("buffer", "capacity", "begin", "end"))
@@ -88,7 +84,7 @@ def _decoded(at: int, left: int, next_offset: int) -> tuple[int, ...]:
 
 
 @njit
-def _loaded(table: int) -> tuple[int, ...]:
+def loaded(table: int) -> tuple[int, ...]:
     """The first row of the table of runs."""
     return (
         *(_load(table), _load(table + 8), _load(table + 16), _load(table + 24), _load(table + 32)),
@@ -97,7 +93,7 @@ def _loaded(table: int) -> tuple[int, ...]:
 
 
 @njit
-def _stored(table: int, number: int, row: tuple[int, ...]) -> None:
+def stored(table: int, number: int, row: tuple[int, ...]) -> None:
     """Write a row of a table, unless it is none: number -1."""
     if number >= 0:
         for place, value in enumerate(row):
@@ -105,26 +101,36 @@ def _stored(table: int, number: int, row: tuple[int, ...]) -> None:
 
 
 @njit(forceinline=True)
-def _continues(run: tuple[int, ...], base: int, epoch: int, intact: int, any_gap: bool) -> bool:
-    return run[0] == epoch and run[9] == intact and (run[2] + 1 == base or any_gap)
+def into_run(runs: int, number: int, run: tuple[int, ...], batch: tuple[int, ...], any_gap: bool) -> tuple[int, tuple[int, ...]]:
+    """Number and content of the last run once a batch, given as a run of its own, is in it or begins the next."""
+    if number >= 0 and run[0] == batch[0] and run[9] == batch[9] and (run[2] + 1 == batch[1] or any_gap):
+        totals = (run[3] + 1, run[4] + batch[4], run[5] + batch[5])
+        times = (min(run[6], batch[6]), max(run[7], batch[7]))
+        return number, (run[0], run[1], batch[2], *totals, *times, max(run[8], batch[8]), run[9])
+    stored(runs, number, run)
+    return number + 1, batch
 
 
 @njit(forceinline=True)
-def _extended(run: tuple[int, ...], last: int, count: int, size: int, time: int, magic: int) -> tuple[int, ...]:
-    totals = (run[3] + 1, run[4] + count, run[5] + size)
-    return (run[0], run[1], last, *totals, min(run[6], time), max(run[7], time), max(run[8], magic), run[9])
+def into_window(windows: int, number: int, window: tuple[int, ...], first: int, delta: int, crc_of: int) -> tuple[int, tuple[int, ...]]:
+    """Number and content of the last window once a batch is in it or in the next."""
+    if first >> WINDOW_BITS != window[0]:
+        stored(windows, number, window)
+        number, window = number + 1, (first >> WINDOW_BITS, 0, 0)
+    digest = _mixed(_mixed(first + _SEED) ^ (crc_of << 32 | delta))
+    return number, (window[0], window[1] + digest, window[2] + 1)
 
 
 @njit(forceinline=True)
-def _pauses(state: int, position: int, runs: int, windows: int) -> bool:
+def pauses(state: int, position: int, runs: int, windows: int) -> bool:
     """Whether Python has to see to something first: a table without room for the next batch, or signals.
 
     That of headers is only filled if it has room at all.
     """
     is_full = runs >= _load(state + _RUN_ROOM) or windows >= _load(state + _WINDOW_ROOM)
     is_full = is_full or 0 < _load(state + _HEADER_ROOM) <= _load(state + _HEADER_COUNT)
-    pauses: bool = is_full or position >= _load(state + _STOP)
-    return pauses
+    waits: bool = is_full or position >= _load(state + _STOP)
+    return waits
 
 
 @njit(forceinline=True)
@@ -197,10 +203,10 @@ def scanner(crc_of_v2: Any) -> Any:
         begin, end, runs_left = _load(state + _BEGIN), _load(state + _END), _load(state + _RUNS_LEFT)
         runs, windows = _load(state + _RUNS), _load(state + _WINDOWS)
         # The last rows are kept in registers and written when the next begin; to add in memory costs a quarter more than the loop takes.
-        run_number, run, window_number, window = _load(state + _RUN_COUNT) - 1, _loaded(runs), -1, (-1, 0, 0)
+        run_number, run, window_number, window = _load(state + _RUN_COUNT) - 1, loaded(runs), -1, (-1, 0, 0)
         result = DONE
         while size - position > HEADER_UP_TO_MAGIC:
-            if _pauses(state, position, run_number + 1, window_number + 1):
+            if pauses(state, position, run_number + 1, window_number + 1):
                 result = MORE
                 break
             head = min(_V2_SIZE, size - position)
@@ -217,19 +223,12 @@ def scanner(crc_of_v2: Any) -> Any:
             if intact < 0:
                 break
             _count_header(state, intact)
-            if run_number >= 0 and _continues(run, base, epoch, intact, run_number + 1 >= runs_left):
-                run = _extended(run, last, count, size_bytes, time, magic)
-            else:
-                _stored(runs, run_number, run)
-                run_number, run = run_number + 1, (epoch, base, last, 1, count, size_bytes, time, time, magic, intact)
-            if first >> WINDOW_BITS != window[0]:
-                _stored(windows, window_number, window)
-                window_number, window = window_number + 1, (first >> WINDOW_BITS, 0, 0)
-            digest = _mixed(_mixed(first + _SEED) ^ (stored_crc << 32 | (last - first)))
-            window = (window[0], window[1] + digest, window[2] + 1)
+            batch_run = (epoch, base, last, 1, count, size_bytes, time, time, magic, intact)
+            run_number, run = into_run(runs, run_number, run, batch_run, run_number + 1 >= runs_left)
+            window_number, window = into_window(windows, window_number, window, first, last - first, stored_crc)
             position, next_offset, last_size = position + size_bytes, last + 1, size_bytes
-        _stored(runs, run_number, run)
-        _stored(windows, window_number, window)
+        stored(runs, run_number, run)
+        stored(windows, window_number, window)
         _store(state + _RUN_COUNT, run_number + 1)
         _store(state + _WINDOW_COUNT, window_number + 1)
         _store(state + _POSITION, position)
@@ -240,35 +239,3 @@ def scanner(crc_of_v2: Any) -> Any:
         return result
 
     return scan
-
-
-def object_code(machine: Any, features: str) -> bytes:
-    """The scan as object code for a machine, with nothing left in it that numba or Python would have to provide.
-
-    Args:
-        machine: the target machine of llvmlite.
-        features: of its processor, as llvmlite tells them.
-
-    Raises:
-        RuntimeError: it cannot be compiled.
-    """
-    has_instructions = all(f"+{name}" in features.split(",") for name in _CRC_INSTRUCTIONS)
-    try:
-        compiled = scanner(crc.crc32c_by_instruction if has_instructions else crc.crc_by_tables(crc.CRC32C_POLYNOMIAL))
-    except NumbaError as error:
-        raise RuntimeError(f"numba does not compile the scan: {error}") from error
-    (overload,) = compiled.overloads.values()
-    module = llvm.parse_assembly(overload.library.get_llvm_str())
-    for value in (*module.functions, *module.global_variables):
-        if not value.is_declaration:
-            value.linkage = "internal"
-    # What is left is the function itself; the wrapper by which Python would call it goes, and with it what that needs.
-    entry = module.get_function(overload.fndesc.llvm_func_name)
-    entry.name, entry.linkage = SYMBOL, "external"
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    needed = {value.name for value in (*module.functions, *module.global_variables) if value.is_declaration}
-    if unknown := [name for name in needed - {"pread"} if not name.startswith("llvm.")]:
-        raise RuntimeError(f"the compiled scan needs {', '.join(sorted(unknown))}")
-    return bytes(machine.emit_object(module))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError
+from replica_audit.formats.locations import located
 from replica_audit.formats.segment_scan import Scan
-from replica_audit.formats.tree_walk import CANNOT_READ
+from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, SegmentFile
 
 _RESTORE = "else restore the segment from another replica"
@@ -39,8 +40,7 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
         problem = Problem(path=file.path, kind="dump", code="unusable-dump", detail=error.reason, remedy=remedy, line=error.line)
         return Scanned(NOTHING, [problem], True)
     except OSError as error:
-        detail = error.strerror or str(error)
-        return Scanned(NOTHING, [Problem(path=file.path, kind="segment", code="cannot-read", detail=detail, remedy=CANNOT_READ)], True)
+        return Scanned(NOTHING, [cannot_read(located(file.path), "segment", error)], True)
     return Scanned(found, list(_problems(file, found)), False)
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
 from replica_audit.formats import native_code
-from replica_audit.formats.content_digest import Window, WindowSums
-from replica_audit.formats.native_scan import scan_natively
+from replica_audit.formats.content_digest import WindowSums
+from replica_audit.formats.native_scan import scan_natively, scan_windows
 from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, SMALLEST_LENGTH, V2_HEADER, checksum, decode_header
-from replica_audit.model import BatchHeader, Damage, Run
+from replica_audit.model import BatchHeader, Damage, Run, Window
 from replica_audit.protocol.cuts import records_in
 
 _BUFFER = 1 << 16  # what is left of a large batch is then read without being copied through it
@@ -134,14 +135,16 @@ def scan_file(path: Path, *, verify_crc: bool = True, mapped: bool = False) -> S
     Args:
         path: of the file, which may be in use: it is read, through a buffer of 256 KiB, as far as it went when it was opened.
         verify_crc: whether to read every byte and tell batches that do not match their CRC.
-        mapped: whether to read through a memory map, which saves copying what is cached. Only for files that nobody can shorten and a disk
-            that does not fail: where a mapped byte cannot be had, the system kills the process.
+        mapped: whether to read through memory maps of 8 MiB, which saves copying what is cached. Each is brought in whole before it is
+            looked at, so that a disk that fails and a file that has become shorter are noticed; but if it is cut in the milliseconds
+            between, the system kills the process. So only for files that no broker is at work on.
 
     Raises:
         OSError: the file cannot be read.
     """
     with path.open("rb", buffering=_BUFFER if verify_crc else _HEADERS_BUFFER) as stream:
-        size = os.fstat(stream.fileno()).st_size
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
         return scan_stream(stream, size, base_offset_of(path), verify_crc=verify_crc, mapped=mapped)
 
 
@@ -160,10 +163,32 @@ def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bo
                     break
         else:
             return fold.scan()
-    scan_natively(native, stream.fileno(), size, fold, verify_crc=verify_crc, mapped=mapped, max_runs=MAX_RUNS)
+    descriptor = _descriptor(stream)
+    if descriptor is None:
+        _scan_by_windows(native, stream, size, fold, verify_crc=verify_crc)
+        return fold.scan()
+    scan_natively(native, descriptor, size, fold, verify_crc=verify_crc, mapped=mapped, max_runs=MAX_RUNS)
     for item in batches_between(stream, size, fold.position, fold.next_offset, verify_crc=verify_crc):
         fold.add(item)
     return fold.scan()
+
+
+def _descriptor(stream: BinaryIO) -> int | None:
+    """The system's number for a file; None for an object of a store."""
+    with suppress(OSError):
+        return stream.fileno()
+    return None
+
+
+def _scan_by_windows(native: native_code.Scanner, stream: BinaryIO, size: int, fold: SegmentFold, *, verify_crc: bool) -> None:
+    """Scan what can only be read through Python: what native code leaves of a window, Python reads one batch of, and so on."""
+    item: BatchHeader | Damage | None = None
+    while not isinstance(item, Damage):
+        scan_windows(native, stream, size, fold, verify_crc=verify_crc, max_runs=MAX_RUNS)
+        item = next(batches_between(stream, size, fold.position, fold.next_offset, verify_crc=verify_crc), None)
+        if item is None:
+            return
+        fold.add(item)
 
 
 class SegmentFold:

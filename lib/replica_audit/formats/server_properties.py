@@ -1,7 +1,7 @@
 """The few settings of a broker's `server.properties` that say which broker it is and where its log directories are.
 
 Source: KafkaConfig and KRaftConfigs (4.2.0): `log.dirs` before `log.dir`, which is /tmp/kafka-logs unless set; `node.id` before
-`broker.id`; `metadata.log.dir` may name one more directory. Java properties as java.util.Properties.load reads them, but in UTF-8.
+`broker.id`; `metadata.log.dir` may name one more directory.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import re
 from dataclasses import dataclass
 
 from replica_audit.errors import MetadataError
+from replica_audit.formats.java_properties import properties
 
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108 - Kafka's own default
 _INTEGER = re.compile(r"[0-9]{1,10}")
 _INT32 = 2**31
-_BLANKS = " \t\f"
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +31,7 @@ def server_properties(content: bytes) -> ServerProperties:
     Raises:
         MetadataError: not text, an id that is none, or a directory that only the broker itself can tell: a relative path, a variable.
     """
-    values = _properties(content)
+    values = properties(content)
     line, broker = next((values[key] for key in ("node.id", "broker.id") if key in values), (0, "-1"))
     if broker != "-1" and not (_INTEGER.fullmatch(broker) and int(broker) < _INT32):
         raise MetadataError(f"{broker!r} is not the id of a broker", line=line)
@@ -52,37 +49,3 @@ def server_properties(content: bytes) -> ServerProperties:
         broker_id=None if broker == "-1" else int(broker),
         log_dirs=tuple(dict.fromkeys(path for _line, path in named)),
     )
-
-
-def _properties(content: bytes) -> dict[str, tuple[int, str]]:
-    """Keys to (line, value); of a key that is given twice the last counts."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MetadataError("not text: binary content", byte_offset=error.start) from None
-    found: dict[str, tuple[int, str]] = {}
-    pending, began = "", 0
-    for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
-        stripped = line.lstrip(_BLANKS)
-        if not began and (not stripped or stripped[0] in "#!"):
-            continue
-        began = began or number
-        pending += stripped
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:  # the line goes on in the next
-            pending = pending[:-1]
-            continue
-        _put(found, began, pending)
-        pending, began = "", 0
-    if pending:
-        _put(found, began, pending)
-    return found
-
-
-def _put(found: dict[str, tuple[int, str]], number: int, line: str) -> None:
-    match = _KEY.match(line)
-    if match:
-        found[_unescaped(match[1])] = (number, _unescaped(line[match.end() :]).strip())
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]), text)

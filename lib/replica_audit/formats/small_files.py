@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.tree_walk import CANNOT_READ, Folder
+from replica_audit.formats.tree_walk import Folder, remedy_of
 from replica_audit.model import Problem
 from replica_audit.protocol.epoch_table import EpochTable
 
@@ -40,6 +40,7 @@ class LogDirFiles:
 
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     clean_shutdown: bool = False
+    has_lock: bool = False
     offline_reason: str | None = None
 
 
@@ -62,7 +63,7 @@ class SmallFiles:
             code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
         except OSError as error:
             code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
-            remedy = CANNOT_READ
+            remedy = remedy_of(error)
         problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
         return None
 

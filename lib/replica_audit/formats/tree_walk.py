@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from replica_audit.formats.locations import StoredEntry, entries, real_path
 from replica_audit.model import Problem
 
 CANNOT_READ = "give the audit's user read permission on it, or copy it again"
@@ -38,7 +39,7 @@ def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder]
             links.
         enters: whether the folders of a folder are walked, too.
     """
-    waiting = [(top, frozenset({os.path.realpath(top)}))]
+    waiting = [(top, frozenset({real_path(top)}))]
     while waiting:
         path, above = waiting.pop()
         folder = _listed(path, report)
@@ -47,7 +48,7 @@ def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder]
             continue
         below = []
         for name in folder.folders:
-            real = os.path.realpath(path / name)
+            real = real_path(path / name)
             if real in above:
                 report(_problem(path / name, "link-loop", "a link that leads back to a folder above it", "remove the link"))
             elif name.startswith(".") or name == _INDEX_CACHE:
@@ -67,8 +68,8 @@ def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
     folders: list[str] = []
     others: list[str] = []
     try:
-        with os.scandir(path) as entries:
-            for entry in sorted(entries, key=lambda found: found.name):
+        with entries(path) as listed:
+            for entry in sorted(listed, key=lambda found: found.name):
                 shown = entry.name.encode("utf-8", "replace").decode()
                 if shown != entry.name:
                     report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
@@ -83,7 +84,7 @@ def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
     return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others))
 
 
-def _mode(entry: os.DirEntry[str]) -> int | None:
+def _mode(entry: os.DirEntry[str] | StoredEntry) -> int | None:
     try:
         return entry.stat().st_mode
     except OSError:
@@ -96,4 +97,9 @@ def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
 
 def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
     """What an operating system error on a file or folder is told as."""
-    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=CANNOT_READ)
+    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=remedy_of(error))
+
+
+def remedy_of(error: OSError) -> str:
+    """What to do about a file or folder that cannot be read."""
+    return getattr(error, "remedy", CANNOT_READ)

@@ -1,0 +1,53 @@
+"""Java properties as java.util.Properties.load reads them, but in UTF-8: the form of all of Kafka's configuration files.
+
+Values are trimmed, as ConfigDef.parseType does. No error names a value: it may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+
+from replica_audit.errors import MetadataError
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+
+
+def properties(content: bytes) -> dict[str, tuple[int, str]]:
+    """Keys to (line, value); of a key that is given twice the last counts.
+
+    Raises:
+        MetadataError: not text.
+    """
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MetadataError("not text: binary content", byte_offset=error.start) from None
+    found: dict[str, tuple[int, str]] = {}
+    pending, began = "", 0
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
+        stripped = line.lstrip(_BLANKS)
+        if not began and (not stripped or stripped[0] in "#!"):
+            continue
+        began = began or number
+        pending += stripped
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:  # the line goes on in the next
+            pending = pending[:-1]
+            continue
+        _put(found, began, pending)
+        pending, began = "", 0
+    if pending:
+        _put(found, began, pending)
+    return found
+
+
+def _put(found: dict[str, tuple[int, str]], number: int, line: str) -> None:
+    match = _KEY.match(line)
+    if match:
+        found[_unescaped(match[1])] = (number, _unescaped(line[match.end() :]).strip())
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]), text)
