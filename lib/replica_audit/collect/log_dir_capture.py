@@ -11,9 +11,7 @@ What is copied first and what last decides what the copies can be used for:
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats.broker_lock import LOCK, is_locked
 from replica_audit.formats.collected import BATCHES_FOLDER, SEGMENTS_FILE
 from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Unread
 
@@ -37,7 +36,6 @@ _FILES = {
     "log_start_offset": log_dir.LOG_STARTS,
     "cleaner_offset": log_dir.CLEANER_OFFSETS,
 }
-_LOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
 _BESIDE_METADATA = ("quorum-state",)
 _Offsets = dict[tuple[str, int], int]
 
@@ -78,7 +76,7 @@ class LogDirCapture:
             OutputError: they cannot be written.
         """
         self._was_clean = self._identity(log_dir.CLEAN_SHUTDOWN)
-        self.is_in_use = is_locked(self.path / ".lock")
+        self.is_in_use = is_locked(self.path / LOCK)
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             found, unread = read_small_files(fd, (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS))
@@ -239,7 +237,7 @@ class LogDirCapture:
                 content = (self.path / log_dir.CLEAN_SHUTDOWN).read_bytes()
                 self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, content)
                 self._copied.append(log_dir.CLEAN_SHUTDOWN)
-        self.is_in_use = self.is_in_use or is_locked(self.path / ".lock")
+        self.is_in_use = self.is_in_use or is_locked(self.path / LOCK)
         self._open.spool.close()
         size, checksum = self._open.rows.close()
         return CapturedLogDir(
@@ -262,19 +260,3 @@ def _offsets_in(content: bytes | None) -> _Offsets:
         return {(line.topic, line.partition): line.offset for line in checkpoints.offset_lines(content or b"")}
     except CheckpointError:
         return {}
-
-
-def is_locked(path: Path) -> bool | None:
-    """Whether a process holds a file locked, as a broker does that of each of its log directories; None if it cannot be told."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = _LOCK.unpack_from(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
-        return bool(kind != fcntl.F_UNLCK)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
