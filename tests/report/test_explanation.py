@@ -254,11 +254,11 @@ def test_an_exchange_without_end_is_no_clean_verdict_to_an_operator() -> None:
 
 
 def test_every_verdict_has_a_remedy() -> None:
-    emitted = set(Verdict) - {Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS}
+    emitted = set(Verdict) - {Verdict.COMPACTION_DIFFERS}
     assert {verdict for verdict in Verdict if verdict in remedies._BY_VERDICT} == emitted
     tables = hole()
-    tables["replica_verdicts"][0]["verdict"] = "content_mismatch"
-    assert "no remedy for content_mismatch" in told(tables)
+    tables["replica_verdicts"][0]["verdict"] = "compaction_differs"
+    assert "no remedy for compaction_differs" in told(tables)
 
 
 @pytest.mark.parametrize(

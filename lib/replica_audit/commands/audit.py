@@ -8,11 +8,12 @@ import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from replica_audit.commands.command import Command, Option, tell
+from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests" / "data" / "sample"
+_CATALOG = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _AUDIT_HELP = """\
@@ -34,6 +35,7 @@ exit codes:
 examples:
   ./spark-submit.sh audit
   ./spark-submit.sh audit --input /backup/brokers --warehouse /audits --fail-on critical
+  ./spark-submit.sh audit --input /backup/brokers --html audit.html
   ./spark-submit.sh audit --input /backup/brokers --topics 'orders|payments' --json audit.json
 """
 
@@ -48,14 +50,20 @@ def _audit(given: argparse.Namespace) -> int:
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
-    _check_writable(given.json)
+    for flag, path in (("--json", given.json), ("--html", given.html)):
+        _check_writable(flag, path)
+    warehouse = _warehouse(given.warehouse)
+    if given.html and _CATALOG.fullmatch(warehouse):
+        raise UsageError(
+            f"--html: the page is made without Spark, which cannot look up {warehouse}; give --warehouse as a directory or URI"
+        )
     from replica_audit import pipeline
-    from replica_audit.report import text
+    from replica_audit.commands.terminal import progress, show_report
     from replica_audit.storage.session import session
 
     request = pipeline.Request(
         inputs=tuple(given.input or [str(SAMPLE)]),
-        warehouse=_warehouse(given.warehouse),
+        warehouse=warehouse,
         settings=settings,
         run_id=given.run_id,
         run_date=given.run_date,
@@ -63,28 +71,36 @@ def _audit(given: argparse.Namespace) -> int:
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
-    report = pipeline.audit(session(), request, tell)
+    with progress() as told:
+        report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:
         given.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
-    print("\n" + text.render(report), end="", flush=True)  # noqa: T201 - the summary is the command's output
+    show("\n")
+    show_report(report)
+    if given.html:
+        from replica_audit.commands.report import write_page
+        from replica_audit.past.run import PastRun
+        from replica_audit.storage.reader import WarehouseTables
+
+        write_page(PastRun(WarehouseTables(warehouse), given.run_id), given.html)
     return report.exit_code
 
 
-def _check_writable(path: Path | None) -> None:
+def _check_writable(flag: str, path: Path | None) -> None:
     """Fail before the work, not after it."""
     if path is None:
         return
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"--json {path}: not a file in an existing directory")
+        raise UsageError(f"{flag} {path}: not a file in an existing directory")
     try:
         path.open("a", encoding="utf-8").close()
     except OSError as error:
-        raise UsageError(f"--json {path}: {error.strerror}") from None
+        raise UsageError(f"{flag} {path}: {error.strerror}") from None
 
 
 def _warehouse(given: str) -> str:
     """A local directory becomes absolute; `catalog.schema` and URIs stay as they are."""
-    if "://" in given or re.fullmatch(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", given):
+    if "://" in given or _CATALOG.fullmatch(given):
         return given
     path = Path(given).expanduser().absolute()
     if path.exists() and not path.is_dir():
@@ -111,7 +127,8 @@ COMMAND = Command(
     options=(
         Option(
             flag="--input",
-            help="directory with one folder per broker, or a folder of such directories; repeatable (default: the sample data)",
+            help="directory with one folder per broker, or a folder of such directories, also s3a://BUCKET/PREFIX; repeatable "
+            "(default: the sample data)",
             arguments={"action": "append", "metavar": "DIR"},
         ),
         Option(
@@ -155,5 +172,8 @@ COMMAND = Command(
             arguments={"metavar": "SEVERITY"},
         ),
         Option(flag="--json", help="write the summary as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+        Option(
+            flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}
+        ),
     ),
 )

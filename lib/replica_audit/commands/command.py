@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from replica_audit.errors import visible
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -43,4 +45,4 @@ def show(text: str) -> None:
 
 def tell(line: str) -> None:
     """Print a line of progress, or what went wrong."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    print("\n".join(map(visible, line.split("\n"))), file=sys.stderr, flush=True)  # noqa: T201

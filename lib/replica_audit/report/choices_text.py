@@ -9,7 +9,7 @@ from replica_audit.report.fitted_table import fitted
 from replica_audit.report.paragraphs import paragraph
 from replica_audit.report.partition_facts import PartitionFacts
 
-_HEAD = ("rank", "broker", "now", "last\nepoch", "log\nend", "lost\nbytes", "followers", "cost")
+HEAD = ("rank", "broker", "now", "last\nepoch", "log\nend", "lost\nbytes", "followers", "cost")
 _NOTHING = "nothing is lost"
 
 
@@ -21,10 +21,11 @@ def choice_lines(facts: PartitionFacts) -> Iterator[str]:
     if all(choice.rank is not None and choice.reason == _NOTHING for choice in facts.choices):
         yield from paragraph("Nothing is lost, whichever leads.")
         return
-    yield from fitted(_HEAD, [_row(choice) for choice in facts.choices])
+    yield from fitted(HEAD, [choice_row(choice) for choice in facts.choices])
 
 
-def _row(choice: LeaderChoice) -> tuple[str, ...]:
+def choice_row(choice: LeaderChoice) -> tuple[str, ...]:
+    """The cells below HEAD."""
     can_lead = choice.rank is not None
     return (
         str(choice.rank) if can_lead else "-",

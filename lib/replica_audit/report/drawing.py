@@ -166,10 +166,7 @@ def _marks(bar: Bar, on: Axis, width: int) -> Iterator[str]:
 
 def _ticks(on: Axis, firm: set[int], width: int) -> Iterator[str]:
     """The offsets above their columns, in as few rows as they need, and a line down from each; those without room go unnamed."""
-    by_place = [offset for offset in reversed(on.offsets)]
-    placed = _placed(on, by_place, width)
-    if len(placed) < len(by_place):
-        placed = _placed(on, sorted(by_place, key=lambda offset: (offset not in firm, offset)), width)
+    placed = tick_places(on, firm, width)
     rows = [_Canvas(width) for _row in range(max(row for row, _start in placed.values()) + 1)]
     for offset, (row, start) in placed.items():
         rows[row].put(start, str(offset))
@@ -179,6 +176,15 @@ def _ticks(on: Axis, firm: set[int], width: int) -> Iterator[str]:
     for offset in placed:
         feet.put(on.column(offset), "|")
     return map(str, (*reversed(rows), feet))
+
+
+def tick_places(on: Axis, firm: set[int], width: int) -> dict[int, tuple[int, int]]:
+    """(row, first column) of each offset that finds room for its name, row 0 the lowest; those of `firm` first."""
+    by_place = list(reversed(on.offsets))
+    placed = _placed(on, by_place, width)
+    if len(placed) < len(by_place):
+        placed = _placed(on, sorted(by_place, key=lambda offset: (offset not in firm, offset)), width)
+    return placed
 
 
 def _placed(on: Axis, order: Sequence[int], width: int) -> dict[int, tuple[int, int]]:

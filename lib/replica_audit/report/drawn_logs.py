@@ -10,7 +10,7 @@ from replica_audit.report.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, d
 from replica_audit.report.explanation import Explanation, Replica
 from replica_audit.report.paragraphs import paragraph
 
-_KEPT, _CONFLICTS, _GOES = "-", "!", "x"
+KEPT, CONFLICTS, GOES = "-", "!", "x"
 _LETTERS = {
     "S": "log start",
     "E": "log end",
@@ -20,7 +20,7 @@ _LETTERS = {
     "R": "it starts again, empty",
     "F": "the fetch that fails",
 }
-_FILLS = {_GOES: "goes", _CONFLICTS: "stays and conflicts", SHORTENED: "drawn shorter", HIDDEN: "left out: as many epochs"}
+_FILLS = {GOES: "goes", CONFLICTS: "stays and conflicts", SHORTENED: "drawn shorter", HIDDEN: "left out: as many epochs"}
 
 
 def drawing_lines(explanation: Explanation) -> Iterator[str]:
@@ -30,8 +30,8 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
     if point is not None and outcome is not None and not outcome.exchange.stuck:
         goes = outcome.physical_offset is not None
         if goes or point.fetcher_fails or outcome.conflicts:
-            strokes = _strokes(outcome.history, outcome.conflicts, None)
-            bars.append(Bar(name=f"follower {verdict.follower_id} then", strokes=strokes, note="(empty)"))
+            then = strokes(outcome.history, outcome.conflicts, None)
+            bars.append(Bar(name=f"follower {verdict.follower_id} then", strokes=then, note="(empty)"))
     focus = [offset for offset in (verdict.divergence_offset, verdict.truncation_offset, verdict.restart_offset) if offset is not None]
     drawing = draw(bars, focus)
     yield "The logs"
@@ -58,7 +58,7 @@ def _bar(name: str, side: Replica, marks: Sequence[Mark]) -> Bar:
         why = "not in the input" if side.log is None else "cannot be read"
         return Bar(name=name, note=f"({why})" if side.broker_id >= 0 else "(unknown)")
     posts = (state.log_start_offset, state.log_end_offset)
-    return Bar(name=name, strokes=_strokes(side.history, (), None), posts=posts, marks=tuple(marks))
+    return Bar(name=name, strokes=strokes(side.history, (), None), posts=posts, marks=tuple(marks))
 
 
 def _log_marks(side: Replica) -> Iterator[Mark]:
@@ -91,25 +91,25 @@ def _follower_bar(explanation: Explanation) -> Bar:
     physical = outcome.physical_offset if outcome else None
     bar = _bar(f"follower {verdict.follower_id}", side, marks)
     return Bar(
-        name=bar.name, note=bar.note, posts=bar.posts, marks=bar.marks, strokes=_strokes(side.history, explanation.differences, physical)
+        name=bar.name, note=bar.note, posts=bar.posts, marks=bar.marks, strokes=strokes(side.history, explanation.differences, physical)
     )
 
 
-def _strokes(history: lineage.History, conflicts: Sequence[lineage.Piece], physical: int | None) -> tuple[Stroke, ...]:
-    """A history as segments: cut where it is cut, and where it begins or ends to conflict."""
+def strokes(history: lineage.History, conflicts: Sequence[lineage.Piece], physical: int | None) -> tuple[Stroke, ...]:
+    """A history as segments: cut where it is cut, and where it begins or ends to conflict. `fill` is KEPT, CONFLICTS or GOES."""
     borders = {border for piece in conflicts for border in (piece.first_offset, piece.end_offset)}
     if physical is not None:
         borders = {border for border in borders if border < physical} | {physical}
-    strokes: list[Stroke] = []
+    drawn: list[Stroke] = []
     ordered = sorted(borders)
     for span in history:
         inside = [border for border in ordered if span.first_offset < border < span.end_offset]
         label = str(span.leader_epoch) if span.leader_epoch >= 0 else "no epoch"
         for first, end in zip([span.first_offset, *inside], [*inside, span.end_offset], strict=True):
             differs = any(piece.first_offset <= first < piece.end_offset for piece in conflicts)
-            fill = _GOES if physical is not None and first >= physical else _CONFLICTS if differs else _KEPT
-            if strokes and strokes[-1][1:] == (first, label, fill):
-                strokes[-1] = strokes[-1]._replace(end_offset=end)
+            fill = GOES if physical is not None and first >= physical else CONFLICTS if differs else KEPT
+            if drawn and drawn[-1][1:] == (first, label, fill):
+                drawn[-1] = drawn[-1]._replace(end_offset=end)
             else:
-                strokes.append(Stroke(first, end, label, fill))
-    return tuple(strokes)
+                drawn.append(Stroke(first, end, label, fill))
+    return tuple(drawn)

@@ -10,7 +10,7 @@ from replica_audit.report.fitted_table import fitted
 from replica_audit.report.paragraphs import count, listed, paragraph
 from replica_audit.report.partition_facts import PartitionFacts
 
-_HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "gave up")
+HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "gave up")
 _UNCLEAN = "unclean"
 _MOST = 16
 _FIRST, _LAST, _LAST_UNCLEAN = 3, 7, 5
@@ -22,6 +22,17 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
     if not elections:
         return
     yield "Elections, by the metadata log"
+    yield from fitted(HEAD, election_rows(elections))
+    unclean = sum(election.election == _UNCLEAN for election in elections)
+    if unclean:
+        yield from paragraph(
+            f"{count(unclean, 'unclean election')}. Gave up: offsets of earlier epochs, from the start of the new one on, that a replica "
+            "still holds; what nobody holds any more is not counted."
+        )
+
+
+def election_rows(elections: Sequence[LeaderEpoch]) -> list[tuple[str, ...]]:
+    """The cells below HEAD; of a long history the beginning, the end, and the last unclean ones."""
     shown = _shown(elections)
     rows: list[tuple[str, ...]] = []
     left_out = 0
@@ -33,13 +44,7 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
             rows.append(("...", "", f"{left_out} left out", "", "", ""))
             left_out = 0
         rows.append(_row(election))
-    yield from fitted(_HEAD, rows)
-    unclean = sum(election.election == _UNCLEAN for election in elections)
-    if unclean:
-        yield from paragraph(
-            f"{count(unclean, 'unclean election')}. Gave up: offsets of earlier epochs, from the start of the new one on, that a replica "
-            "still holds; what nobody holds any more is not counted."
-        )
+    return rows
 
 
 def _row(election: LeaderEpoch) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from replica_audit.report.explained_rows import TruncationPoint
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.paragraphs import epoch, paragraph
 
-_DOCUMENTS: dict[str, str] = {
+DOCUMENTS: dict[str, str] = {
     Protocol.HIGH_WATERMARK: "Kafka up to 0.10: no question is asked",
     Protocol.KIP_101: "KIP-101, Kafka 0.11 to 1.1: one question, answered with an offset",
     Protocol.KIP_279: "KIP-279, Kafka 2.0 and later: ask until both know the epoch",
@@ -37,18 +37,18 @@ _RULES = {
 def exchange_lines(explanation: Explanation) -> Iterator[str]:
     """The exchange under the protocol that applies."""
     point, outcome = explanation.applied, explanation.outcome
-    document = _DOCUMENTS.get(explanation.verdict.protocol)
+    document = DOCUMENTS.get(explanation.verdict.protocol)
     yield f"The exchange ({document or explanation.verdict.protocol})"
     if point is None or outcome is None:
         yield from paragraph("None can be replayed: it takes two logs that can be read.")
         return
-    words = _Words(explanation, point)
+    words = Words(explanation, point)
     for step in outcome.exchange.steps:
         yield from words.step(step)
     yield from words.end(outcome.exchange)
 
 
-class _Words:
+class Words:
     """The words for the steps of one exchange."""
 
     def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
@@ -59,22 +59,25 @@ class _Words:
         self.cut = point.truncation_offset is not None or point.restart_offset is not None
 
     def step(self, step: Step) -> Iterator[str]:
+        """A step, in lines."""
         first = "fallback " if step.number is None else f"round {step.number}  "
-        said = [] if step.number is None else [f"{self.follower} {self._asks(step)}", f"{self.leader} answers {self._answer(step)}"]
-        said.append(f"{self.follower} {self._does(step)}")
+        said = [] if step.number is None else [f"{self.follower} {self.asks(step)}", f"{self.leader} answers {self.answer(step)}"]
+        said.append(f"{self.follower} {self.does(step)}")
         if step.case is not Case.UNDEFINED:  # the fallback that follows has the rule
-            said.append(f"rule: {' ('.join(self._rule(step.case))})")
+            said.append(f"rule: {' ('.join(self.rule(step.case))})")
         for number, text in enumerate(said):
             yield from paragraph(text, first=first if not number else " " * len(first))
 
-    def _asks(self, step: Step) -> str:
+    def asks(self, step: Step) -> str:
+        """What the follower asks."""
         if not step.fetches:
             asked = epoch(step.requested_epoch) if step.requested_epoch is not None else "epoch -1, for it has none"
             return f"asks for the end of {asked}"
         sent = "" if step.requested_epoch is None else f", its last epoch is {step.requested_epoch}"
         return f"fetches from {step.log_end_offset}{sent}"
 
-    def _answer(self, step: Step) -> str:
+    def answer(self, step: Step) -> str:
+        """What the leader answers."""
         match step.case:
             case Case.RECORDS:
                 is_at_end = self.leader_log is not None and step.log_end_offset == self.leader_log.log_end_offset
@@ -98,7 +101,8 @@ class _Words:
             case _:
                 return f"its log ends at {step.answered_end_offset}"
 
-    def _does(self, step: Step) -> str:
+    def does(self, step: Step) -> str:
+        """What the follower does then."""
         match step.case:
             case Case.RECORDS:
                 return "cannot append them" if self.point.fetcher_fails else "cuts nothing more" if self.cut else "cuts nothing"
@@ -133,7 +137,7 @@ class _Words:
     def _cuts(self, step: Step) -> str:
         return f"cuts nothing, its log ends at {step.log_end_offset}" if step.truncate_to is None else f"truncates to {step.truncate_to}"
 
-    def _rule(self, case: Case) -> tuple[str, str]:
+    def rule(self, case: Case) -> tuple[str, str]:
         """What decides, and where Kafka says so."""
         is_old = self.point.protocol in _OLD
         if case is not Case.HIGH_WATERMARK:
@@ -148,19 +152,24 @@ class _Words:
         return "a follower without epochs: cut what is not known as committed", "AbstractFetcherThread.truncateToHighWatermark"
 
     def end(self, exchanged: Exchange) -> Iterator[str]:
+        """How it ends, in lines."""
+        for said in self.ending(exchanged):
+            yield from paragraph(said)
+
+    def ending(self, exchanged: Exchange) -> Iterator[str]:
         """How it ends."""
         at = exchanged.fetch_offset
         if exchanged.stuck:
-            yield from paragraph(
+            yield (
                 f"This has no end: the same question brings the same answer. {self.follower.capitalize()} stays out of the ISR "
                 "until the leader's log changes."
             )
         elif self.point.fetcher_fails:
-            yield from paragraph(
+            yield (
                 f"The fetch from {at} fails: {at} lies inside one of the leader's batches. It comes whole, begins below the follower's log "
                 "end and cannot be appended (UnexpectedAppendOffsetException; Partition.appendRecordsToFollowerOrFutureReplica). The "
                 "partition stops following: by itself since 2.3 (KIP-461), before that with all others of its fetcher thread. A restart "
                 "tries again from where the files end."
             )
         elif self.point.protocol != Protocol.TRUNCATE_ON_FETCH:
-            yield from paragraph(f"Then records flow from {at} on.")
+            yield f"Then records flow from {at} on."

@@ -126,7 +126,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
 def _evidence(explanation: Explanation) -> Iterator[str]:
     yield "Evidence"
     for role, side in (("leader", explanation.leader), ("follower", explanation.follower)):
-        yield from paragraph(_described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
+        yield from paragraph(described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
     for fact in (explanation.verdict.evidence or "").split("; "):
         if fact:
             yield from paragraph(fact, first="- ")
@@ -135,7 +135,8 @@ def _evidence(explanation: Explanation) -> Iterator[str]:
     yield from paragraph(explanation.warehouse, first="tables in ")
 
 
-def _described(explanation: Explanation, side: Replica) -> str:
+def described(explanation: Explanation, side: Replica) -> str:
+    """A replica: its directory, and what is known of its log."""
     log = side.log
     if log is None or side.path is None:
         return "not in the input" if side.broker_id >= 0 else "unknown"

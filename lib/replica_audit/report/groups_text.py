@@ -10,7 +10,7 @@ from replica_audit.report.paragraphs import count, listed, paragraph
 from replica_audit.report.partition_facts import PartitionFacts
 
 _MOST = 8
-_HEAD = ("group", "offset", "epoch", "result", "resumes\nat", "gone", "reread", "missed", "nearest")
+HEAD = ("group", "offset", "epoch", "result", "resumes\nat", "gone", "reread", "missed", "nearest")
 _UNKNOWN = "unknown"
 
 
@@ -28,7 +28,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     shown = [*hit, *untold][:_MOST]
     if not shown:
         return
-    yield from fitted(_HEAD, [_row(impact) for impact in shown])
+    yield from fitted(HEAD, [group_row(impact) for impact in shown])
     left_out = len(hit) + len(untold) - len(shown)
     if left_out:
         yield from paragraph(f"and {left_out} more in the table consumer_impacts")
@@ -44,7 +44,8 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"{listed(groups)}: {reason}", first="- ")
 
 
-def _row(impact: ConsumerImpact) -> tuple[str, ...]:
+def group_row(impact: ConsumerImpact) -> tuple[str, ...]:
+    """The cells below HEAD."""
     is_unknown = impact.validation_result == _UNKNOWN
     resumes = "?" if is_unknown else "policy" if impact.reset_offset is None else str(impact.reset_offset)
     counts = (impact.records_gone, impact.records_reread, impact.records_missed)

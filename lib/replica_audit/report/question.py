@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replica_audit.errors import UsageError
+from replica_audit.formats.log_dir import METADATA_TOPIC
 from replica_audit.report.explained_rows import Cluster, ReplicaLog, Run, Tables, TopicPartition, Verdict
 from replica_audit.report.partition_facts import PARTITION_TABLES
 
@@ -15,7 +16,6 @@ _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})")
 _LARGEST_PARTITION = 2**31 - 1
 _LISTED = 5
 _MATCHED_TOPICS = 20_000  # likeness is slow; beyond this many only names that contain each other are close
-METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def find(tables: Tables, question: Question) -> Subject:
     Raises:
         UsageError: it is not there, or there is more than one; the message says what there is.
     """
-    run_id, runs = _run(tables, question)
+    run_id, runs = chosen_run(tables, run_id=question.run_id, cluster_id=question.cluster_id)
     keys: dict[str, str | int] = {"topic": question.topic, "partition": question.partition}
     if not tables.has("replica_verdicts"):
         raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
@@ -88,37 +88,46 @@ def find(tables: Tables, question: Question) -> Subject:
     return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
 
 
-def _run(tables: Tables, question: Question) -> tuple[str, list[Run]]:
-    """The run's id and its rows: the one that was asked for, else the one that began last of those that count."""
+def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[Run]]:
+    """The run's id and its rows: the one that was asked for, else the one that began last of those that count.
+
+    Args:
+        tables: to look in.
+        run_id: None for the latest complete run.
+        cluster_id: only runs of this cluster; None for any.
+
+    Raises:
+        UsageError: there is no such run, or it is not complete; the message says what there is.
+    """
     if not tables.has("audit_runs"):
         raise UsageError(
             f"--warehouse {tables.location}: not a warehouse of audits, it has no table audit_runs; "
             "give the directory that an audit was told to write its tables to"
         )
     known = tables.rows("audit_runs", Run)
-    if question.cluster_id is not None:
+    if cluster_id is not None:
         clusters = {run.cluster_id for run in known}
-        if question.cluster_id not in clusters:
-            close = _close(question.cluster_id, clusters) or sorted(clusters)
-            raise UsageError(f"--cluster {question.cluster_id}: no run of such a cluster; there are: {_listed(close)}")
-        known = tuple(run for run in known if run.cluster_id == question.cluster_id)
+        if cluster_id not in clusters:
+            close = _close(cluster_id, clusters) or sorted(clusters)
+            raise UsageError(f"--cluster {cluster_id}: no run of such a cluster; there are: {_listed(close)}")
+        known = tuple(run for run in known if run.cluster_id == cluster_id)
     complete = sorted((run for run in known if run.status == "complete"), key=lambda run: (run.started_at, run.run_id), reverse=True)
     latest = _listed(dict.fromkeys(run.run_id for run in complete))
     there_are = f"the latest complete runs are: {latest}" if complete else "there is no complete run; start ./spark-submit.sh audit"
-    if question.run_id is None:
+    if run_id is None:
         if not complete:
             raise UsageError(f"--warehouse {tables.location}: {there_are}")
         return complete[0].run_id, [run for run in complete if run.run_id == complete[0].run_id]
-    asked = [run for run in known if run.run_id == question.run_id]
+    asked = [run for run in known if run.run_id == run_id]
     if not asked:
-        raise UsageError(f"--run-id {question.run_id}: no such run; {there_are}")
+        raise UsageError(f"--run-id {run_id}: no such run; {there_are}")
     if any(run.status != "complete" for run in asked):
         # the other tables may hold half of its rows: an explanation of them could be wrong, and nobody would see it
         raise UsageError(
-            f"--run-id {question.run_id}: begun at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
+            f"--run-id {run_id}: begun at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
             f"it still runs, or was interrupted and has to be started again; {there_are}"
         )
-    return question.run_id, asked
+    return run_id, asked
 
 
 def _of_follower(verdicts: Sequence[Verdict], question: Question) -> tuple[Verdict, ...]:

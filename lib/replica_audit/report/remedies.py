@@ -60,10 +60,14 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
         )
         yield "Read them from it (kafka-dump-log.sh --print-data-log), and have the application write them again."
     else:
-        yield f"First {_save(explanation)}: its first fetch from this leader removes the lost records, and there may be no other copy."
+        yield (
+            f"First {_save(explanation)}: once it knows the new epoch, its first fetch from this leader removes the records, and no "
+            "leader holds them."
+        )
         yield (
             "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
-            f"and have the application write them again. With broker {verdict.follower_id} made leader instead (an unclean election): "
+            f"and have the application write them again; consumers may have processed them already. With broker {verdict.follower_id} made "
+            "leader instead (an unclean election): "
             f"they stay, and what broker {verdict.leader_id} wrote since goes the same way."
         )
     yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
@@ -91,6 +95,19 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
         )
 
 
+def _content_mismatch(explanation: Explanation) -> Iterator[str]:
+    yield (
+        "No truncation removes this: offsets and epochs agree, and the broker that wrote other bytes will serve them as soon as it leads. "
+        "Neither copy is the right one by itself; the leader's is what consumers read now."
+    )
+    yield "Read both batches (kafka-dump-log.sh --print-data-log) and copy both directories away before anything is changed."
+    yield f"Then have the follower take the leader's version, or the other way round: {_refetch(explanation)}."
+    yield (
+        "Find the cause: truncation by high watermark (inter.broker.protocol.version below 0.11), a leader that lost its tail and came "
+        "back without an election, or files that were changed by hand or restored from a backup."
+    )
+
+
 def _failing(explanation: Explanation) -> Iterator[str]:
     """What to do where the follower will not get to fetch: its fetcher fails, or the exchange has no end."""
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
@@ -112,14 +129,14 @@ def _failing(explanation: Explanation) -> Iterator[str]:
 
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
     yield (
-        "Usually nothing: the follower cuts them by itself, and no persisted high watermark says that these records had been committed. "
-        "Producers with acks=1 may have been told that they are stored; a high watermark is written every 5 s, so the last ones before "
-        "a crash may have been committed all the same."
+        "Decide whether these records matter; the follower cuts them by itself. No persisted high watermark says that they had been "
+        "committed, and none can say that they had not: it is written every 5 s. Producers with acks=1 may have been told that they are "
+        "stored, and after an unclean election those with acks=all, too."
     )
     if _is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
     else:
-        yield f"If these records matter, {_save(explanation)}: the cut removes them."
+        yield f"If they do, {_save(explanation)}: the cut removes them."
     yield from _failing(explanation)
 
 
@@ -212,6 +229,7 @@ _BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.COMMITTED_LOSS: _committed_loss,
     Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
     Verdict.STALE_TAIL: _stale_tail,
+    Verdict.CONTENT_MISMATCH: _content_mismatch,
     Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
     Verdict.LAGGING: _clean,
     Verdict.IDENTICAL: _clean,

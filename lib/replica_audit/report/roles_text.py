@@ -9,7 +9,7 @@ from replica_audit.report.fitted_table import fitted
 from replica_audit.report.paragraphs import paragraph
 from replica_audit.report.partition_facts import PartitionFacts
 
-_HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
+HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
 _STANDINGS = {
     "zombie-leader": "acts as leader in an epoch that ended",
     "zombie-follower": "follows in an epoch that ended",
@@ -27,7 +27,7 @@ def role_lines(facts: PartitionFacts) -> Iterator[str]:
     leader, number = facts.roles[0].leader_id, facts.roles[0].leader_epoch
     leads = "nobody leads" if leader < 0 else f"broker {leader} leads"
     yield f"The replicas ({leads}{f' in epoch {number}' if number >= 0 else ''})"
-    yield from fitted(_HEAD, [_row(role) for role in facts.roles])
+    yield from fitted(HEAD, [role_row(role) for role in facts.roles])
     used = {role.standing for role in facts.roles}
     meanings = [f"{name}: {_STANDINGS[name]}" for name in _STANDINGS if name in used]
     if meanings:
@@ -37,7 +37,8 @@ def role_lines(facts: PartitionFacts) -> Iterator[str]:
             yield from paragraph(f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}")
 
 
-def _row(role: ReplicaRole) -> tuple[str, ...]:
+def role_row(role: ReplicaRole) -> tuple[str, ...]:
+    """The cells below HEAD."""
     known_leader = role.known_leader_id
     return (
         str(role.broker_id),

@@ -12,29 +12,39 @@ from replica_audit.report.explanation import Explanation
 from replica_audit.report.fitted_table import fitted
 from replica_audit.report.paragraphs import epoch, listed, paragraph
 
-_HEAD = ("", "", "cuts\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
+HEAD = ("", "", "cuts\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
 _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
 
 
 def rule_lines(explanation: Explanation) -> Iterator[str]:
     """One row for each protocol and each rejected alternative; why the alternatives would have cut elsewhere."""
-    built = {rule.rule: rule for rule in explanation.rules}
-    others = [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
+    others = _others(explanation)
     if not explanation.points and not others:
         return
     rejected = [rule for rule in others if not rule.accepted]
-    rows = [_of_protocol(point, built.get(point.protocol)) for point in explanation.points] + [_of_rule(rule) for rule in others]
     yield "The same by the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
-    yield from fitted(_HEAD, rows)
+    yield from fitted(HEAD, rule_rows(explanation))
     if explanation.rules:
         yield from paragraph(
             "Round trips: questions about epochs. Bytes: of this partition in these questions + in their answers. Falls back: to the high "
-            "watermark."
+            "watermark. Removed offsets: from the batch that holds the cut on, for batches go as a whole."
         )
     cut = None if explanation.applied is None else explanation.applied.truncation_offset
     for rule in rejected:
         if rule.rule == _PREFERRED or rule.truncation_offset != cut:
             yield from paragraph(f"{rule.rule}: {rule.reason}")
+
+
+def rule_rows(explanation: Explanation) -> list[tuple[str, ...]]:
+    """The cells below HEAD: every protocol, then the rejected alternatives."""
+    built = {rule.rule: rule for rule in explanation.rules}
+    of_protocols = [_of_protocol(point, built.get(point.protocol)) for point in explanation.points]
+    return of_protocols + [_of_rule(rule) for rule in _others(explanation)]
+
+
+def _others(explanation: Explanation) -> list[RuleOutcome]:
+    """The rules that are no protocol of the truncation points."""
+    return [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
 
 
 def _of_protocol(point: TruncationPoint, rule: RuleOutcome | None) -> tuple[str, ...]:

@@ -1,0 +1,160 @@
+"""`report`: a past run as a page, as text or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from replica_audit.past.run import PastRun
+
+_REPORT_HELP = """\
+Show a past run: as one HTML page to open in a browser, as the text that the audit printed, or
+as the JSON that it wrote. The page says at its top whether anything is lost, lists every
+finding, and draws the worst partitions: who is right, what goes, what to do. It is one file
+that fetches nothing: mail it, archive it, print it.
+
+Only the tables are read: no brokers, no logs, no Spark, no Java.
+"""
+_REPORT_EXIT = """\
+exit codes:
+  0    shown, whatever the run found
+  2    wrong usage; no such run, or not complete; a table cannot be read, or the file not be written
+  130  interrupted
+
+examples:
+  ./spark-submit.sh report
+  ./spark-submit.sh report --warehouse /audits --output /srv/www/audit.html
+  ./spark-submit.sh report --run-id 20260102T030405Z-1a2b3c --format text | less
+  ./spark-submit.sh report --format json --output audit.json --top 1000
+"""
+FORMATS = ("html", "text", "json")
+MOST_FINDINGS = 10_000  # what fits a page
+PICTURED = 50
+
+
+def _report(given: argparse.Namespace) -> int:
+    from replica_audit.commands.terminal import show_report
+    from replica_audit.past.report import report_of
+    from replica_audit.past.run import PastRun
+    from replica_audit.report import text
+    from replica_audit.storage.reader import WarehouseTables
+
+    if given.top is not None and given.top < 0:
+        raise UsageError(f"--top {given.top}: give 0 or more")
+    check_output(given.output)
+    run = PastRun(WarehouseTables(given.warehouse), given.run_id)
+    if given.format == "html":
+        output = given.output or Path(f"report-{run.run_id}.html")
+        check_output(output)
+        write_page(run, output, given.top)
+        return 0
+    report = report_of(run, given.top)
+    made = text.render(report) if given.format == "text" else json.dumps(report.as_json(), indent=1) + "\n"
+    if given.output is None and given.format == "text":
+        show_report(report)
+    elif given.output is None:
+        show(made)
+    else:
+        write(given.output, made)
+        tell(f"report of run {run.run_id}: {given.output}")
+    return 0
+
+
+def write_page(run: PastRun, output: Path, top: int | None = None) -> None:
+    """Write the HTML page of a run, with its worst `top` findings, and say where it is.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    write(output, page(run, MOST_FINDINGS if top is None else min(top, MOST_FINDINGS)))
+    tell(f"report of run {run.run_id}: {output}")
+
+
+def page(run: PastRun, top: int) -> str:
+    """The HTML page of a run, with its worst `top` findings."""
+    from replica_audit.past.details import page_data
+    from replica_audit.report.explanation import Explained, explain
+    from replica_audit.report.page.page import Key, render, worst_partitions
+    from replica_audit.report.question import Question
+    from replica_audit.storage.chosen_partitions import ChosenPartitions
+
+    data = page_data(run, top)
+    keys = worst_partitions(data, PICTURED)
+    tables = ChosenPartitions(run.tables.location, run.run_id, {(key.topic, key.partition) for key in keys})
+
+    def explained(key: Key) -> Explained:
+        return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))
+
+    return render(data, keys, explained)
+
+
+def check_output(path: Path | None) -> None:
+    """Fail before the work, not after it."""
+    try:
+        is_usable = path is None or (not path.is_dir() and path.absolute().parent.is_dir())
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}; give a file that can be written") from None
+    if not is_usable:
+        raise UsageError(f"--output {path}: not a file in an existing directory")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old one or the whole new one.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    made: Path | None = None
+    try:
+        path = path.resolve()  # what a link leads to is written, the link stays
+        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
+            with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+                stream.write(text)
+            return
+        made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        made.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        made.replace(path)
+        made = None
+    except OSError as error:
+        raise OutputError(f"--output {path}: {error.strerror or error}; give a file that can be written") from None
+    finally:
+        if made is not None:
+            made.unlink(missing_ok=True)
+
+
+COMMAND = Command(
+    name="report",
+    description=_REPORT_HELP,
+    epilog=_REPORT_EXIT,
+    run=_report,
+    options=(
+        Option(
+            flag="--warehouse",
+            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(flag="--run-id", help="the run to show; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--format",
+            help="html: a page; text: what the audit printed; json: what it wrote with --json (default: html)",
+            arguments={"choices": FORMATS, "default": "html"},
+        ),
+        Option(
+            flag="--output",
+            help="file to write, replaced as a whole (default: ./report-RUN.html; text and json are printed)",
+            arguments={"type": Path, "metavar": "FILE"},
+        ),
+        Option(
+            flag="--top",
+            help=f"how many of the worst findings, groups and choices (default: as the audit did; html: {MOST_FINDINGS})",
+            arguments={"type": int, "metavar": "N"},
+        ),
+    ),
+)

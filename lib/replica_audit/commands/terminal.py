@@ -1,0 +1,89 @@
+"""Where output goes: a terminal gets tables, colours and a bar of progress, anything else plain text.
+
+A job runs as a child of a JVM, which pipes what it writes. The launcher therefore says whether its own output is a terminal, and how wide:
+REPLICA_AUDIT_STDOUT_COLUMNS, and REPLICA_AUDIT_STDERR_COLUMNS for progress, which is drawn on the controlling terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica_audit.commands.command import show, tell
+from replica_audit.errors import visible
+
+if TYPE_CHECKING:
+    from replica_audit.report.data import Report
+
+STDOUT_COLUMNS, STDERR_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS", "REPLICA_AUDIT_STDERR_COLUMNS"
+_WIDEST = 140  # beyond this the eye loses the row
+
+
+class Progress(NamedTuple):
+    """`tell` takes a line; `tasks` how many are done, and of how many, where that is drawn."""
+
+    tell: Callable[[str], None]
+    tasks: Callable[[int, int], None] | None
+
+
+def show_report(report: Report) -> None:
+    """Print the summary of a run."""
+    from replica_audit.report import text
+
+    columns = _columns(STDOUT_COLUMNS, sys.stdout.isatty())
+    if columns is None:
+        show(text.render(report))
+        return
+    from rich.console import Console
+
+    from replica_audit.report.rich_text import renderable
+
+    # NO_COLOR is honoured by the library
+    console = Console(width=columns, force_terminal=True, legacy_windows=False)
+    with console.capture() as captured:
+        console.print(renderable(report))
+    show(captured.get())
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """How to tell what is going on: a bar below the lines on a terminal, else the lines alone."""
+    columns = _columns(STDERR_COLUMNS, sys.stderr.isatty())
+    try:
+        terminal = None if columns is None else open("/dev/tty", "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    except OSError:
+        terminal = None
+    if terminal is None:
+        yield Progress(tell, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    with terminal:
+        console = Console(file=terminal, width=columns, force_terminal=True)
+        shown = (SpinnerColumn(), TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Bar(*shown, console=console, transient=True, refresh_per_second=4) as bar:
+            task = bar.add_task("tasks", total=None)
+            yield Progress(
+                lambda line: console.print(Text(visible(line)), highlight=False),
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
+
+
+def _columns(variable: str, is_terminal: bool) -> int | None:
+    """How wide the terminal is; None where there is none, or one that knows no more than text."""
+    if os.environ.get("TERM") == "dumb":
+        return None
+    told = os.environ.get(variable, "")
+    if told.isdigit() and int(told) > 0:
+        return min(int(told), _WIDEST)
+    if not is_terminal:
+        return None
+    from shutil import get_terminal_size
+
+    return min(get_terminal_size().columns, _WIDEST)

@@ -1,0 +1,1 @@
+"""Runs of the past, read from their tables without Spark."""

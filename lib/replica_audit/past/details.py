@@ -1,0 +1,91 @@
+"""The tables of a past run → what its page says beyond the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from replica_audit import schemas
+from replica_audit.past.report import PARTITION, report_of
+from replica_audit.past.run import PastRun, in_order
+from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.data import Finding
+from replica_audit.report.page.data import Losses, PageData, ReplicaFinding
+
+_KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
+_COLUMNS = [field.name for field in fields(ReplicaFinding)]
+_RESOLVED = 50
+_LEADERS = 200
+
+
+def page_data(run: PastRun, top: int) -> PageData:
+    """Everything that the page of a run shows of the run as a whole, with the worst `top` findings.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    report = report_of(run, top)
+    about = run.runs[0]
+    return PageData(
+        report=report,
+        started_at=about.started_at,
+        finished_at=max((row.finished_at for row in run.runs if row.finished_at is not None), default=None),
+        run_date=about.run_date,
+        inputs=about.inputs or (),
+        versions=tuple(sorted(about.versions or ())),
+        settings=tuple((name, str(value)) for name, value in sorted(run.settings.items())),
+        losses=_losses(run),
+        statuses=_statuses(run, report.findings),
+        leaders=_leaders(run),
+        resolved=tuple(_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == "resolved"), _RESOLVED)),
+    )
+
+
+def _losses(run: PastRun) -> Losses:
+    lost = run.read(
+        schemas.REPLICA_VERDICTS,
+        [*PARTITION, "removed_below_high_watermark"],
+        (ds.field("verdict") == str(Verdict.COMMITTED_LOSS)) & (ds.field("removed_below_high_watermark") > 0),
+    )
+    each = lost.group_by(PARTITION).aggregate([("removed_below_high_watermark", "max"), ([], "count_all")]).to_pylist()
+    return Losses(
+        partitions=len(each),
+        offsets=sum(row["removed_below_high_watermark_max"] for row in each),
+        at_least=any(row["count_all"] > 1 for row in each),
+    )
+
+
+def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The status of each finding."""
+    if not findings:
+        return ()
+    schema = pa.schema([schemas.FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
+    wanted = pa.Table.from_pylist(
+        [
+            {"cluster_id": f.cluster_id, "code": f.verdict, "topic": f.topic, "partition": f.partition, "broker_id": f.follower_id}
+            for f in findings
+        ],
+        schema=schema,
+    ).append_column("place", pa.array(range(len(findings)), pa.int64()))
+    known = run.read(schemas.FINDINGS, [*_KEYS, "status"], ds.field("status") != "resolved")
+    joined = wanted.join(known, _KEYS, join_type="left outer")
+    said = {row["place"]: row["status"] or "" for row in joined.select(["place", "status"]).to_pylist()}
+    return tuple(said[place] for place in range(len(findings)))
+
+
+def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
+    """Findings about replicas that are no follower of this code: the leaders that cannot be read."""
+    unreadable = str(Verdict.UNREADABLE)
+    found = run.read(schemas.FINDINGS, _COLUMNS, (ds.field("code") == unreadable) & (ds.field("status") != "resolved"))
+    if not len(found):
+        return ()
+    followers = run.read(schemas.REPLICA_VERDICTS, [*PARTITION, "follower_id"], ds.field("verdict") == unreadable)
+    return tuple(_some(run, found.join(followers, [*PARTITION, "broker_id"], [*PARTITION, "follower_id"], join_type="left anti"), _LEADERS))
+
+
+def _some(run: PastRun, found: pa.Table, most: int) -> tuple[ReplicaFinding, ...]:
+    rows = found.take(in_order(found, [(name, "ascending") for name in _KEYS])[:most]).select(_COLUMNS).to_pylist()
+    return run.tables.typed(schemas.FINDINGS.name, rows, ReplicaFinding)

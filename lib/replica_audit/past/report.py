@@ -1,0 +1,172 @@
+"""The tables of a past run → the report that people read, without Spark.
+
+What `summary` counts in the rows of a run that is under way is counted here in its tables, by the same orders and limits, so that both give
+the same `Report`. Columns are read as Arrow; Python objects are made only of what is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit import schemas
+from replica_audit.past.run import PastRun, RunRow, in_order
+from replica_audit.protocol.leadership import INFERRED
+from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.verdict import SEVERITIES as SEVERITIES_OF
+from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+
+PARTITION = ["cluster_id", "topic", "partition"]
+_PAIR = [*PARTITION, "leader_id", "follower_id"]
+_NO_CLUSTER = "none"  # the row of a run that found no cluster
+
+
+def report_of(run: PastRun, top: int | None = None) -> Report:
+    """What the audit itself said, with the worst `top` of everything (None: as many as the audit's own).
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
+    clusters = tuple(_clusters(run))
+    statuses = run.counts(schemas.FINDINGS, ["status"])
+    problems = run.read(schemas.INPUT_ERRORS, InputProblem.__slots__)
+    first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
+    latest = max((row.finished_at for row in run.runs if row.finished_at is not None), default=run.runs[0].started_at)
+    return Report(
+        run_id=run.run_id,
+        warehouse=run.tables.location,
+        exit_code=run.runs[0].exit_code or 0,
+        fail_on=settings.get("fail_on", str(Severity.ERROR)),
+        seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),
+        clusters=clusters,
+        findings=tuple(_findings(run, worst)),
+        finding_count=sum(count for (status,), count in statuses.items() if status != "resolved") or _found(clusters),
+        impacts=tuple(_impacts(run, worst)),
+        candidates=tuple(_candidates(run, worst)),
+        problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
+        problem_count=len(problems),
+        changes={status: count for (status,), count in sorted(statuses.items())},
+    )
+
+
+def _found(clusters: Sequence[Cluster]) -> int:
+    """Followers whose verdict is a finding: what can be counted where the table of findings is not there."""
+    counts = ((SEVERITIES_OF[Verdict(verdict)], count) for cluster in clusters for verdict, count in cluster.verdicts.items())
+    return sum(count for severity, count in counts if severity is not Severity.NONE)
+
+
+def _clusters(run: PastRun) -> list[Cluster]:
+    """One of each row of `audit_runs`, with what the other tables count."""
+    rows = [row for row in run.runs if row.cluster_id != _NO_CLUSTER]
+    paths = {row.cluster_id: _path(row, rows) for row in rows}
+    label = labels({cluster: PurePath(path) for cluster, path in paths.items()})
+    pairs = run.counts(schemas.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
+    problems = run.counts(schemas.INPUT_ERRORS, ["cluster_id"])
+    unclean = run.counts(schemas.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
+    groups = run.counts(schemas.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
+    made = []
+    for row in rows:
+        own = {(verdict, source): count for (cluster, verdict, source), count in pairs.items() if cluster == row.cluster_id}
+        verdicts: Counter[str] = Counter()
+        for (verdict, _source), count in own.items():
+            verdicts[verdict] += count
+        hit = [count for (cluster, _group), count in groups.items() if cluster == row.cluster_id]
+        made.append(
+            Cluster(
+                cluster_id=row.cluster_id,
+                path=paths[row.cluster_id],
+                label=label[row.cluster_id],
+                brokers=_brokers(run, row.cluster_id) if row.brokers is None else row.brokers,
+                replicas=row.replicas or 0,
+                partitions=row.partitions or 0,
+                protocol=row.protocol or "unknown",
+                protocol_reason=row.protocol_reason or "reason not recorded",
+                # an old run does not tell; only an inferred leader speaks against it
+                metadata=all(source != INFERRED for _verdict, source in own) if row.has_metadata is None else row.has_metadata,
+                inferred_leaders=sum(count for (_verdict, source), count in own.items() if source == INFERRED),
+                verdicts=by_verdict(verdicts),
+                input_errors=problems[(row.cluster_id,)],
+                unclean_elections=unclean[(row.cluster_id,)],
+                affected_groups=len(hit),
+                affected_positions=sum(hit),
+            )
+        )
+    return made
+
+
+def _brokers(run: PastRun, cluster_id: str) -> int:
+    """Brokers of which the input holds a replica: what a run of an older version tells."""
+    return len(run.counts(schemas.REPLICA_LOGS, ["broker_id"], ds.field("cluster_id") == cluster_id))
+
+
+def _findings(run: PastRun, count: int) -> list[Finding]:
+    """The worst findings: by severity, then by what was committed and is lost, then by records."""
+    names = [name for name in Finding.__slots__ if name != "fetcher_fails"]
+    found = run.read(schemas.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE))
+    ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
+    ranked = ranked.append_column("verdict_rank", _rank(found["verdict"], VERDICTS_BY_LOSS))
+    order = [
+        ("severity_rank", "ascending"),
+        ("verdict_rank", "ascending"),
+        ("removed_below_high_watermark", "descending"),
+        ("removed_records", "descending"),
+        *((name, "ascending") for name in (*PARTITION, "follower_id")),
+    ]
+    worst = found.take(in_order(ranked, order)[:count]).to_pylist()
+    failing = run.read(schemas.TRUNCATION_POINTS, _PAIR, ds.field("applies") & ds.field("fetcher_fails")) if worst else None
+    fails = {tuple(row[name] for name in _PAIR) for row in failing.to_pylist()} if failing else set()
+    return [Finding(**row, fetcher_fails=tuple(row[name] for name in _PAIR) in fails) for row in worst]
+
+
+def _impacts(run: PastRun, count: int) -> list[Impact]:
+    """The positions of groups that a truncation affects, those with most records gone first."""
+    found = run.read(schemas.CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
+    order = [("records_gone", "descending"), *((name, "ascending") for name in (*PARTITION, "group_id"))]
+    return [Impact(**row) for row in found.take(in_order(found, order)[:count]).to_pylist()]
+
+
+def _candidates(run: PastRun, count: int) -> list[Choice]:
+    """Partitions where it matters who leads: every replica as the leader, the best first."""
+    matters = run.read(schemas.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
+    if not len(matters):
+        return []
+    names = [name for name in Choice.__slots__ if name != "cluster_id"]
+    every = run.read(schemas.WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
+    every = every.take(
+        in_order(every, [*((name, "ascending") for name in PARTITION), ("rank", "ascending"), ("candidate_id", "ascending")])
+    )
+    keys = every.select(PARTITION).to_pydict()
+    places = list(zip(*keys.values(), strict=True))
+    begins = [place for place, key in enumerate(places) if not place or key != places[place - 1]]
+    first = every.take(begins).append_column("begins", pa.array(begins))
+    order = [("is_leader", "ascending"), ("lost_below_high_watermark", "descending"), *((name, "ascending") for name in PARTITION)]
+    chosen: list[Any] = first.take(in_order(first, order)[:count])["begins"].to_pylist()
+    ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
+    return [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
+
+
+def _path(row: RunRow, rows: Sequence[RunRow]) -> str:
+    """The cluster's root; of an older run, which does not tell it, its inputs, or the cluster's id."""
+    return row.path or (", ".join(row.inputs or ()) if len(rows) == 1 else row.cluster_id)
+
+
+def _rank(values: Any, order: Sequence[str]) -> Any:
+    """The place of each value of a column in an order; an unknown one comes first."""
+    return pc.fill_null(pc.index_in(values, pa.array(order)), pa.scalar(-1, pa.int32()))
+
+
+def _null_first(problems: pa.Table) -> pa.Table:
+    """Problems with a number in the place of none, which sorts before all others."""
+    for name in ("line", "byte_offset"):
+        filled: Any = pc.fill_null(problems[name], pa.scalar(-1, pa.int64()))
+        problems = problems.set_column(problems.schema.get_field_index(name), name, filled)
+    return problems

@@ -1,0 +1,90 @@
+"""A complete run of a warehouse: its rows of `audit_runs`, and its rows of every other table as Arrow columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit.report.explained_rows import Run
+from replica_audit.report.question import chosen_run
+from replica_audit.schemas import Table
+from replica_audit.storage.reader import WarehouseTables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow(Run):
+    """A row of `audit_runs`. What an older version did not write is None."""
+
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    inputs: tuple[str, ...] | None = None
+    config: str | None = None
+    replicas: int | None = None
+    partitions: int | None = None
+    versions: tuple[tuple[str, str], ...] | None = None
+    path: str | None = None
+    brokers: int | None = None
+    has_metadata: bool | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        try:
+            found = json.loads(self.config or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class PastRun:
+    """One complete run of a warehouse."""
+
+    def __init__(self, tables: WarehouseTables, run_id: str | None) -> None:
+        """Find the run: the one of this id, or the latest that is complete.
+
+        Raises:
+            UsageError: there is none, or it is not complete.
+        """
+        self.tables = tables
+        self.run_id, _runs = chosen_run(tables, run_id=run_id)
+        rows = tables.rows("audit_runs", RunRow, run_id=self.run_id)
+        self.runs = sorted(rows, key=lambda row: (_place(row), row.path or "", row.cluster_id))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration of the run."""
+        return self.runs[0].settings
+
+    def read(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
+        """Columns of the run's rows of a table."""
+        schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in names])
+        return self.tables.columns(table.name, schema, where, run_id=self.run_id)
+
+    def counts(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> Counter[tuple[Any, ...]]:
+        """How often each combination of values of the columns occurs."""
+        found = self.read(table, names, where).group_by(list(names)).aggregate([([], "count_all")]).to_pylist()
+        return Counter({tuple(row[name] for name in names): row["count_all"] for row in found})
+
+
+def _place(row: RunRow) -> int:
+    """Which of the inputs holds the cluster's root; an input may be a relative path or a file: URI."""
+    root = PurePath(row.path or "").parts
+    for place, given in enumerate(row.inputs or ()):
+        parts = PurePath(given.removeprefix("file:")).parts
+        if any(root[at : at + len(parts)] == parts for at in range(len(root) - len(parts) + 1)):
+            return place
+    return len(row.inputs or ())
+
+
+def in_order(rows: pa.Table, keys: Sequence[tuple[str, str]]) -> Any:
+    """The places of the rows in order, null last."""
+    return pc.sort_indices(rows, sort_keys=keys)  # type: ignore[arg-type]

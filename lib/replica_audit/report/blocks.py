@@ -1,0 +1,234 @@
+"""What the summary of a run says, in order, as titles, sentences and grids; `text` and `rich_text` only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from replica_audit.report.data import Choice, Cluster, Finding, Report
+
+MEANING = {
+    0: "nothing found at or above '{fail_on}'",
+    1: "there are findings at or above '{fail_on}'",
+    2: "no input could be read",
+    3: "nothing at or above '{fail_on}', but some replicas could not be compared",
+}
+_LEGEND = (
+    "L>F: leader and follower. PARTS AT: first offset at which the follower's log is not the leader's. "
+    "CUTS TO: where the follower truncates when it fetches again "
+    "(start N: it empties its log and starts at N). LOSES: records cut away; 'committed' are offsets below a persisted high watermark that "
+    "the leader does not hold."
+)
+_IMPACT_LEGEND = (
+    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
+    "MISSES: offsets that it will not read (with latest, where the policy decides)."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Lines below a title; `exact` ones are not wrapped. `severity` is that of the worst thing told, empty if there is none."""
+
+    title: str
+    exact: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Rows of a grid below a label of their own."""
+
+    rows: tuple[tuple[str, ...], ...]
+    label: str = ""
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Rows in columns. `right` are the columns of numbers; `shrinks` those that are shortened where there is no room, in this order."""
+
+    title: str
+    header: tuple[str, ...]
+    parts: tuple[Part, ...]
+    right: frozenset[int]
+    shrinks: tuple[int, ...]
+    legend: str
+
+
+Block = Notes | Grid
+
+
+def blocks(report: Report) -> Iterator[Block]:
+    """The summary from the top; `ending` comes after it."""
+    for cluster in report.clusters:
+        yield _cluster(cluster)
+    if report.findings:
+        yield _findings(report)
+    if report.impacts:
+        yield _impacts(report)
+    if report.candidates:
+        yield _candidates(report)
+
+
+def ending(report: Report) -> Iterator[str]:
+    """The last lines: what is new, where the tables are, the exit code and what it means."""
+    if report.changes:
+        yield "Since the run before: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
+    yield f"Tables: {report.warehouse} (run {report.run_id})"
+    yield f"Exit code {report.exit_code}: {MEANING[report.exit_code].format(fail_on=report.fail_on)}. Took {report.seconds:.1f} s."
+
+
+def problems(report: Report) -> Iterator[Notes]:
+    """The problems of the input: the place of each, and what to do."""
+    for problem in report.problems:
+        where = f":{problem.line}" if problem.line is not None else "" if problem.byte_offset is None else f" at byte {problem.byte_offset}"
+        yield Notes(title=f"{problem.path}{where}", lines=(f"{problem.detail}. Remedy: {problem.remedy}",))
+
+
+def problems_title(report: Report) -> str:
+    """The title above them."""
+    return f"Problems of the input{_shown(len(report.problems), report.problem_count, 'first')}"
+
+
+def _shown(shown: int, total: int, which: str) -> str:
+    return "" if shown == total else f", the {which} {shown} of {total}"
+
+
+def _cluster(cluster: Cluster) -> Notes:
+    return Notes(title=f"Cluster {cluster.cluster_id}", exact=(cluster.path,), lines=tuple(_about_cluster(cluster)))
+
+
+def _about_cluster(cluster: Cluster) -> Iterator[str]:
+    yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
+    yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
+    if cluster.inferred_leaders:
+        which = "" if cluster.metadata else " (no cluster-metadata.json)"
+        yield f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
+    if cluster.unclean_elections:
+        yield f"unclean elections in the metadata log: {cluster.unclean_elections} (table leader_epochs)"
+    counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
+    yield f"followers: {counts}" if counts else "no follower to compare"
+    if cluster.affected_positions:
+        groups, positions = _count(cluster.affected_groups, "group"), _count(cluster.affected_positions, "position")
+        yield f"consumers: {groups} affected, at {positions}"
+
+
+def _labels(report: Report) -> dict[str, str]:
+    """What stands before a partition's name where there are several clusters."""
+    return {cluster.cluster_id: f"{cluster.label}/" if len(report.clusters) > 1 else "" for cluster in report.clusters}
+
+
+def _findings(report: Report) -> Grid:
+    labels = _labels(report)
+    parts = [
+        Part(label=f"{severity}: {verdict}", severity=severity, rows=tuple(_finding_row(one, labels[one.cluster_id]) for one in found))
+        for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
+    ]
+    return Grid(
+        title=f"Findings{_shown(len(report.findings), report.finding_count, 'worst')}",
+        header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
+        parts=tuple(parts),
+        right=frozenset({2, 3}),
+        shrinks=(0,),
+        legend=_LEGEND,
+    )
+
+
+def _finding_row(one: Finding, label: str) -> tuple[str, ...]:
+    name, pair = f"{label}{one.topic}-{one.partition}", f"{one.leader_id}>{one.follower_id}"
+    return name, pair, _offset(one.divergence_offset), cut(one), _loses(one)
+
+
+def _impacts(report: Report) -> Grid:
+    labels = _labels(report)
+    total = sum(cluster.affected_positions for cluster in report.clusters)
+    rows = tuple(
+        (
+            one.group_id,
+            f"{labels[one.cluster_id]}{one.topic}-{one.partition}",
+            str(one.committed_offset),
+            "policy" if one.reset_offset is None else str(one.reset_offset),
+            "?" if one.records_gone is None else str(one.records_gone),
+            "?" if one.records_missed is None else str(one.records_missed),
+        )
+        for one in report.impacts
+    )
+    return Grid(
+        title=f"Consumer groups whose records are gone{_shown(len(rows), total, 'worst')}",
+        header=("GROUP", "PARTITION", "COMMITTED", "RESUMES", "GONE", "MISSES"),
+        parts=(Part(rows=rows),),
+        right=frozenset({2, 3, 4, 5}),
+        shrinks=(1, 0),
+        legend=_IMPACT_LEGEND,
+    )
+
+
+def _candidates(report: Report) -> Grid:
+    """A line for each partition: what the leader loses, and what the best choice would."""
+    labels = _labels(report)
+    rows = []
+    for (cluster_id, topic, partition), found in groupby(report.candidates, key=lambda one: (one.cluster_id, one.topic, one.partition)):
+        choices = list(found)
+        leader = next((one for one in choices if one.is_leader), None)
+        rows.append((f"{labels[cluster_id]}{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
+    return Grid(
+        title="If another replica led, where it matters (every choice: what_if_leaders)",
+        header=("PARTITION", "LEADER", "LOSES", "BEST", "LOSES"),
+        parts=(Part(rows=tuple(rows)),),
+        right=frozenset({1, 2, 3, 4}),
+        shrinks=(0,),
+        legend="LOSES: records that no longer exist anywhere, and how many of their offsets had been committed.",
+    )
+
+
+def _cost(choice: Choice | None) -> tuple[str, str]:
+    if choice is None:
+        return "-", "-"
+    return str(choice.candidate_id), f"{choice.lost_records} ({choice.lost_below_high_watermark} committed)"
+
+
+def _offset(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def cut(finding: Finding) -> str:
+    """Where the follower truncates, as a cell."""
+    if finding.restart_offset is not None:
+        return f"start {finding.restart_offset}"
+    return _offset(finding.truncation_offset)
+
+
+def _loses(finding: Finding) -> str:
+    match finding.verdict:
+        case "committed_loss":
+            return f"{finding.removed_records} records, {finding.removed_below_high_watermark} committed"
+        case "stale_tail":
+            return f"{finding.removed_records} records"
+        case "log_matching_violation":
+            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged"
+        case "content_mismatch":
+            return "stays; other bytes"
+        case "epoch_table_only":
+            return "nothing; checkpoint wrong"
+        case "unreadable":
+            return "cannot be read"
+        case "stale_topic_id":
+            return "log of an earlier topic"
+        case _:
+            return finding.reason.split(":")[0]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def widths(grid: Grid, room: int) -> list[int]:
+    """How wide each column is, two blanks between them, in a room of so many columns."""
+    rows: Sequence[tuple[str, ...]] = [grid.header, *(row for part in grid.parts for row in part.rows)]
+    found = [max(len(row[i]) for row in rows) for i in range(len(grid.header))]
+    for i in grid.shrinks:
+        spare = room - sum(found[:i] + found[i + 1 :]) - 2 * (len(found) - 1)
+        found[i] = max(len(grid.header[i]), min(found[i], spare))
+    return found

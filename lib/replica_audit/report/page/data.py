@@ -1,0 +1,55 @@
+"""What a page says beyond the report: what only a run of the past can tell at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from replica_audit.report.data import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Committed records that go: in how many partitions, and how many offsets.
+
+    Of several followers of one partition that lose some, the largest counts, for they may lose the same: `at_least` is then true.
+    """
+
+    partitions: int = 0
+    offsets: int = 0
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFinding:
+    """A row of `findings` about one replica: of a leader that cannot be read, or one that is resolved."""
+
+    cluster_id: str
+    code: str
+    severity: str
+    topic: str
+    partition: int
+    broker_id: int
+    summary: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageData:
+    """A run as a page shows it.
+
+    `statuses` are those of `report.findings`, in their order: new, persisting, or empty where the table has none. `leaders` are findings
+    about leaders that cannot be read, which `report.findings` lacks; `resolved` the first of those that the run before had.
+    """
+
+    report: Report
+    started_at: datetime
+    finished_at: datetime | None
+    run_date: date
+    inputs: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]
+    losses: Losses
+    statuses: tuple[str, ...]
+    leaders: tuple[ReplicaFinding, ...]
+    resolved: tuple[ReplicaFinding, ...]

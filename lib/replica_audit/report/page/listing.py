@@ -1,0 +1,89 @@
+"""Every finding of a page as JSON that is small enough for ten thousand of them: names once, and sentences without their numbers once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from replica_audit.report.page.data import PageData, ReplicaFinding
+from replica_audit.report.worst_first import SEVERITIES, VERDICTS_BY_LOSS
+
+HOLE = "\ue000"  # where a sentence had a number; no text of Kafka's has this character
+_NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,14})(?![0-9])")
+
+
+class _Names:
+    """Values by their place in a list."""
+
+    def __init__(self, *values: str) -> None:
+        self.places = {value: place for place, value in enumerate(values)}
+
+    def place(self, value: str) -> int:
+        return self.places.setdefault(value, len(self.places))
+
+
+def rows_json(data: PageData) -> str:
+    """The findings for a page's script, harmless inside of a script element.
+
+    Returns:
+        An object: `clusters` (id and label of each), `severities`, `verdicts`, `topics`, `statuses`, `sentences` and `rows`. A row is
+        severity, verdict, cluster, topic, partition, leader, follower (-1: the leader itself), divergence offset, truncation offset,
+        restart offset, removed records, of these committed, status, sentence, and its numbers; names are places in the lists.
+    """
+    report = data.report
+    clusters = _Names(*(cluster.cluster_id for cluster in report.clusters))
+    severities, verdicts, topics, statuses, sentences = _Names(*SEVERITIES), _Names(*VERDICTS_BY_LOSS), _Names(), _Names(""), _Names()
+    rows: list[list[Any]] = []
+    for finding, reason in _all(data):
+        numbers = [int(found) for found in _NUMBER.findall(reason)]
+        rows.append(
+            [
+                severities.place(finding[0]),
+                verdicts.place(finding[1]),
+                clusters.place(finding[2]),
+                topics.place(finding[3]),
+                *finding[4:12],
+                statuses.place(finding[12]),
+                sentences.place(_NUMBER.sub(HOLE, reason.replace(HOLE, "?"))),
+                numbers,
+            ]
+        )
+    label = {cluster.cluster_id: cluster.label for cluster in report.clusters}
+    return for_script(
+        {
+            "clusters": [[cluster, label.get(cluster, cluster)] for cluster in clusters.places],
+            "severities": list(severities.places),
+            "verdicts": list(verdicts.places),
+            "topics": list(topics.places),
+            "statuses": list(statuses.places),
+            "sentences": list(sentences.places),
+            "rows": rows,
+        }
+    )
+
+
+def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """The columns of each row, and its sentence: leaders that cannot be read stand behind the last finding that is as severe."""
+    leaders = list(data.leaders)
+    for finding, status in zip(data.report.findings, data.statuses, strict=True):
+        while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
+            yield _of_leader(leaders.pop(0))
+        numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
+        removed = (finding.removed_records, finding.removed_below_high_watermark)
+        keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
+        yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status), finding.reason
+    for leader in leaders:
+        yield _of_leader(leader)
+
+
+def _of_leader(leader: ReplicaFinding) -> tuple[tuple[Any, ...], str]:
+    keys = (leader.severity, leader.code, leader.cluster_id, leader.topic, leader.partition)
+    return (*keys, leader.broker_id, -1, None, None, None, None, None, leader.status), leader.summary
+
+
+def for_script(value: object) -> str:
+    """JSON that neither ends a script element nor begins a comment in it, all ASCII."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

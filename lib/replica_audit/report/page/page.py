@@ -1,0 +1,165 @@
+"""The page as HTML: templates filled in, everything escaped, nothing fetched, and no script or style but its own allowed to run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from itertools import chain
+from typing import NamedTuple
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from replica_audit.protocol.verdict import SEVERITIES, Verdict
+from replica_audit.report.blocks import MEANING, cut
+from replica_audit.report.data import Finding
+from replica_audit.report.explanation import Explained
+from replica_audit.report.page.data import PageData
+from replica_audit.report.page.listing import for_script, rows_json
+from replica_audit.report.page.partition import Section, anchors, command, section
+from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
+
+BUDGET = 1_950_000  # bytes of the page beyond which no more partitions are drawn
+_STATIC_ROWS = 50
+_WHERE = 6
+
+
+class Key(NamedTuple):
+    """A partition of a cluster."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+
+class _Row(NamedTuple):
+    """A finding in the page's static table."""
+
+    finding: Finding
+    status: str
+    anchor: str
+    cluster: str
+
+
+def worst_partitions(data: PageData, most: int) -> list[Key]:
+    """The partitions of the worst findings, each once."""
+    found = dict.fromkeys(Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings)
+    return list(found)[:most]
+
+
+def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explained]) -> str:
+    """The page.
+
+    Args:
+        data: the run.
+        keys: the partitions to draw, worst first; as many as the page's size allows are.
+        explain: everything that is known of one of them.
+    """
+    report = data.report
+    several = len(report.clusters) > 1
+    labels = {cluster.cluster_id: cluster.label if several else "" for cluster in report.clusters}
+    names = [(labels.get(f.cluster_id, f.cluster_id), f"{f.topic}-{f.partition}") for f in report.findings]
+    anchor_of = anchors(names)
+    rows = [
+        _Row(finding, status, anchor_of[name], name[0])
+        for finding, status, name in zip(report.findings[:_STATIC_ROWS], data.statuses, names, strict=False)
+    ]
+    listing = rows_json(data)
+    style, script = _own("page.css"), _own("page.js")
+    environment = _environment()
+    environment.globals["hash_of"] = _hash
+    sections = (section(report, explain(key), anchor_of[labels[key.cluster_id], key.name], labels[key.cluster_id]) for key in keys)
+    first = next(sections, None)
+    whole = environment.get_template(
+        "page.html.j2"
+    ).render(
+        data=data,
+        report=report,
+        head=headline(data),
+        verdicts=[(verdict, str(SEVERITIES[Verdict(verdict)]), total) for verdict, total in verdict_counts(data).items()],
+        labels=labels,
+        meanings=[(verdict, MEANINGS[verdict]) for verdict in verdict_counts(data)],
+        anchor=lambda row: anchor_of.get((labels.get(row.cluster_id, row.cluster_id), f"{row.topic}-{row.partition}")),
+        positions=sum(cluster.affected_positions for cluster in report.clusters),
+        rows=rows,
+        listing=Markup(listing),  # noqa: S704 - for_script made it harmless
+        page_facts=Markup(for_script(_page_facts(data))),  # noqa: S704
+        meaning=MEANING[report.exit_code].format(fail_on=report.fail_on),
+        style=Markup(style),  # noqa: S704 - the project's own
+        script=Markup(script),  # noqa: S704
+        sections=_Place(),
+        where=list(dict.fromkeys((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows))[:_WHERE],
+        first=first.followers[0].remedies[0] if first is not None and first.followers else "",
+    )
+    before, _mark, after = whole.partition(_Place.MARK)
+    room = BUDGET - len(whole.encode())
+    drawn: list[str] = []
+    template = environment.get_template("partition.html.j2")
+    for made in chain([first] if first is not None else [], sections):
+        text = template.render(section=made, first=not drawn, number_of_section=len(drawn))
+        room -= len(text.encode())
+        if room < 0 and drawn:
+            break
+        drawn.append(text)
+    return f"{before}{''.join(drawn)}{after}"
+
+
+class _Place:
+    """Where the partitions' sections go: they are put in one by one, as long as there is room."""
+
+    MARK = "<!-- sections -->"
+
+    def __html__(self) -> str:
+        return self.MARK
+
+
+def _page_facts(data: PageData) -> dict[str, object]:
+    """What the script needs beside the rows: the beginning of the command that explains a partition."""
+    report = data.report
+    start, _partition = command(report, "", "t", 0).split(" --partition ")
+    return {"explain": start, "several": len(report.clusters) > 1}
+
+
+@cache
+def _own(name: str) -> str:
+    """A file of this package."""
+    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """A text's digest as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader(str(__package__)), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {
+        "n": number,
+        "counted": counted,
+        "href": lambda anchor: f"#{quote(anchor, safe='/')}",
+        "u": lambda value: f"{value:g}",
+        "heading": lambda cell: cell.replace("-\n", "").replace("\n", " "),
+        "utc": _utc,
+        "cut": cut,
+        "spoken": lambda verdict: verdict.replace("_", " "),
+    }
+    return made
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+__all__ = ["BUDGET", "Key", "Section", "render", "worst_partitions"]

@@ -1,0 +1,236 @@
+"""One partition as a section of a page: what happens to each follower, who is right, what to do, and every table behind it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replica_audit.report import choices_text, elections_text, groups_text, roles_text, rules_text
+from replica_audit.report.data import Report
+from replica_audit.report.exchange_text import DOCUMENTS, Words
+from replica_audit.report.explained_rows import Verdict
+from replica_audit.report.explanation import Explained, Explanation
+from replica_audit.report.explanation_text import described
+from replica_audit.report.page.picture import Picture, picture, worst_first
+from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
+from replica_audit.report.page.sheet import NARROW, WIDE
+from replica_audit.report.paragraphs import listed, moment, offsets
+from replica_audit.report.remedies import steps
+
+_MOST_GROUPS = 50
+_MOST_ERRORS = 5
+_UNCLEAN = "unclean"
+_NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
+
+
+class Grid(NamedTuple):
+    """A table: what it is, its head, its rows."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """The headings, and whether the cells below are numbers."""
+        cells = zip(*self.rows, strict=True)
+        return [(name, any(column) and all(map(_is_number, column))) for name, column in zip(self.head, cells, strict=True)]
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or _NUMBER.fullmatch(cell) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """One follower with a finding: sentences, facts by name, steps, and tables."""
+
+    broker_id: int
+    verdict: str
+    severity: str
+    short: str
+    right: str
+    reason: str
+    caveat: str
+    facts: tuple[tuple[str, str], ...]
+    remedies: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    ending: tuple[str, ...]
+    evidence: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A partition of a page. `others` are followers without a finding; `command` explains the partition in the terminal."""
+
+    anchor: str
+    name: str
+    cluster: str
+    severity: str
+    followers: tuple[Follower, ...]
+    others: tuple[str, ...]
+    pictures: tuple[Picture, ...]
+    grids: tuple[Grid, ...]
+    notes: tuple[str, ...]
+    command: str
+
+
+def command(report: Report, cluster_id: str, topic: str, partition: int) -> str:
+    """What prints the explanation of a partition."""
+    words = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id, "--partition", f"{topic}-{partition}"]
+    return f"./spark-submit.sh {shlex.join([*words, *(['--cluster', cluster_id] if len(report.clusters) > 1 else [])])}"
+
+
+def section(report: Report, explained: Explained, anchor: str, cluster: str) -> Section:
+    """A partition's section; the worst follower first."""
+    facts = explained.partition
+    ranked = worst_first(explained.followers)
+    bad = [one for one in ranked if one.verdict.severity != "none"]
+    drawn = [made for paper in (WIDE, NARROW) if (made := picture(explained, paper)) is not None]
+    return Section(
+        anchor=anchor,
+        name=facts.name,
+        cluster=cluster,
+        severity=bad[0].verdict.severity if bad else "none",
+        followers=tuple(map(_follower, bad)),
+        others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
+        pictures=tuple(drawn),
+        grids=tuple(_grids_of_partition(explained)),
+        notes=tuple(_notes(explained)),
+        command=command(report, facts.run.cluster_id, facts.topic, facts.partition),
+    )
+
+
+def _follower(one: Explanation) -> Follower:
+    verdict = one.verdict
+    ending: list[str] = []
+    if one.applied is not None and one.outcome is not None:
+        ending = list(Words(one, one.applied).ending(one.outcome.exchange))
+    return Follower(
+        broker_id=verdict.follower_id,
+        verdict=verdict.verdict,
+        severity=verdict.severity,
+        short=in_short(one),
+        right=who_is_right(one),
+        reason=verdict.reason,
+        caveat="The leader is inferred from the logs." if verdict.leader_source == "inferred" else "",
+        facts=tuple(_facts(one)),
+        remedies=tuple(steps(one)),
+        grids=tuple(_grids(one)),
+        ending=tuple(ending),
+        evidence=tuple(_evidence(one)),
+        errors=tuple(f"{e.path}{_at(e.line, e.byte_offset)}: {e.detail}. Remedy: {e.remedy}" for e in one.input_errors[:_MOST_ERRORS]),
+    )
+
+
+def _at(line: int | None, byte_offset: int | None) -> str:
+    return f":{line}" if line is not None else "" if byte_offset is None else f" at byte {byte_offset}"
+
+
+def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
+    """The numbers of a finding."""
+    verdict, outcome, state = one.verdict, one.outcome, one.follower.state
+    if verdict.divergence_offset is not None:
+        yield "Logs part at", f"{verdict.divergence_offset}"
+    if verdict.restart_offset is not None:
+        yield "Starts again at", f"{verdict.restart_offset}"
+    elif verdict.truncation_offset is not None:
+        yield "Cut to", f"{verdict.truncation_offset}"
+    physical = outcome.physical_offset if outcome else None
+    if state is not None and physical is not None and physical < state.log_end_offset:
+        yield "What goes", offsets(physical, state.log_end_offset)
+        yield from _removed(verdict)
+    if verdict.open_transactions:
+        yield "Transactions left open", f"producer {listed(verdict.open_transactions)}"
+    if verdict.observed_truncation_offset is not None:
+        yield "By its broker's log", f"truncated to {verdict.observed_truncation_offset}"
+    if one.folder:
+        yield "Paths are below", one.folder
+    yield "Rule", f"{verdict.protocol}: {one.run.protocol_reason or 'reason not recorded'}"
+    yield "Leader", f"broker {verdict.leader_id}, {_source(verdict.leader_source)}" if verdict.leader_id >= 0 else "unknown"
+
+
+def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    if verdict.removed_records is not None:
+        yield "Records", number(verdict.removed_records)
+    if verdict.removed_bytes is not None:
+        yield "Bytes", number(verdict.removed_bytes)
+    if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
+        yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
+    yield "Committed and lost", counted(verdict.removed_below_high_watermark or 0, "offset")
+
+
+def _source(leader_source: str) -> str:
+    return "inferred from the logs" if leader_source == "inferred" else f"known from {leader_source}"
+
+
+def _grids(one: Explanation) -> Iterator[Grid]:
+    if one.applied is not None and one.outcome is not None and one.outcome.exchange.steps:
+        words = Words(one, one.applied)
+        rows = tuple(
+            (
+                "fallback" if step.number is None else str(step.number),
+                "" if step.number is None else words.asks(step),
+                "" if step.number is None else words.answer(step),
+                words.does(step),
+                " (".join(words.rule(step.case)) + ")" if step.case != "undefined" else "",
+            )
+            for step in one.outcome.exchange.steps
+        )
+        head = ("round", f"follower {one.verdict.follower_id}", f"leader {one.verdict.leader_id} answers", "the follower", "rule (source)")
+        yield Grid(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
+    rules = rules_text.rule_rows(one)
+    if rules:
+        marks = {">": "applies", "x": "rejected by KIP-279"}
+        named = tuple((row[1], marks.get(row[0], ""), *row[2:]) for row in rules)
+        yield Grid("The same under every rule", ("rule", "", *rules_text.HEAD[2:]), named)
+
+
+def _evidence(one: Explanation) -> Iterator[str]:
+    for role, side in (("leader", one.leader), ("follower", one.follower)):
+        yield f"{role} {side.broker_id}: {described(one, side)}" if side.broker_id >= 0 else f"{role}: {described(one, side)}"
+    yield from filter(None, (one.verdict.evidence or "").split("; "))
+    if one.folder:
+        yield f"all below {one.folder}"
+    if one.cut_short:
+        yield f"not all rows were read of: {', '.join(one.cut_short)}"
+
+
+def _grids_of_partition(explained: Explained) -> Iterator[Grid]:
+    facts = explained.partition
+    hit = [impact for impact in facts.impacts if impact.affected is not False]
+    if hit:
+        more = f" (the worst {_MOST_GROUPS} of {number(len(hit))})" if len(hit) > _MOST_GROUPS else ""
+        rows = tuple((*groups_text.group_row(impact), impact.reason) for impact in hit[:_MOST_GROUPS])
+        yield Grid(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
+    if facts.choices:
+        yield Grid(
+            "Each replica as the leader, the least loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
+        )
+    if facts.roles:
+        yield Grid("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))
+    if facts.elections:
+        yield Grid("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
+
+
+def _notes(explained: Explained) -> Iterator[str]:
+    facts = explained.partition
+    for role in facts.roles:
+        if role.isr_objection:
+            yield f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}."
+    unclean = sum(election.election == _UNCLEAN for election in facts.elections)
+    if unclean:
+        yield f"{counted(unclean, 'unclean election')} in the metadata log."
+    for future in facts.futures:
+        yield f"Broker {future.broker_id} moves the replica to {future.future_log_dir}: {future.verdict}, {future.reason}."
+
+
+def anchors(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """For each (cluster label, partition name) its anchor: the name alone where it is the only one of that name."""
+    known = Counter(name for _label, name in set(names))
+    return {(label, name): name if known[name] == 1 else f"{label}/{name}" for label, name in names}

@@ -1,0 +1,161 @@
+"""A run and its findings in one sentence each, worst news first: for who is woken up and has ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.explanation import Explanation
+from replica_audit.report.page.data import PageData
+from replica_audit.report.paragraphs import offsets
+from replica_audit.report.worst_first import VERDICTS_BY_LOSS
+
+
+class Headline(NamedTuple):
+    """The news: how bad (critical, error, warning, none), the sentence, and what else has to be said."""
+
+    severity: str
+    sentence: str
+    more: tuple[str, ...]
+
+
+MEANINGS: dict[str, str] = {
+    Verdict.UNREADABLE: "the follower has files that a broker could not load",
+    Verdict.STALE_TOPIC_ID: "the follower holds an earlier topic of the same name",
+    Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will go on to after it truncates",
+    Verdict.COMMITTED_LOSS: "the follower will cut records that had been committed and that the leader does not hold",
+    Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, by its broker's own log, to another offset than the rule gives",
+    Verdict.STALE_TAIL: "the follower will cut records that had not been known as committed",
+    Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
+    Verdict.COMPACTION_DIFFERS: "what compaction left differs in a way that it must not",
+    Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
+    Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
+    Verdict.LAGGING: "the follower is a clean prefix of its leader",
+    Verdict.IDENTICAL: "the follower holds the same as its leader",
+}
+
+
+def number(value: int) -> str:
+    """A count, its thousands apart."""
+    return f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """A count and what it counts."""
+    return f"{number(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def verdict_counts(data: PageData) -> dict[str, int]:
+    """Followers by verdict over all clusters, the most severe first."""
+    ranked = sorted(Verdict, key=lambda verdict: (list(Severity).index(SEVERITIES[verdict]), VERDICTS_BY_LOSS.index(verdict)))
+    totals = {str(verdict): sum(cluster.verdicts.get(verdict, 0) for cluster in data.report.clusters) for verdict in ranked}
+    return {verdict: total for verdict, total in totals.items() if total}
+
+
+def headline(data: PageData) -> Headline:
+    """What the run found."""
+    counts = verdict_counts(data)
+    news = list(_news(data, counts))
+    compared = sum(counts.values())
+    if not news and (data.report.exit_code == 2 or not compared):
+        read = "no follower was there to compare" if data.report.exit_code != 2 else "no input could be read"
+        return Headline(str(Severity.ERROR), f"Nothing is known: {read}.", tuple(_caveats(data, counts)))
+    if not news:
+        total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
+        untold = counts.get(Verdict.INCONCLUSIVE, 0)
+        severity = Severity.WARNING if untold or any(cluster.inferred_leaders for cluster in data.report.clusters) else Severity.NONE
+        return Headline(str(severity), f"Nothing found: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
+    found = {str(SEVERITIES[Verdict(verdict)]) for verdict in counts} | {leader.severity for leader in data.leaders}
+    worst = next(severity for severity in Severity if severity in found)
+    return Headline(str(worst), news[0], (*news[1:], *_caveats(data, counts)))
+
+
+def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
+    """A sentence for each kind of finding, the worst first."""
+    losses = data.losses
+    groups = sum(cluster.affected_groups for cluster in data.report.clusters)
+    if counts.get(Verdict.COMMITTED_LOSS):
+        lost = counted(losses.offsets, "offset")
+        much = f"{'at least ' if losses.at_least else ''}{lost} in {counted(losses.partitions, 'partition')}"
+        hit = f", and {counted(groups, 'consumer group')} {'is' if groups == 1 else 'are'} affected" if groups else ""
+        yield f"Committed records are missing from the leader: {much}{hit}."
+    for verdict, text in _SENTENCES.items():
+        if counts.get(verdict):
+            yield text.format(n=counted(counts[verdict], "replica"), s="s" if counts[verdict] == 1 else "")
+    if data.leaders:
+        yield f"{counted(len(data.leaders), 'leader')} cannot be read."
+
+
+_SENTENCES: dict[str, str] = {
+    Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
+    Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
+    Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
+    Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
+    Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
+    Verdict.STALE_TAIL: "{n} will cut records that are not known to have been committed.",
+    Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
+    Verdict.INCONCLUSIVE: "{n} could not be compared: of these nothing is known.",
+}
+
+
+def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
+    inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
+    if inferred:
+        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict is no proof."
+    if data.report.problem_count:
+        yield f"{counted(data.report.problem_count, 'problem')} of the input: see below what could not be read."
+
+
+def who_is_right(one: Explanation) -> str:
+    """Which of the two replicas holds what counts."""
+    verdict, follower, leader = one.verdict, f"broker {one.verdict.follower_id}", f"broker {one.verdict.leader_id}"
+    match verdict.verdict:
+        case Verdict.COMMITTED_LOSS:
+            return (
+                f"Kafka follows the leader, {leader}. But the records that had been committed are on {follower} and not on the leader: for "
+                f"them {follower} is right."
+            )
+        case Verdict.LOG_MATCHING_VIOLATION:
+            return (
+                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what the leader, {leader}, "
+                f"has; {follower} must take the leader's version before it may lead."
+            )
+        case Verdict.STALE_TAIL:
+            return (
+                f"Kafka follows the leader, {leader}. Whether what {follower} will cut had been committed is not known: no high watermark "
+                "that was written says so, and it is written every 5 s only."
+            )
+        case Verdict.CONTENT_MISMATCH:
+            return (
+                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what the leader, {leader}, has; {follower} "
+                "must not lead before somebody has looked at both batches."
+            )
+        case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
+            return f"The leader, {leader}; what {follower} holds cannot serve this topic."
+        case Verdict.TRUNCATED_OTHERWISE:
+            return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
+        case Verdict.EPOCH_TABLE_ONLY:
+            return f"Both: {follower} has the records of the leader, {leader}. Only an epoch table is wrong; the finding names whose."
+        case Verdict.LAGGING | Verdict.IDENTICAL:
+            return f"Both: {follower} has what the leader, {leader}, has, as far as it got."
+    return "Cannot be told from this input: neither is known to be right."
+
+
+def in_short(one: Explanation) -> str:
+    """What happens to the follower."""
+    verdict, outcome, state = one.verdict, one.outcome, one.follower.state
+    name = f"Broker {verdict.follower_id}"
+    physical = outcome.physical_offset if outcome else None
+    if state is None or outcome is None or verdict.verdict in (Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID):
+        return f"{name}: {verdict.reason}."
+    if physical is None or physical >= state.log_end_offset:
+        return f"{name} cuts nothing: {verdict.reason}."
+    much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
+    below = verdict.removed_below_high_watermark or 0
+    committed = f" {number(below)} of these offsets had been committed and are not on the leader." if below else ""
+    if verdict.restart_offset is not None:
+        how = f"empties its log and starts again at {verdict.restart_offset}"
+    else:
+        how = f"truncates to {verdict.truncation_offset}"
+    return f"{name} {how}: it loses {offsets(physical, state.log_end_offset)}{much}.{committed}"

@@ -1,0 +1,29 @@
+"""What of a run is shown, and in which order: the worst first. The rules that a summary keeps, whichever engine sorts the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from replica_audit.protocol.verdict import Severity, Verdict
+
+SHOWN_PROBLEMS = 20
+SEVERITIES = [str(severity) for severity in Severity]
+VERDICTS_BY_LOSS = [str(Verdict.COMMITTED_LOSS), *(str(verdict) for verdict in Verdict if verdict is not Verdict.COMMITTED_LOSS)]
+
+
+def by_verdict(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts of followers, worst verdict first, without those that nobody has."""
+    return {str(verdict): counts[verdict] for verdict in Verdict if counts.get(verdict)}
+
+
+def labels(paths: Mapping[str, PurePath]) -> dict[str, str]:
+    """For each cluster the shortest end of its path that no other one shares.
+
+    Args:
+        paths: of the clusters' roots, by cluster id; where two are the same, they are labelled by them all the same.
+    """
+    depth, longest = 1, max((len(path.parts) for path in paths.values()), default=1)
+    while depth < longest and len({path.parts[-depth:] for path in paths.values()}) < len(paths):
+        depth += 1
+    return {cluster: "/".join(path.parts[-depth:]) for cluster, path in paths.items()}

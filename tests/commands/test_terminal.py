@@ -1,0 +1,200 @@
+"""What a person sees at a terminal, and what a pipe gets."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from replica_audit.commands import terminal
+from replica_audit.report import text
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\u202egroup\n"
+WIDE = "支払い-決済-集計-消費者グループ-" * 4
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+FINDING = Finding(
+    cluster_id="c1",
+    verdict="committed_loss",
+    severity="critical",
+    topic="orders",
+    partition=0,
+    leader_id=2,
+    follower_id=1,
+    leader_source="cluster-metadata",
+    divergence_offset=10,
+    truncation_offset=10,
+    restart_offset=None,
+    fetcher_fails=False,
+    removed_records=20,
+    removed_below_high_watermark=20,
+    reason="because",
+    evidence=None,
+)
+CLUSTER = Cluster(
+    cluster_id="c1",
+    path="/backup/" + "long-folder-name/" * 9,
+    label="backup",
+    brokers=2,
+    replicas=2,
+    partitions=1,
+    protocol="truncate-on-fetch",
+    protocol_reason="metadata.version level 29 (KRaft)",
+    metadata=True,
+    inferred_leaders=0,
+    verdicts={"committed_loss": 1},
+    input_errors=1,
+    unclean_elections=1,
+    affected_groups=1,
+    affected_positions=1,
+)
+IMPACT = Impact(
+    cluster_id="c1",
+    group_id="billing",
+    topic="orders",
+    partition=0,
+    committed_offset=30,
+    committed_leader_epoch=0,
+    validation_result="truncated",
+    reset_offset=10,
+    records_gone=20,
+    records_reread=0,
+    records_missed=0,
+    reason="because",
+)
+CHOICE = Choice(
+    cluster_id="c1",
+    topic="orders",
+    partition=0,
+    candidate_id=1,
+    rank=1,
+    is_leader=False,
+    lost_records=5,
+    lost_bytes=99,
+    lost_below_high_watermark=5,
+    reason="because",
+)
+PROBLEM = InputProblem(path="/backup/x.log", line=None, byte_offset=61, code="torn-batch", detail="bytes left", remedy="none")
+REPORT = Report(
+    run_id="r1",
+    warehouse="/audits",
+    exit_code=1,
+    fail_on="error",
+    seconds=1.5,
+    clusters=(CLUSTER,),
+    findings=(FINDING, replace(FINDING, severity="error", verdict="stale_tail", partition=1)),
+    finding_count=2,
+    impacts=(IMPACT, replace(IMPACT, group_id=WIDE), replace(IMPACT, group_id=HOSTILE)),
+    candidates=(CHOICE, replace(CHOICE, candidate_id=2, rank=2, is_leader=True)),
+    problems=(PROBLEM,),
+    problem_count=1,
+    changes={"new": 2},
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (terminal.STDOUT_COLUMNS, terminal.STDERR_COLUMNS, "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    terminal.show_report(REPORT)
+    return capsys.readouterr().out
+
+
+def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys)
+    assert out == text.render(REPORT)
+    assert out.isascii() and all(character.isprintable() or character == "\n" for character in out)
+    assert all(len(line) <= 80 for line in out.splitlines() if CLUSTER.path not in line)
+    assert r"evil\x1b]0;owned\x07" in out or r"evil\x1b" in out
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_gets_tables_that_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv(terminal.STDOUT_COLUMNS, str(columns))
+    out = shown(capsys)
+    assert "\x1b[1;31mcritical: committed_loss" in out and "\x1b[31merror: stale_tail" in out
+    bare = _STYLE.sub("", out)
+    assert max(map(cell_len, bare.splitlines())) <= columns
+    assert all(character.isprintable() or character == "\n" for character in bare)
+    plain = "".join(bare.split())
+    for said in (
+        "20records,20committed",
+        r"evil\x1b]0;owned\x07",
+        "/backup/x.logatbyte61",
+        "Sincetherunbefore:2new",
+    ):
+        assert said in plain
+    assert plain.count("支") == plain.count("費") == 4, "a wide name is folded, not cut"
+    assert "Exit code 1: there are findings at or above 'error'." in bare
+
+
+def test_no_color_is_honoured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(terminal.STDOUT_COLUMNS, "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = shown(capsys)
+    assert "─" in out, "tables stay"
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", out)
+
+
+def test_a_dumb_terminal_gets_plain_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(terminal.STDOUT_COLUMNS, "80")
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown(capsys) == text.render(REPORT)
+
+
+def test_lines_alone_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.progress() as told:
+        told.tell("reading")
+        assert told.tasks is None
+    assert capsys.readouterr().err == "reading\n"
+
+
+_PROGRAM = """
+import sys, time
+sys.path.insert(0, "lib")
+from replica_audit.commands import terminal
+with terminal.progress() as told:
+    told.tell("reading [bold]41[/bold] segments")
+    told.tasks(3, 8)
+    time.sleep(0.6)
+"""
+
+
+def test_a_terminal_gets_a_bar_below_the_lines() -> None:
+    """In a child with a terminal of its own, as there is no other way to have one."""
+    child, terminal_end = pty.fork()
+    if child == 0:  # pragma: no cover - the other process
+        environment = {**os.environ, terminal.STDERR_COLUMNS: "80", "TERM": "xterm"}
+        os.chdir(ROOT)
+        os.execve(sys.executable, [sys.executable, "-c", _PROGRAM], environment)
+    seen, end = b"", time.monotonic() + 60
+    try:
+        while time.monotonic() < end:
+            if not select.select([terminal_end], [], [], 1)[0]:
+                continue
+            try:
+                part = os.read(terminal_end, 4096)
+            except OSError:  # how Linux says that the other side is closed
+                break
+            if not part:
+                break
+            seen += part
+    finally:
+        os.close(terminal_end)
+        assert os.waitpid(child, 0)[1] == 0
+    assert b"reading [bold]41[/bold] segments" in seen
+    assert b"3/8" in _STYLE.sub("", seen.decode()).encode()

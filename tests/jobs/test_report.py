@@ -1,0 +1,50 @@
+"""What an audit says of itself, and what its tables say of it afterwards, is the same."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica_audit import cli, pipeline
+from replica_audit.config import Settings
+from replica_audit.report import text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_an_audit_and_the_report_of_its_tables_agree(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("not a directory", encoding="utf-8")
+    warehouse = tmp_path / "warehouse"
+    # not in the order of their names, and one input that is a problem
+    inputs = tuple(str(path) for path in (SAMPLE / "multi-round", SAMPLE / "committed-loss", SAMPLE / "leader-trimmed", broken))
+    for number, topics in enumerate(("billing|ledger", "billing|ledger|audit")):
+        request = pipeline.Request(
+            inputs=inputs,
+            warehouse=str(warehouse),
+            settings=Settings(topics=topics, what_if_leaders=True, worst=4),
+            run_id=f"run-{number}",
+            run_date=date(2026, 1, 2),
+        )
+        said = pipeline.audit(spark, request, lambda line: None)
+    assert said.changes
+    assert said.problem_count
+    assert said.impacts
+    assert said.candidates
+    assert any(finding.fetcher_fails for finding in said.findings) or len(said.findings) == 4
+    capsys.readouterr()
+    assert cli.main(["report", "--warehouse", str(warehouse), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(said.as_json()))
+    assert cli.main(["report", "--warehouse", str(warehouse), "--format", "text"]) == 0
+    assert capsys.readouterr().out == text.render(said)
