@@ -1,1 +1,19 @@
 """Kafka replica audit: where replicas' logs part, what each follower truncates to, what is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replica_audit.notebook.warehouse import open_warehouse
+
+__all__ = ["open_warehouse"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the notebook's libraries only for who asks for them: a broker that is collected from need not have them."""
+    if name in __all__:
+        from replica_audit.notebook import warehouse
+
+        return getattr(warehouse, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

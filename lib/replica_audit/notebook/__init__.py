@@ -1,0 +1,1 @@
+"""The warehouse for a person at a notebook: frames, plots, and the batches behind them."""

@@ -1,0 +1,221 @@
+"""One partition of one run: explained, plotted, and down to the batches on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from html import escape
+from itertools import islice
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pyarrow as pa
+
+from replica_audit.commands.command import show
+from replica_audit.errors import InputError, UsageError
+from replica_audit.formats.batch_range import Located, batches_in
+from replica_audit.notebook import batch_chart, lineage_chart
+from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
+from replica_audit.notebook.frames import Place, Value, frame
+from replica_audit.report import explanation_text
+from replica_audit.report.explanation import Explained, Explanation, explain
+from replica_audit.report.question import Question
+from replica_audit.schemas import AUDIT_RUNS
+from replica_audit.storage.replica_files import replica_files
+
+_CURRENT = "current"
+_INPUTS = pa.schema([AUDIT_RUNS.arrow.field("inputs")])
+
+
+class Partition:
+    """One partition of one run.
+
+    `explain()` tells everything in words, `lineage()` plots it; `epochs()`, `rounds()`, `verdicts()` are its tables; `batches(broker)` and
+    `side_by_side()` read the segments themselves.
+    """
+
+    def __init__(self, place: Place, question: Question) -> None:
+        """Find the partition.
+
+        Raises:
+            UsageError: it is not there, or in several clusters.
+        """
+        self._place = place
+        # told here, not by the first method
+        self._explained = explain(place.tables, question)
+        run = self._explained.partition.run
+        self.run_id, self.cluster_id = run.run_id, run.cluster_id
+        self.topic, self.partition, self.name = question.topic, question.partition, question.name
+
+    @property
+    def explained(self) -> Explained:
+        """What `explain()` tells, as values."""
+        return self._explained
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers that hold a replica in the input, ascending."""
+        return tuple(sorted(set(self._logs["broker_id"])))
+
+    def explain(self, follower: int | None = None) -> None:
+        """Print what the command `explain --partition` prints; of one follower, or all."""
+        show(explanation_text.render(self._answer(follower)))
+
+    def lineage(self, first: int | None = None, last: int | None = None) -> alt.LayerChart:
+        """Plot every replica as a bar over offsets, with marks where logs part, are cut, and where groups read on.
+
+        Args:
+            first: lowest offset to show, inclusive; None for a window around what differs, or all where nothing does.
+            last: highest offset, inclusive; None likewise.
+        """
+        return lineage_chart.lineage(self._explained, self._unpaired(), first, last)
+
+    def table(self, name: str, **equal: Any) -> Any:
+        """Any table's rows on this partition in this run; `spark=` and columns by name as for `Run.table`."""
+        spark = equal.pop("spark", None)
+        keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id, "topic": self.topic, "partition": self.partition}
+        return frame(self._place, name, spark, equal | keys)
+
+    def verdicts(self) -> pd.DataFrame:
+        """Its rows of `replica_verdicts`: one per follower."""
+        return self._pandas("replica_verdicts")
+
+    def epochs(self) -> pd.DataFrame:
+        """Its rows of `epoch_start_offsets`: one per replica and epoch, by checkpoint and by batches."""
+        return self._pandas("epoch_start_offsets")
+
+    def rounds(self, follower: int | None = None) -> pd.DataFrame:
+        """The leader's answers under every protocol, in order.
+
+        Returns:
+            follower_id, protocol, applies, round (from 1), requested_epoch, answered_epoch, answered_end_offset (exclusive), truncate_to
+            (missing: cuts nothing), complete. Protocols that ask nothing have no rows.
+        """
+        names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete"]
+        rows = [
+            {"follower_id": one.verdict.follower_id, "protocol": point.protocol, "applies": point.applies, "round": number}
+            | {name: getattr(asked, name) for name in names}
+            for one in self._answer(follower).followers
+            for point in one.points
+            for number, asked in enumerate(point.rounds, 1)
+        ]
+        types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean"}
+        types |= {"requested_epoch": "Int32", "answered_epoch": "Int32", "answered_end_offset": "Int64", "truncate_to": "Int64"}
+        return pd.DataFrame(rows, columns=["follower_id", "protocol", "applies", "round", *names]).astype(types)
+
+    def batches(self, broker: int, first: int = 0, last: int | None = None) -> pd.DataFrame:
+        """The batch headers of one replica, read from its segments as they are now.
+
+        Args:
+            broker: that holds the replica.
+            first: lowest offset of interest, inclusive: batches that hold an offset of the range are read.
+            last: highest offset, inclusive; None for the end of the log.
+
+        Returns:
+            One row per batch, columns as of `batch_frames.batch_frame`; a last row with `damage` where a segment stops being a log.
+
+        Raises:
+            UsageError: the broker has no replica in the input, or the files are no longer where the audit read them.
+        """
+        return batch_frame(self._batches(broker, first, last))
+
+    def side_by_side(self, follower: int | None = None, *, before: int = 3, most: int = 200) -> pd.DataFrame:
+        """The batches of leader and follower from where their logs part, or the follower is cut, with some before.
+
+        Args:
+            follower: its broker; None for the first one that is cut or differs, else the first.
+            before: how many batches of each side before the place.
+            most: how many batches of each side in all; what lies behind the shorter of them is left out on both.
+
+        Returns:
+            Columns as of `batch_frames.side_by_side`. Where nothing differs: from the end of the shorter log.
+
+        Raises:
+            UsageError: there is no such follower, or one side is not in the input.
+        """
+        one = self._pair(follower)
+        physical = one.outcome.physical_offset if one.outcome else None
+        places = [offset for offset in (one.verdict.divergence_offset, physical) if offset is not None]
+        place = min(places, default=self._shorter_end(one))
+        brokers = (one.verdict.leader_id, one.verdict.follower_id)
+        sides = [batch_frame(islice(self._batches(broker, place, None, before), most)) for broker in brokers]
+        return side_by_side(*aligned(sides[0], sides[1], place, most), physical)
+
+    def _shorter_end(self, one: Explanation) -> int:
+        ends = (side.log.log_end_offset for side in (one.leader, one.follower) if side.log is not None)
+        return max(0, min((end for end in ends if end is not None), default=0) - 1)
+
+    def batch_plot(self, follower: int | None = None, *, before: int = 3, most: int = 60) -> alt.LayerChart:
+        """Plot what `side_by_side` gives: every batch a box, the CRC in its tooltip. Its data: side and the batches' columns."""
+        one = self._pair(follower)
+        return batch_chart.batch_plot(
+            self.side_by_side(one.verdict.follower_id, before=before, most=most), self.name, one.verdict.leader_id, one.verdict.follower_id
+        )
+
+    def _batches(self, broker: int, first: int, last: int | None, before: int = 0) -> Iterator[Located]:
+        logs = self._logs[self._logs["broker_id"] == broker]
+        if logs.empty:
+            brokers = ", ".join(map(str, self.brokers)) or "none"
+            raise UsageError(f"broker {broker} has no replica of {self.name} in the input; these have: {brokers}")
+        log = logs.iloc[0]
+        segments = self._pandas("segment_epochs")
+        own = segments[(segments["broker_id"] == broker) & (segments["log_dir"] == log["log_dir"])]
+        inputs = self._place.tables.columns("audit_runs", _INPUTS, run_id=self.run_id, cluster_id=self.cluster_id).to_pylist()
+        try:
+            files = replica_files(
+                inputs[0]["inputs"] or [], self.cluster_id, broker, log["log_dir"], log["directory"], set(own["source"]) or {"raw"}
+            )
+            yield from batches_in(files.segments, first, last, before=before)
+        except (OSError, InputError) as error:
+            raise UsageError(
+                f"{log['log_dir']}/{log['directory']}: cannot be read any more: {error}; put the input back, or audit again"
+            ) from None
+
+    def _answer(self, follower: int | None) -> Explained:
+        if follower is None:
+            return self._explained
+        asked = Question(topic=self.topic, partition=self.partition, run_id=self.run_id, cluster_id=self.cluster_id, follower_id=follower)
+        return explain(self._place.tables, asked)
+
+    def _pair(self, follower: int | None) -> Explanation:
+        followers = self._answer(follower).followers
+        if not followers:
+            raise UsageError(f"{self.name} has no follower to compare: {self._explained.partition.alone}")
+        differing = (one for one in followers if one.verdict.divergence_offset is not None or one.verdict.removed_offsets)
+        return next(differing, followers[0])
+
+    def _unpaired(self) -> list[lineage_chart.Stretch]:
+        """Where there is no follower, what the epoch tables of the replicas tell."""
+        if self._explained.followers:
+            return []
+        rows = self.epochs().dropna(subset=["end_offset"])
+        held = rows[rows["in_effect"] & (rows["end_offset"] > rows["start_offset"])]
+        return [
+            lineage_chart.Stretch(
+                f"broker {row['broker_id']}", str(row["leader_epoch"]), int(row["start_offset"]), int(row["end_offset"]), "stays"
+            )
+            for row in held.to_dict("records")
+        ]
+
+    @cached_property
+    def _logs(self) -> pd.DataFrame:
+        rows = self._pandas("replica_logs")
+        return rows[rows["state"] == _CURRENT]
+
+    def _pandas(self, name: str) -> pd.DataFrame:
+        pandas_place = Place(tables=self._place.tables)
+        keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id, "topic": self.topic, "partition": self.partition}
+        made: pd.DataFrame = frame(pandas_place, name, None, keys)
+        return made
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"follower {one.verdict.follower_id} {one.verdict.verdict}" for one in self._explained.followers)
+        return f"Partition {self.name} of run {self.run_id}: {said or self._explained.partition.alone}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<p><b>Partition</b> {escape(repr(self).removeprefix('Partition '))}.</p>"
+            "<p><code>.explain()</code> in words, <code>.lineage()</code> as a plot, <code>.rounds()</code>, <code>.epochs()</code>, "
+            "<code>.batches(broker)</code>, <code>.side_by_side()</code>, <code>.batch_plot()</code>.</p>"
+        )

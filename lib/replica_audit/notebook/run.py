@@ -1,0 +1,160 @@
+"""One run: its tables as frames, its verdicts as a heat map, and its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import pandas as pd
+
+from replica_audit.notebook import run_charts
+from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
+from replica_audit.notebook.partition import Partition
+from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.report.explained_rows import Run as RunRow
+from replica_audit.report.question import Question, parse_partition
+from replica_audit.schemas import REPLICA_VERDICTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERDICTS = [str(verdict) for verdict in Verdict]
+_SEVERITIES = [str(severity) for severity in Severity]
+
+
+class Run:
+    """One complete run.
+
+    Each method named for what it holds gives a table's rows of this run. All take `cluster=`, `topic=`, `partition=`, `spark=`, and any
+    column by its name (`run.verdicts(verdict="committed_loss")`); only files that can hold such rows are opened.
+    """
+
+    def __init__(self, place: Place, run_id: str, rows: Sequence[RunRow]) -> None:
+        """`rows` are the run's of `audit_runs`, one for each cluster."""
+        self._place = place
+        self.run_id = run_id
+        self.clusters = tuple(sorted(row.cluster_id for row in rows))
+        self.started_at = rows[0].started_at
+        self.run_date = rows[0].run_date
+
+    def table(self, name: str, *, cluster: str | None = None, spark: SparkSession | None = None, **equal: Value) -> Any:
+        """Any table's rows of this run, of which the README lists the names.
+
+        Args:
+            name: of the table.
+            cluster: id of the cluster; None for all.
+            spark: a session, to get its DataFrame instead of pandas'.
+            equal: values by column; None is null.
+
+        Returns:
+            All columns of the table. pandas: with nullable types, times in UTC, sorted by cluster, partition and replicas.
+
+        Raises:
+            UsageError: there is no such table or column, or it cannot be read.
+        """
+        keys = _keys(self.run_id, cluster)
+        return frame(self._place, name, spark, equal | keys)
+
+    def verdicts(self, **chosen: Any) -> Any:
+        """`replica_verdicts`: one row per leader and follower."""
+        return self.table("replica_verdicts", **chosen)
+
+    def findings(self, **chosen: Any) -> Any:
+        """`findings`: one row per finding, new, persisting or resolved since the run before."""
+        return self.table("findings", **chosen)
+
+    def replicas(self, **chosen: Any) -> Any:
+        """`replica_logs`: one row per replica directory."""
+        return self.table("replica_logs", **chosen)
+
+    def roles(self, **chosen: Any) -> Any:
+        """`replica_roles`: one row per replica: leader, follower, zombie; ISR and ELR."""
+        return self.table("replica_roles", **chosen)
+
+    def epochs(self, **chosen: Any) -> Any:
+        """`epoch_start_offsets`: one row per replica and leader epoch."""
+        return self.table("epoch_start_offsets", **chosen)
+
+    def truncation_points(self, **chosen: Any) -> Any:
+        """`truncation_points`: four rows per leader and follower, one for each protocol."""
+        return self.table("truncation_points", **chosen)
+
+    def consumer_impacts(self, **chosen: Any) -> Any:
+        """`consumer_impacts`: one row per group and partition with a committed offset."""
+        return self.table("consumer_impacts", **chosen)
+
+    def leader_epochs(self, **chosen: Any) -> Any:
+        """`leader_epochs`: one row per leader epoch that the metadata log tells of."""
+        return self.table("leader_epochs", **chosen)
+
+    def what_if_leaders(self, **chosen: Any) -> Any:
+        """`what_if_leaders`: one row per replica as the leader; empty unless the audit was told to try them."""
+        return self.table("what_if_leaders", **chosen)
+
+    def input_errors(self, **chosen: Any) -> Any:
+        """`input_errors`: one row per problem of the input."""
+        return self.table("input_errors", **chosen)
+
+    def partitions(self, *, cluster: str | None = None) -> pd.DataFrame:
+        """The partitions with a verdict, worst first; always pandas.
+
+        Returns:
+            cluster_id, name (`TOPIC-N`), verdict and severity (the worst of its followers'), followers, removed_records,
+            removed_below_high_watermark (sums over the followers).
+        """
+        equal = _keys(self.run_id, cluster)
+        rows = pandas_frame(self._place.tables, REPLICA_VERDICTS, equal)
+        rows["name"] = rows["topic"] + "-" + rows["partition"].astype(str)
+        for column, order in (("severity", _SEVERITIES), ("verdict", _VERDICTS)):
+            rows[column] = pd.Categorical(rows[column], categories=order, ordered=True)
+        grouped = rows.sort_values(["severity", "verdict"]).groupby(["cluster_id", "name"], observed=True, sort=False)
+        made = grouped.agg(
+            verdict=("verdict", "first"),
+            severity=("severity", "first"),
+            followers=("follower_id", "count"),
+            removed_records=("removed_records", "sum"),
+            removed_below_high_watermark=("removed_below_high_watermark", "sum"),
+        ).reset_index()
+        worst = ["severity", "removed_below_high_watermark", "removed_records", "cluster_id", "name"]
+        return made.sort_values(worst, ascending=[True, False, False, True, True], ignore_index=True)
+
+    def partition(self, name: str, *, cluster: str | None = None) -> Partition:
+        """One partition.
+
+        Args:
+            name: as Kafka writes it, such as `orders-0`.
+            cluster: id of the cluster, where several have such a partition.
+
+        Raises:
+            UsageError: there is no such partition in this run, or more than one.
+        """
+        topic, number = parse_partition(name)
+        return Partition(self._place, Question(topic=topic, partition=number, run_id=self.run_id, cluster_id=cluster))
+
+    def heatmap(self, *, cluster: str | None = None) -> alt.LayerChart:
+        """Plot how many followers each broker has of each verdict. Its data: cluster_id, broker_id, broker, verdict, followers."""
+        equal = _keys(self.run_id, cluster)
+        return run_charts.heatmap(pandas_frame(self._place.tables, REPLICA_VERDICTS, equal), self.run_id)
+
+    def __repr__(self) -> str:
+        return f"Run {self.run_id} of {self.run_date}: {len(self.clusters)} cluster(s)"
+
+    def _repr_html_(self) -> str:
+        worst = self.partitions()
+        counts = worst["severity"].value_counts(sort=False)
+        said = ", ".join(f"{count} {escape(str(severity))}" for severity, count in counts.items() if count) or "none"
+        example = escape(str(worst["name"].iloc[0])) if len(worst) else "orders-0"
+        return (
+            f"<p><b>Run</b> {escape(self.run_id)} of {self.run_date}, {len(self.clusters)} cluster(s). Partitions by severity: {said}.</p>"
+            "<p><code>.partitions()</code> worst first, <code>.verdicts()</code>, <code>.findings()</code>, <code>.replicas()</code>, "
+            "<code>.table(name)</code>; <code>.heatmap()</code> plots brokers × verdicts; "
+            f'<code>.partition("{example}")</code> looks into one.</p>'
+        )
+
+
+def _keys(run_id: str, cluster: str | None) -> dict[str, Value]:
+    """What the rows of a run, perhaps of one cluster, have in common."""
+    of_run: dict[str, Value] = {"run_id": run_id}
+    return of_run if cluster is None else of_run | {"cluster_id": cluster}

@@ -1,0 +1,120 @@
+"""`open_warehouse`: where a notebook begins. A warehouse has runs; a run has tables, plots and partitions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from replica_audit.notebook import run_charts
+from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
+from replica_audit.notebook.run import Run
+from replica_audit.report import question
+from replica_audit.schemas import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
+from replica_audit.storage.reader import WarehouseTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_below_high_watermark")])
+
+
+def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = None) -> Warehouse:
+    """Open the tables that audits wrote.
+
+    Args:
+        location: the directory or URI that `audit --warehouse` was given.
+        spark: a session with Delta, if frames are to be Spark's; without one they are pandas', and no Java is needed.
+
+    Raises:
+        UsageError: there is no such directory, or no audit wrote to it.
+    """
+    opened = Warehouse(Place(tables=WarehouseTables(str(location)), spark=spark))
+    opened.run_ids  # noqa: B018 - a place without runs is told at once, not by the first plot
+    return opened
+
+
+class Warehouse:
+    """The tables of all runs.
+
+    `runs()` lists them, `latest()` and `run("id")` give one, `history()` and `lost_over_time()` plot them, `table("name")` is any table
+    over all runs.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Nothing is read yet."""
+        self._place = place
+
+    @property
+    def location(self) -> str:
+        """Where the tables are, as it was given."""
+        return self._place.tables.location
+
+    @cached_property
+    def run_ids(self) -> tuple[str, ...]:
+        """The complete runs, the one that began last first."""
+        question.chosen_run(self._place.tables)
+        return tuple(dict.fromkeys(self.runs()["run_id"]))
+
+    def runs(self, *, cluster: str | None = None, complete: bool = True) -> pd.DataFrame:
+        """The rows of `audit_runs`: one per run and cluster, the run that began last first; always pandas.
+
+        Args:
+            cluster: its id; None for all.
+            complete: leave out runs that still run or were interrupted, whose rows do not count.
+        """
+        equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
+        rows = pandas_frame(self._place.tables, AUDIT_RUNS, equal | ({"status": "complete"} if complete else {}))
+        return rows.sort_values(["started_at", "run_id", "cluster_id"], ascending=[False, False, True], ignore_index=True)
+
+    def latest(self, *, cluster: str | None = None) -> Run:
+        """The complete run that began last; with a cluster's id, the last that audited this cluster."""
+        return self._run(None, cluster)
+
+    def run(self, run_id: str) -> Run:
+        """A run by its id.
+
+        Raises:
+            UsageError: there is no such run, or it is not complete.
+        """
+        return self._run(run_id, None)
+
+    def _run(self, run_id: str | None, cluster: str | None) -> Run:
+        found, rows = question.chosen_run(self._place.tables, run_id=run_id, cluster_id=cluster)
+        return Run(self._place, found, rows)
+
+    def table(self, name: str, *, spark: SparkSession | None = None, **equal: Value) -> Any:
+        """Any table over all runs, also those that are not complete; as `Run.table` otherwise."""
+        return frame(self._place, name, spark, equal)
+
+    def history(self, *, cluster: str | None = None) -> alt.LayerChart:
+        """Plot how many followers had each verdict in each complete run. Its data: run_id, started_at, verdict, followers."""
+        return run_charts.history(self.runs(cluster=cluster))
+
+    def lost_over_time(self, *, cluster: str | None = None) -> alt.LayerChart:
+        """Plot what followers had to cut in each complete run, and what of it had been committed and is lost.
+
+        Its data: run_id, started_at, measure (`cut`: records; `committed and lost`: offsets), count.
+        """
+        equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
+        cuts = self._place.tables.columns("replica_verdicts", _CUTS, ds.field("removed_offsets") > 0, **equal)
+        sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in _CUTS.names[1:]])
+        return run_charts.lost_over_time(self.runs(cluster=cluster), sums.to_pandas())
+
+    def __repr__(self) -> str:
+        runs = self.run_ids
+        return f"Warehouse {self.location}: {len(runs)} complete run(s), the latest is {runs[0]}"
+
+    def _repr_html_(self) -> str:
+        runs = self.run_ids
+        listed = "".join(f"<li>{escape(run)}</li>" for run in runs[:5]) + ("<li>…</li>" if len(runs) > 5 else "")
+        return (
+            f"<p><b>Warehouse</b> {escape(self.location)}, {len(runs)} complete run(s):</p><ol>{listed}</ol>"
+            "<p><code>.runs()</code> lists them, <code>.latest()</code> or <code>.run(id)</code> gives one, <code>.history()</code> and "
+            f"<code>.lost_over_time()</code> plot them. Tables: {escape(', '.join(table.name for table in TABLES))}.</p>"
+        )
