@@ -1,0 +1,268 @@
+"""The tables of a run against live leaders: OffsetForLeaderEpoch for every epoch, and each difference with its cause.
+
+Asked as a debugging consumer (replica id -2), who sees what followers see and needs no more than DESCRIBE on the topics (KIP-320,
+KafkaApis.handleOffsetForLeaderEpochRequest). Each broker gets one request at a time, of at most PARTITIONS_AT_ONCE partitions, one epoch
+of each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
+from kafka.protocol.metadata import MetadataRequest
+
+from replica_audit.protocol.epoch_answers import Cause, Difference, LeaderNow, expected, judge
+from replica_audit.protocol.epoch_table import EpochEntry
+from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
+from replica_audit.storage.cluster.missing import Missing
+from replica_audit.storage.cluster.tables_then import PartitionThen, RunThen
+from replica_audit.storage.cluster.topics import TOPIC, configs_request, kafka_uuid
+
+PARTITIONS_AT_ONCE = 1000
+_TOPICS_AT_ONCE = 500
+_DEBUGGING_CONSUMER = -2
+_NOT_LEADER, _UNKNOWN_TOPIC = 6, 3
+_GONE = "the cluster does not have it any more"
+
+
+@dataclass(slots=True)
+class Verification:
+    """The outcome. `asked` counts answers; `explained` are differences that time alone makes, `differences` all others."""
+
+    partitions: int = 0
+    asked: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    explained: list[Difference] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: differences; 3: none, but not every question was answered; else 0."""
+        return 1 if self.differences else 3 if self.missing else 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A partition under verification. `answers` by requested epoch."""
+
+    then: PartitionThen
+    leader: int
+    leader_epoch: int
+    waiting: list[int]
+    answers: dict[int, EpochEntry] = field(default_factory=dict)
+    answered_by: int = -1
+    log_start_offset: int | None = None
+    moved: bool = False
+
+    @property
+    def name(self) -> str:
+        """As Kafka writes it."""
+        return f"{self.then.topic}-{self.then.partition}"
+
+
+def verify(brokers: Brokers, run: RunThen) -> Verification:
+    """Ask the leaders of now for every epoch of the run's partitions."""
+    made = Verification(partitions=len(run.partitions))
+    if run.unknown:
+        made.missing.append(Missing(what=_some(run.unknown), why="the run has no log of the leader"))
+    brokers.api_versions()  # tells who is there
+    live = _located(brokers, run.partitions, made)
+    _ask_epochs(brokers, live, made)
+    moved = [one for one in live if one.moved]  # between two questions; once more is enough for all but a cluster in turmoil
+    if moved:
+        again = _located(brokers, [one.then for one in moved], made)
+        live = [one for one in live if not one.moved] + again
+        _ask_epochs(brokers, again, made)
+        _tell(made, ((one.name, "its leader changes all the time") for one in again if one.moved))
+    _ask_log_starts(brokers, [one for one in live if _differs(one)])
+    compacted = _compacted(brokers, {one.then.topic for one in live if _differs(one)})
+    for one in live:
+        _judge(one, made, is_compacted=one.then.topic in compacted)
+    return made
+
+
+def _located(brokers: Brokers, partitions: Sequence[PartitionThen], made: Verification) -> list[Asked]:
+    """The partitions with their leaders of now. Those that are gone, others of the same name or without a leader are told."""
+    names = sorted({one.topic for one in partitions})
+    topics: dict[str, Any] = {}
+    for start in range(0, len(names), _TOPICS_AT_ONCE):
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names[start : start + _TOPICS_AT_ONCE]]
+        try:
+            answer = brokers.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        except Unanswered as none:
+            made.missing.append(Missing(what=f"leaders of {len(asked)} topic(s)", why=none.reason))
+            continue
+        topics |= {topic.name: topic for topic in answer.topics}
+    found, refused = [], []
+    for then in partitions:
+        topic = topics.get(then.topic)
+        if topic is None:
+            continue
+        if topic.error_code not in (0, _UNKNOWN_TOPIC):
+            refused.append((f"{then.topic}-{then.partition}", error_name(topic.error_code)))
+        elif (live := _live(then, topic, made)) is not None:
+            found.append(live)
+    _tell(made, refused)
+    leaderless = [one for one in found if one.leader < 0]
+    _tell(made, ((one.name, "it has no leader") for one in leaderless))
+    return [one for one in found if one.leader >= 0]
+
+
+def _live(then: PartitionThen, topic: Any, made: Verification) -> Asked | None:
+    """The partition as it is now; None, and a difference, if it is no more."""
+    topic_id = getattr(topic, "topic_id", None)
+    known = kafka_uuid(topic_id) if isinstance(topic_id, UUID) and topic_id.int else None
+    one = next((one for one in topic.partitions if one.partition_index == then.partition), None)
+    why = _GONE if one is None else ""
+    if known and then.topic_id and known != then.topic_id:
+        why = f"the topic was deleted and created again: its id is {known}, not {then.topic_id}"
+    if why or one is None:
+        different = Difference(topic=then.topic, partition=then.partition, cause=Cause.DIFFERS, why=why, leader_then=then.leader.leader_id)
+        made.differences.append(different)
+        return None
+    return Asked(then=then, leader=one.leader_id, leader_epoch=getattr(one, "leader_epoch", -1), waiting=list(then.epochs))
+
+
+def _ask_epochs(brokers: Brokers, live: Sequence[Asked], made: Verification) -> None:
+    """Ask until every epoch is answered or will not be: in each round one epoch of some partitions of every leader."""
+    failed: list[tuple[str, str]] = []
+    while rounds := _by_leader(one for one in live if one.waiting):
+        answers = brokers.ask_each({leader: _epochs_request(chunk) for leader, chunk in rounds.items()})
+        for leader, chunk in rounds.items():
+            if isinstance(answers[leader], Unanswered):
+                failed += [(one.name, f"broker {leader}, its leader: {answers[leader].reason}") for one in chunk]
+                for one in chunk:
+                    one.waiting.clear()
+                continue
+            by_key = {(topic.topic, part.partition): part for topic in answers[leader].topics for part in topic.partitions}
+            for one in chunk:
+                failed += taken(one, leader, by_key.get((one.then.topic, one.then.partition)))
+    made.asked += sum(len(one.answers) for one in live if not one.moved)
+    _tell(made, failed)
+
+
+def taken(one: Asked, leader: int, part: Any) -> Iterator[tuple[str, str]]:
+    """Take the answer to the first epoch that waits; what is wrong with it, if anything is."""
+    epoch = one.waiting.pop(0)
+    if part is not None and not part.error_code:
+        answer = EpochEntry(getattr(part, "leader_epoch", -1), part.end_offset)
+        if answer.epoch >= 0 or answer.start_offset < 0:
+            one.answers[epoch] = answer
+            one.answered_by = leader
+            return
+        why = "brokers before 2.0 do not say which epoch they answer about"
+    elif part is not None:
+        why = error_name(part.error_code)
+    else:
+        why = f"broker {leader} left it out of its answer"
+    one.waiting.clear()
+    if part is not None and part.error_code == _NOT_LEADER:
+        one.moved = True
+    else:
+        yield one.name, why
+
+
+def _ask_log_starts(brokers: Brokers, live: Sequence[Asked]) -> None:
+    """Where the logs begin by now, as far as it is told."""
+    waiting = list(live)
+    while waiting:
+        chunks = _by_leader(waiting)
+        answers = brokers.ask_each({leader: _starts_request(chunk) for leader, chunk in chunks.items()})
+        for leader, chunk in chunks.items():
+            done = {id(one) for one in chunk}
+            waiting = [one for one in waiting if id(one) not in done]
+            if isinstance(answers[leader], Unanswered):
+                continue
+            parts = ((topic.name, part) for topic in answers[leader].topics for part in topic.partitions if not part.error_code)
+            starts = {(name, part.partition_index): getattr(part, "offset", -1) for name, part in parts}
+            for one in chunk:
+                start = starts.get((one.then.topic, one.then.partition), -1)
+                one.log_start_offset = start if start >= 0 else None
+
+
+def _compacted(brokers: Brokers, topics: Iterable[str]) -> set[str]:
+    """Which of some topics are compacted, as far as it is told."""
+    names, found = sorted(topics), set()
+    for start in range(0, len(names), _TOPICS_AT_ONCE):
+        try:
+            answer = brokers.ask_any(configs_request(TOPIC, names[start : start + _TOPICS_AT_ONCE], ["cleanup.policy"]))
+        except Unanswered:
+            continue
+        found |= {one.resource_name for one in answer.results for config in one.configs if "compact" in (config.value or "")}
+    return found
+
+
+def _judge(one: Asked, made: Verification, *, is_compacted: bool) -> None:
+    then = one.then
+    for epoch, answer in sorted(one.answers.items()):
+        now = LeaderNow(
+            leader_id=one.answered_by, leader_epoch=one.leader_epoch, log_start_offset=one.log_start_offset, compacted=is_compacted
+        )
+        cause, why = judge(then.leader, now, epoch, answer)
+        if cause is Cause.SAME:
+            continue
+        before = expected(then.leader, epoch)
+        different = Difference(
+            topic=then.topic,
+            partition=then.partition,
+            cause=cause,
+            why=why,
+            leader_then=then.leader.leader_id,
+            leader_now=one.answered_by,
+            requested_epoch=epoch,
+            table_epoch=before.epoch,
+            table_end_offset=before.start_offset,
+            answered_epoch=answer.epoch,
+            answered_end_offset=answer.start_offset,
+        )
+        (made.differences if cause is Cause.DIFFERS else made.explained).append(different)
+
+
+def _differs(one: Asked) -> bool:
+    return any(answer != expected(one.then.leader, epoch) for epoch, answer in one.answers.items())
+
+
+def _by_leader(live: Iterable[Asked]) -> dict[int, list[Asked]]:
+    found: dict[int, list[Asked]] = defaultdict(list)
+    for one in live:
+        if len(found[one.leader]) < PARTITIONS_AT_ONCE:
+            found[one.leader].append(one)
+    return dict(found)
+
+
+def _epochs_request(chunk: Sequence[Asked]) -> Any:
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    partition = topic.OffsetForLeaderPartition
+    parts: dict[str, list[Any]] = defaultdict(list)
+    for one in chunk:
+        parts[one.then.topic].append(partition(partition=one.then.partition, current_leader_epoch=-1, leader_epoch=one.waiting[0]))
+    topics = [topic(topic=name, partitions=of_topic) for name, of_topic in parts.items()]
+    return OffsetForLeaderEpochRequest(replica_id=_DEBUGGING_CONSUMER, topics=topics)
+
+
+def _starts_request(chunk: Sequence[Asked]) -> Any:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    partition = topic.ListOffsetsPartition
+    parts: dict[str, list[Any]] = defaultdict(list)
+    for one in chunk:
+        parts[one.then.topic].append(partition(partition_index=one.then.partition, timestamp=int(OffsetSpec.EARLIEST)))
+    topics = [topic(name=name, partitions=of_topic) for name, of_topic in parts.items()]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, min_version=1)
+
+
+def _tell(made: Verification, failed: Iterable[tuple[str, str]]) -> None:
+    """One line for each reason, however many partitions it concerns."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, why in failed:
+        by_reason[why].append(name)
+    made.missing += [Missing(what=_some(names), why=why) for why, names in by_reason.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more partition(s)" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
