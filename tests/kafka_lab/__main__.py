@@ -1,0 +1,79 @@
+"""`python -m tests.kafka_lab COMMAND`: the laboratory by hand."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.console import say
+from tests.kafka_lab.history import draw
+from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.perform import perform
+from tests.kafka_lab.predict import predict
+from tests.kafka_lab.quiet import quiet
+from tests.kafka_lab.snapshot import copy_all
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kafka_lab", description="Real Kafka brokers on loopback, and the audit beside them."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--kafka", choices=VERSIONS, default="4.3", help="line of Kafka (default: %(default)s)")
+    common.add_argument("--seed", type=int, default=1, help="of what is drawn at random (default: %(default)s)")
+    common.add_argument("--keep", type=Path, metavar="DIR", help="where the files of what went wrong are kept (default: nowhere)")
+    one = commands.add_parser("predict", parents=[common], help="audit diverged replicas, then let the brokers do it, and compare")
+    one.add_argument("--runs", type=int, default=10, help="histories, of the seeds from --seed on (default: %(default)s)")
+    one.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
+    two = commands.add_parser(
+        "quiet", parents=[common], help="audit copies of a busy, healthy cluster: nothing may be found but what is planted"
+    )
+    two.add_argument("--audits", type=int, default=50, help="how many (default: %(default)s)")
+    commands.add_parser("up", parents=[common], help="start a cluster, say where it is, and end it with the next interrupt")
+    three = commands.add_parser("scenario", parents=[common], help="perform one history, and keep the diverged copies in --keep")
+    three.add_argument("--partitions", type=int, default=20, help="how many (default: %(default)s)")
+    return parser
+
+
+def _up(line: str) -> None:
+    with Lab(line) as lab:
+        say(f"Kafka {VERSIONS[line]} at {','.join(lab.bootstrap)}, in {lab.root}; Ctrl-C ends it")
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+def _scenario(line: str, seed: int, partitions: int, keep: Path | None) -> None:
+    history = draw(seed, partitions)
+    say(str(history))
+    with Lab(line) as lab:
+        perform(lab, history)
+        root = copy_all(lab, (keep or Path.cwd()) / f"kafka-{line}-seed-{seed}")
+    say(f"diverged copies are in {root}; broker {history.steps[-1].alone} leads")
+
+
+def main() -> int:
+    """Run a command. Returns 0, or 1 if the audit and the brokers differ, or a history could not be performed."""
+    arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended and removed
+    line, seed, keep = arguments.kafka, arguments.seed, arguments.keep
+    match arguments.command:
+        case "up":
+            _up(line)
+        case "scenario":
+            _scenario(line, seed, arguments.partitions, keep)
+        case "predict":
+            totals = predict(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
+            return 1 if totals.differences or totals.failed else 0
+        case "quiet":
+            result = quiet(line, audits=arguments.audits, seed=seed, keep=keep)
+            return 1 if result.alarms or result.found < result.planted else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Divergence planted into a copy: what a follower wrote in an epoch that its leader never had."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Container
+from pathlib import Path
+
+from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, replica_directories
+
+_EPOCH_AT = 12  # in a batch's header, outside of its CRC
+Key = tuple[str, int, int]
+
+
+def plant(root: Path, leaders: dict[tuple[str, int], int], chance: random.Random, *, topics: Container[str]) -> Key | None:
+    """Give a batch in the middle of what a follower and its leader share another epoch that the leader knows, in the follower's copy.
+
+    Only in these topics, none of which is compacted. Returns the topic, partition and broker; None if no follower shares three batches with
+    a leader of two epochs.
+    """
+    found = replica_directories(root)
+    candidates = [key for key in found if key[0] in topics and leaders.get(key[:2], -1) not in (-1, key[2])]
+    chance.shuffle(candidates)
+    for key in candidates:
+        leads = found.get((*key[:2], leaders[key[:2]]))
+        if leads is None:
+            continue
+        shared = sorted(set(batches(found[key])) & set(batches(leads)))
+        epochs = {epoch for epoch, _start in checkpointed_epochs(leads)}
+        if len(shared) >= 3 and len(epochs) >= 2:
+            batch = chance.choice(shared[1:-1])
+            _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))
+            return key
+    return None
+
+
+def _restamp(directory: Path, batch: FileBatch, epoch: int) -> None:
+    for segment in directory.glob("*.log"):
+        content = segment.read_bytes()
+        at = content.find(batch.content)
+        if at >= 0:
+            segment.write_bytes(content[: at + _EPOCH_AT] + epoch.to_bytes(4, "big") + content[at + _EPOCH_AT + 4 :])
+            return
+    raise AssertionError(f"{directory} does not hold the batch at {batch.base}")

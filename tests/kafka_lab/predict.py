@@ -1,0 +1,139 @@
+"""`predict`: random histories, audited while the replicas are diverged, then performed by the brokers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from tests.kafka_lab.cluster import Lab, LabError
+from tests.kafka_lab.console import say
+from tests.kafka_lab.history import History, draw
+from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.node import Node
+from tests.kafka_lab.perform import come_back, perform
+from tests.kafka_lab.predicted import Comparison, Key, compare, lines_of, performed
+from tests.kafka_lab.snapshot import copy_all
+from tests.support import in_process
+
+# A broker that was killed before it wrote down its log start has a table that begins above it, for good: a warning, and true.
+_SOUND = {"identical", "lagging", "epoch_table_only"}
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over runs."""
+
+    runs: int = 0
+    failed: int = 0
+    partitions: int = 0
+    followers: int = 0
+    differences: int = 0
+    cuts: Counter[int] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, one: Comparison) -> None:
+        """Count a run."""
+        self.runs += 1
+        self.partitions += len(one.partitions)
+        self.followers += one.followers
+        self.differences += len(one.differences)
+        self.cuts += one.cuts
+        self.verdicts += one.verdicts
+
+    def __str__(self) -> str:
+        rounds = ", ".join(f"{count} in {rounds} rounds" for rounds, count in sorted(self.cuts.items()) if rounds)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
+        return (
+            f"{self.runs} runs ({self.failed} more could not be performed), {self.partitions} partitions, {self.followers} followers: "
+            f"{self.differences} differences "
+            f"({sum(self.cuts.values()) - self.cuts[0]} truncated: {rounds or 'none'}; {verdicts})"
+        )
+
+
+def predict_one(line: str, seed: int, partitions: int, *, keep: Path | None = None) -> Comparison:
+    """One history in a laboratory of its own; with `keep`, what differed is kept below that folder."""
+    history = draw(seed, partitions)
+    with Lab(line) as lab:
+        return predict_in(lab, history, keep=keep)
+
+
+def predict_in(lab: Lab, history: History, *, keep: Path | None = None) -> Comparison:
+    """One history in a laboratory where all brokers run and none of its topics exists."""
+    work = Path(tempfile.mkdtemp(prefix="predict-", dir=lab.root))
+    perform(lab, history)
+    leader = history.steps[-1].alone
+    before_root = copy_all(lab, work / "before")
+    logs = {broker.node_id: broker.log.stat().st_size for broker in lab.brokers.values()}
+    before = in_process.audit(before_root)
+    known = lab.partitions(*(topic.name for topic in history.topics))
+    for broker in lab.brokers.values():
+        come_back(lab, broker)
+    fails = {
+        (row["topic"], row["partition"], row["follower_id"])
+        for row in before["truncation_points"]
+        if row["applies"] and row["fetcher_fails"]
+    }
+    try:
+        lab.wait_back_in_sync(leader, known, fails)
+    except LabError as error:  # a fetcher that fails where none was to: told with the rest
+        late = [f"{error}: {lab.partitions(*(topic.name for topic in history.topics))}"]
+    else:
+        late = []
+    after_root = _copy_when_still(lab, work / "after")
+    did = performed(event for broker in lab.brokers.values() for event in lines_of(broker.log, broker.node_id, logs[broker.node_id]))
+    result = compare(before, did, (before_root, after_root), leader)
+    result.differences += late
+    result.differences += _not_clean(in_process.audit(after_root), fails)
+    result.differences += [f"an event of the leader: {key}" for key, what in did.items() if key[2] == leader and what.cuts]
+    if result.differences and keep:
+        _keep(lab, work, keep / f"kafka-{lab.line}-seed-{history.seed}", result, history)
+    return result
+
+
+def _copy_when_still(lab: Lab, root: Path) -> Path:
+    """A copy after the brokers have written what they write late: checkpoints, and the files of the last fetch."""
+    time.sleep(1.5)
+    return copy_all(lab, root)
+
+
+def _not_clean(tables: dict[str, list[dict[str, Any]]], fails: set[Key]) -> list[str]:
+    return [
+        f"{row['topic']}-{row['partition']} on broker {row['follower_id']}: afterwards the audit says {row['verdict']}: {row['reason']}"
+        for row in tables["replica_verdicts"]
+        if row["verdict"] not in _SOUND and (row["topic"], row["partition"], row["follower_id"]) not in fails
+    ]
+
+
+def _keep(lab: Lab, work: Path, folder: Path, result: Comparison, history: History) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(work, folder)
+    nodes: list[Node] = [lab.controller, *lab.brokers.values()]
+    for node in nodes:
+        shutil.copy(node.log, folder / f"{node.folder.name}.server.log")
+    (folder / "differences.txt").write_text("\n".join([str(history), *result.differences, ""]))
+
+
+def predict(line: str, *, seed: int, runs: int, partitions: int, keep: Path | None) -> Totals:
+    """Several histories, each in a laboratory of its own; every difference and a line a run are printed."""
+    totals = Totals()
+    for number in range(seed, seed + runs):
+        began = time.monotonic()
+        try:
+            result = predict_one(line, number, partitions, keep=keep)
+        except (LabError, KafkaError) as error:
+            totals.failed += 1
+            say(f"{draw(number, partitions)} - could not be performed: {error}")
+            continue
+        totals.add(result)
+        say(f"{draw(number, partitions)} - {len(result.differences)} differences, {time.monotonic() - began:.0f} s")
+        for difference in result.differences:
+            say(f"  {difference}")
+    say(f"Kafka {VERSIONS[line]}, seeds {seed} to {seed + runs - 1}: {totals}")
+    return totals

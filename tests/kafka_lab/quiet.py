@@ -1,0 +1,191 @@
+"""`quiet`: a healthy, busy cluster is copied broker after broker, and no audit of the copies may find anything but what is planted.
+
+A stale tail is held against the broker itself: one that was being restarted may have it, and then logs that it cut it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replica_audit.collect import Request, collect
+from replica_audit.protocol.observed import EventKind
+from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.console import say
+from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.node import Node
+from tests.kafka_lab.planted import plant
+from tests.kafka_lab.predicted import lines_of
+from tests.kafka_lab.snapshot import copy_node
+from tests.kafka_lab.workload import TOPICS, Mover, Workload
+from tests.support import in_process
+
+Row = dict[str, Any]
+Key = tuple[str, int, int]
+_SERIOUS = {"error", "critical"}
+_WAYS = ("copies", "collections", "copies and collections")
+_PLANT_EVERY = 5
+
+
+@dataclass(slots=True)
+class Quiet:
+    """What the audits of a run said; `inconclusive` counts the reasons, without the numbers in them.
+
+    `tails` are stale tails that were true: the broker was being restarted, and its own log says that it then cut just there.
+    """
+
+    audits: int = 0
+    pairs: int = 0
+    alarms: list[str] = field(default_factory=list)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    inconclusive: Counter[str] = field(default_factory=Counter)
+    problems: Counter[str] = field(default_factory=Counter)
+    suspects: list[tuple[Key, int, int, str]] = field(default_factory=list)
+    tails: int = 0
+    planted: int = 0
+    found: int = 0
+
+    def __str__(self) -> str:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
+        return (
+            f"{self.audits} audits, {self.pairs} followers: {len(self.alarms)} false alarms, "
+            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences "
+            f"found ({verdicts}); problems of the input: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
+        )
+
+
+def quiet(line: str, *, audits: int, seed: int, keep: Path | None) -> Quiet:
+    """Audits of a cluster at work, in a laboratory of its own; every alarm and the sums are printed."""
+    with Lab(line) as lab:
+        result = quiet_in(lab, audits=audits, seed=seed, keep=keep)
+    say(f"Kafka {VERSIONS[line]}, seed {seed}: {result}")
+    return result
+
+
+def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm_up_s: float = 10.0) -> Quiet:
+    """Audits of a laboratory at work, whose brokers all run."""
+    result, chance, mover = Quiet(), random.Random(seed), Mover(lab, seed)  # noqa: S311
+    with Workload(lab, seed) as load:
+        time.sleep(warm_up_s)
+        for number in range(audits):
+            root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
+            way = chance.choice(_WAYS)
+            copier = threading.Thread(target=_copy, args=(lab, root, way, random.Random(chance.random())))  # noqa: S311
+            copier.start()
+            while copier.is_alive():  # brokers end with the thread that starts them, so that has to be this one
+                mover.move()
+                time.sleep(0.3)
+            copier.join()
+            _audit(root, result, f"audit {number}, {way}", keep)
+            if number % _PLANT_EVERY == 0 and way == "copies":
+                _plant(root, result, chance)
+            shutil.rmtree(root)
+    _settle(lab, result)
+    say(f"{load.records} records; moves: {mover.done}; client errors that were tried again: {len(load.errors)}")
+    return result
+
+
+def _copy(lab: Lab, root: Path, way: str, chance: random.Random) -> None:
+    """Broker after broker with pauses, each as a copy of its files or by `collect`."""
+    brokers = list(lab.brokers.values())
+    for broker in chance.sample(brokers, len(brokers)):
+        raw = chance.random() < 0.5 if way == "copies and collections" else way == "copies"
+        if raw:
+            copy_node(broker, root)
+        else:
+            _collect(broker, root)
+        time.sleep(chance.uniform(0.2, 2.5))
+
+
+def _collect(broker: Node, root: Path) -> None:
+    collect(Request(output=root, log_dirs=tuple(broker.log_dirs)), lambda _line: None)
+
+
+def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:
+    tables = in_process.audit(root)
+    rows = [row for row in tables["replica_verdicts"] if row["topic"] in TOPICS or row["topic"].startswith("__")]
+    ends = {(row["topic"], row["partition"], row["broker_id"]): row["log_end_offset"] for row in tables["replica_logs"]}
+    serious = [row for row in rows if row["severity"] in _SERIOUS]
+    alarms = [_said(name, row) for row in serious if row["verdict"] != "stale_tail"]
+    result.suspects += [
+        (
+            (row["topic"], row["partition"], row["follower_id"]),
+            row["truncation_offset"],
+            ends[row["topic"], row["partition"], row["follower_id"]],
+            _said(name, row),
+        )
+        for row in serious
+        if row["verdict"] == "stale_tail"
+    ]
+    alarms += [
+        f"{name}: group {row['group_id']} at {row['topic']}-{row['partition']}: {row['reason']}"
+        for row in tables["consumer_impacts"]
+        if row["affected"] and row["topic"] in TOPICS
+    ]
+    result.audits += 1
+    result.pairs += len(rows)
+    result.verdicts.update(row["verdict"] for row in rows)
+    result.inconclusive.update(_without_numbers(row["reason"]) for row in rows if row["verdict"] == "inconclusive")
+    result.problems.update(problem["code"] for problem in (*tables["input_errors"], *tables["problems"]))
+    result.alarms += alarms
+    for alarm in alarms:
+        say(alarm)
+    if serious and keep:
+        shutil.copytree(root, keep / f"quiet-{name.split(',')[0].replace(' ', '-')}-{root.name}")
+
+
+def _said(name: str, row: Row) -> str:
+    where = f"{row['topic']}-{row['partition']} on broker {row['follower_id']}"
+    return f"{name}: {where}: {row['verdict']}: {row['reason']} [{row['evidence']}]"
+
+
+def _settle(lab: Lab, result: Quiet) -> None:
+    """Hold each stale tail against what the broker's log says that it dropped: one that was not dropped was no tail.
+
+    It is cut where the audit said; or, where retention has taken more from the leader by then, the whole log is dropped, from the end
+    that the audit saw.
+    """
+    lab.wait_in_sync(timeout_s=120)
+    dropped = {
+        (
+            event.topic,
+            event.partition,
+            broker.node_id,
+            event.kind,
+            event.offset if event.kind is EventKind.LOG_TRUNCATION else event.log_end_offset,
+        )
+        for broker in lab.brokers.values()
+        for event in lines_of(broker.log, broker.node_id, 0)
+        if event.kind in (EventKind.LOG_TRUNCATION, EventKind.FULL_TRUNCATION)
+    }
+    for key, cut, end, text in result.suspects:
+        is_true = bool({(*key, EventKind.LOG_TRUNCATION, cut), (*key, EventKind.FULL_TRUNCATION, end)} & dropped)
+        result.tails += is_true
+        if not is_true:
+            result.alarms.append(text)
+        say(f"{'true, the broker then dropped it' if is_true else 'false'}: {text}")
+
+
+def _plant(root: Path, result: Quiet, chance: random.Random) -> None:
+    roles = in_process.audit(root)["replica_verdicts"]
+    leaders = {(row["topic"], row["partition"]): row["leader_id"] for row in roles if row["verdict"] in ("identical", "lagging")}
+    key = plant(root, leaders, chance, topics=("plain", "payments"))
+    if key:
+        result.planted += 1
+        rows = {(row["topic"], row["partition"], row["follower_id"]): row for row in in_process.audit(root)["replica_verdicts"]}
+        is_found = rows[key]["severity"] in _SERIOUS
+        result.found += is_found
+        if not is_found:
+            say(f"not found: a batch of another epoch in {key}: {rows[key]['verdict']}: {rows[key]['reason']}")
+
+
+def _without_numbers(reason: str) -> str:
+    return re.sub(r"\d+", "N", reason)

@@ -1,0 +1,21 @@
+"""Copies of a busy, healthy cluster, taken broker after broker: nothing is found that is not there, and what is planted is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.quiet import quiet_in
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("lab", ["4.3"], indirect=True)
+def test_a_busy_cluster_gives_no_alarm(lab: Lab, tmp_path: Path) -> None:
+    result = quiet_in(lab, audits=3, seed=7, keep=tmp_path, warm_up_s=5)
+    assert not result.alarms
+    assert result.audits == 3
+    assert result.pairs > 50
+    assert result.found == result.planted
