@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from replica_audit.commands import audit, collect, explain
+from replica_audit.commands import audit, collect, describe_cluster, explain, report
 from replica_audit.commands.command import Command, tell
 from replica_audit.errors import AuditError
 
 INTERRUPTED = 130
-COMMANDS: tuple[Command, ...] = (audit.COMMAND, collect.COMMAND, explain.COMMAND)
+COMMANDS: tuple[Command, ...] = (audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND, report.COMMAND)
 
 
 def parser(command: Command) -> argparse.ArgumentParser:
@@ -44,3 +47,14 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         tell(command.interrupted)
         return INTERRUPTED
+
+
+def run(arguments: Sequence[str]) -> NoReturn:
+    """`main`, and the end of a process that is no Spark driver.
+
+    Threads of Arrow's readers may still be at work then, and abort a process whose interpreter is being taken down.
+    """
+    code = main(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

@@ -6,11 +6,17 @@ Only `ConfigError`, `UsageError` and `OutputError` stop a run.
 
 from __future__ import annotations
 
+import unicodedata
+
 
 class AuditError(Exception):
     """Anything the product raises on purpose. `exit_code` is what a command ends with when nothing catches it."""
 
     exit_code = 2
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a stack: an error made on purpose is one sentence in a notebook, too."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class UsageError(AuditError):
@@ -55,3 +61,11 @@ class SegmentError(InputError):
 
 class MetadataError(InputError):
     """A cluster-metadata.json, meta.properties or partition.metadata that cannot be understood."""
+
+
+def visible(text: str) -> str:
+    """A text from files or brokers for a person to see: other scripts as they are, what a terminal would obey, or hide, as escapes."""
+    if text.isprintable():
+        return text
+    obeyed = ("Cc", "Cf", "Zl", "Zp", "Cs")
+    return "".join(c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in obeyed else c for c in text)

@@ -70,9 +70,22 @@ class Run(NamedTuple):
     intact: bool
 
 
+class Window(NamedTuple):
+    """The batches that begin in one window of offsets, and a digest of them.
+
+    `window_start_offset` is inclusive, `window_end_offset` exclusive; their difference is a power of two and divides both (but for the
+    window at the very end of 64 bits, whose end is one less). `digest` is a signed 64-bit number, the sum of a number for each batch.
+    """
+
+    window_start_offset: int
+    window_end_offset: int
+    digest: int
+    batch_count: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One segment as it was read: its runs in file order, and whether the reader stopped before its end.
+    """One segment as it was read: its runs in file order, digests of its batches, and whether the reader stopped before its end.
 
     `base_offset` is the number in the file name. `swap` marks a `.swap` file, a finished replacement that was not yet renamed.
     """
@@ -81,6 +94,7 @@ class Segment:
     runs: tuple[Run, ...]
     damaged: bool = False
     swap: bool = False
+    windows: tuple[Window, ...] = ()
 
     @property
     def next_offset(self) -> int:
@@ -137,6 +151,8 @@ class ReplicaFiles:
 
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
     the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
+    `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
+    shutdown, too.
     """
 
     log_dir: str
@@ -161,6 +177,7 @@ class ReplicaFiles:
     scans: str | None = None
     captured_at_ms: int | None = None
     in_use: bool = False
+    has_lock: bool = False
 
 
 class Election(NamedTuple):

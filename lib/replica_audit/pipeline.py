@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -45,23 +45,26 @@ class Request:
     metadata: Path | None = None
 
 
-def audit(spark: SparkSession, request: Request, tell: Callable[[str], None]) -> Report:
+def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None = None) -> Report:
     """Run one audit and write its tables.
 
     Args:
         spark: a session with Delta.
         request: what to audit.
         tell: takes a line of progress.
+        tasks: takes, twice a second, how many tasks of the running stages are done, and of how many; None to have lines of that, too.
 
     Raises:
         UsageError: the inputs contradict each other, or the warehouse cannot be written.
     """
-    return _Audit(spark, request, tell).run()
+    return _Audit(spark, request, tell, tasks).run()
 
 
 class _Audit:
-    def __init__(self, spark: SparkSession, request: Request, tell: Callable[[str], None]) -> None:
-        self.spark, self.request, self._tell = spark, request, tell
+    def __init__(
+        self, spark: SparkSession, request: Request, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None
+    ) -> None:
+        self.spark, self.request, self._tell, self._tasks = spark, request, tell, tasks
         self.began = time.monotonic()
         self.started_at = datetime.now(UTC)
         self.warehouse = Warehouse(spark, request.warehouse)
@@ -79,7 +82,7 @@ class _Audit:
         self.warehouse.create_missing()
         self.seen_before = self.warehouse.knows(self.request.run_id)
         self._write_runs(None, replace=self.seen_before)
-        with StageProgress(self.spark, self.tell):
+        with StageProgress(self.spark, self.tell, self._tasks):
             return self._audit(roots)
 
     def _audit(self, roots: Sequence[Root]) -> Report:
@@ -185,7 +188,7 @@ class _Audit:
         common = {
             "run_id": request.run_id,
             "started_at": self.started_at,
-            "finished_at": datetime.now(UTC) if report else None,
+            "finished_at": self.started_at + timedelta(seconds=report.seconds) if report else None,
             "status": "complete" if report else "running",
             "exit_code": report.exit_code if report else None,
             "run_date": request.run_date,
@@ -206,6 +209,9 @@ class _Audit:
                     "replicas": cluster.replicas if cluster else None,
                     "partitions": cluster.partitions if cluster else None,
                     "verdict_counts": cluster.verdicts if cluster else None,
+                    "path": cluster.path if cluster else None,
+                    "brokers": cluster.brokers if cluster else None,
+                    "has_metadata": cluster.metadata if cluster else None,
                     "input_errors": (cluster.input_errors if cluster else report.problem_count) if report else None,
                 }
             )

@@ -13,11 +13,8 @@ from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
-
-_SHOWN_PROBLEMS = 20
-_SEVERITIES = [str(severity) for severity in Severity]
-_VERDICTS_BY_LOSS = [str(Verdict.COMMITTED_LOSS), *(str(verdict) for verdict in Verdict if verdict is not Verdict.COMMITTED_LOSS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +62,18 @@ def summarise(frames: Frames, about: About) -> Report:
     }
     severities = {row["severity"]: row["count"] for row in frames.current.groupBy("severity").count().collect()}
     problem_counts = {row["cluster_id"]: row["count"] for row in frames.problems.groupBy("cluster_id").count().collect()}
-    shown = frames.problems.orderBy("path", "line", "byte_offset").limit(_SHOWN_PROBLEMS).collect()
-    labels = _labels(about.roots)
+    shown = frames.problems.orderBy("path", "line", "byte_offset").limit(SHOWN_PROBLEMS).collect()
+    label = labels({root.cluster_id: root.path for root in about.roots})
     clusters = []
     for root in about.roots:
         rows = [row for row in counted if row["cluster_id"] == root.cluster_id]
-        by_verdict = {str(v): sum(row["count"] for row in rows if row["verdict"] == str(v)) for v in Verdict}
+        verdicts = {str(v): sum(row["count"] for row in rows if row["verdict"] == str(v)) for v in Verdict}
         size = sizes.get(root.cluster_id)
         clusters.append(
             Cluster(
                 cluster_id=root.cluster_id,
                 path=str(root.path),
-                label=labels[root.cluster_id],
+                label=label[root.cluster_id],
                 brokers=len({broker.broker_id for broker in root.brokers}),
                 replicas=size["replicas"] if size else 0,
                 partitions=size["partitions"] if size else 0,
@@ -84,7 +81,7 @@ def summarise(frames: Frames, about: About) -> Report:
                 protocol_reason=about.rules[root.cluster_id].reason,
                 metadata=root.head is not None,
                 inferred_leaders=sum(row["count"] for row in rows if row["leader_source"] == INFERRED),
-                verdicts={verdict: count for verdict, count in by_verdict.items() if count},
+                verdicts=by_verdict(verdicts),
                 input_errors=problem_counts.get(root.cluster_id, 0),
                 unclean_elections=size["unclean_elections"] if size else 0,
                 affected_groups=size["affected_groups"] if size else 0,
@@ -131,14 +128,6 @@ def _candidates(audited: DataFrame, count: int) -> list[Choice]:
     return [Choice(cluster_id=row.cluster_id, **{name: one[name] for name in names}) for row in chosen for one in row.what_if_leaders]
 
 
-def _labels(roots: Sequence[Root]) -> dict[str, str]:
-    """For each cluster the shortest end of its path that no other root shares."""
-    depth = 1
-    while len({root.path.parts[-depth:] for root in roots}) < len(roots):
-        depth += 1
-    return {root.cluster_id: "/".join(root.path.parts[-depth:]) for root in roots}
-
-
 def _worst(audited: DataFrame, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     fails = audited.select("cluster_id", F.inline("truncation_points")).where("applies")
@@ -148,8 +137,8 @@ def _worst(audited: DataFrame, count: int) -> list[Finding]:
         .where(F.col("severity") != F.lit(str(Severity.NONE)))
         .join(fails, on=["cluster_id", "topic", "partition", "leader_id", "follower_id"], how="left")
         .orderBy(
-            _rank("severity", _SEVERITIES),
-            _rank("verdict", _VERDICTS_BY_LOSS),
+            _rank("severity", SEVERITIES),
+            _rank("verdict", VERDICTS_BY_LOSS),
             F.col("removed_below_high_watermark").desc_nulls_last(),
             F.col("removed_records").desc_nulls_last(),
             "cluster_id",
@@ -176,7 +165,7 @@ def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Clus
     """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 nothing at or above it but some inconclusive."""
     if not readable:
         return 2
-    loud = _SEVERITIES[: _SEVERITIES.index(fail_on) + 1]
+    loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
     return 3 if any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0

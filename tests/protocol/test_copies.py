@@ -117,8 +117,9 @@ def test_metadata_older_than_the_copies(follower: Replica, leader_epoch: int, ex
     ("fields", "batches", "expected"),
     [
         pytest.param(LIVE, [(1, 0, 19)], True, id="it runs, is in the ISR, and would be cut"),
+        pytest.param(UP, [(1, 0, 19)], True, id="it runs: whoever runs has fetched"),
         pytest.param(LIVE, [(1, 0, 9)], False, id="nothing to cut"),
-        pytest.param(UP, [(1, 0, 19)], False, id="not in the ISR"),
+        pytest.param({**LIVE, "frozen": True}, [(1, 0, 19)], False, id="frozen: it has not"),
         pytest.param({"alive": False, "in_isr": True}, [(1, 0, 19)], False, id="down"),
         pytest.param({"in_isr": True}, [(1, 0, 19)], False, id="unknown"),
     ],
@@ -239,3 +240,23 @@ def test_log_matching_is_bounded_by_both_high_watermarks_of_copies_taken_apart(f
     assert (found is Verdict.LOG_MATCHING_VIOLATION) == violates
     both = _verdict(ISR_LEADER, replace(follower, high_watermark=11), leader_epoch=5, simultaneous=simultaneous)
     assert both is Verdict.LOG_MATCHING_VIOLATION
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "verdict"),
+    [
+        pytest.param([(1, 0, 9)], [(1, 0, 8), (2, 9, 19)], Verdict.INCONCLUSIVE, id="what it had in epoch 1 was cut before it led in 3"),
+        pytest.param([(1, 0, 9)], [(1, 0, 14)], Verdict.INCONCLUSIVE, id="longer"),
+        pytest.param([(1, 0, 9)], [(1, 0, 7)], Verdict.LAGGING, id="a clean prefix stays clean"),
+    ],
+)
+def test_a_leader_that_was_copied_before_it_was_elected_proves_nothing(
+    leader: list[Batch], follower: list[Batch], verdict: Verdict
+) -> None:
+    given: dict[str, Any] = {"leader_epoch": 3, "enters_epoch_at_once": True}
+    pair = replica(1, leader, **UP), replica(2, follower, high_watermark=8)
+    found = judge(compare(*pair, **given))
+    assert found.verdict is verdict
+    if verdict is Verdict.INCONCLUSIVE:
+        assert found.reason == "leader copied earlier: its copy does not know its epoch 3, and may have been cut before that began"
+    assert judge(compare(*pair, **given, simultaneous=True)).verdict is not Verdict.INCONCLUSIVE

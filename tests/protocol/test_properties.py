@@ -173,7 +173,7 @@ def test_clean_elections_never_lose_what_was_committed(partition: Partition) -> 
 # --- whatever is compared -----------------------------------------------------------------------------------------------------------------
 
 
-_NOT_EMITTED = {Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS}
+_NOT_EMITTED = {Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS}  # batches are not compared here
 
 
 def _first_rule(c: Comparison) -> set[Verdict]:

@@ -39,7 +39,7 @@ class Disk:
     """One replica: batches as (epoch, base, last), single messages of the format before where the epoch is -1.
 
     `epochs` is what leader-epoch-checkpoint holds: the first batch of each epoch unless given. `segments`: base offsets of more segments.
-    `clean`: whether its broker, if down, was shut down cleanly.
+    `clean`: whether its broker, if down, was shut down cleanly. `other_from`: from this offset on the records have other values.
     """
 
     batches: Sequence[logs.Batch]
@@ -50,6 +50,7 @@ class Disk:
     codec: int = kf.NONE
     checkpoint: bool = True
     clean: bool = True
+    other_from: int | None = None
 
     @property
     def table(self) -> logs.Pairs:
@@ -73,9 +74,10 @@ class Disk:
             (directory / log_dir.EPOCH_CHECKPOINT).write_bytes(kf.checkpoint(self.table))
 
     def _encoded(self, epoch: int, base: int, last: int) -> bytes:
+        value = b"other" if self.other_from is not None and base >= self.other_from else b"value"
         if epoch < 0:
-            return kf.legacy(1, range(base, last + 1))
-        return kf.batch(base, epoch, deltas=range(last - base + 1), codec=self.codec)
+            return kf.legacy(1, range(base, last + 1), value=value)
+        return kf.batch(base, epoch, deltas=range(last - base + 1), codec=self.codec, value=value)
 
 
 @dataclass(frozen=True, slots=True)

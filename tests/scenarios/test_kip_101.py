@@ -68,16 +68,19 @@ def test_kip_101_scenario_1_then_a_leads_with_m2_and_b_comes_back_clean(tmp_path
 
 
 def test_kip_101_scenario_1_as_brokers_of_protocol_0_10_2_had_it(tmp_path: Path) -> None:
-    """Messages of format 1. A was cut to 11 and wrote on to 36: broker 2 (high watermark 21) notices nothing, broker 3 (11) heals."""
+    """Messages of format 1. A was cut to 11 and wrote on to 36: broker 2 (high watermark 21) notices nothing, broker 3 (11) heals.
+
+    No epoch tells of it; that the batches from 11 on are others does.
+    """
     disks = {
-        1: Disk(batches=[(-1, 0, 35)], high_watermark=36),
-        2: Disk(batches=[(-1, 0, 20)], high_watermark=21),
-        3: Disk(batches=[(-1, 0, 20)], high_watermark=11),
+        1: Disk(batches=[(-1, 0, 10), (-1, 11, 35)], high_watermark=36, other_from=11),
+        2: Disk(batches=[(-1, 0, 10), (-1, 11, 20)], high_watermark=21),
+        3: Disk(batches=[(-1, 0, 10), (-1, 11, 20)], high_watermark=11),
     }
     found = Cluster(disks=disks, leader=1, leader_epoch=2).audit(tmp_path, Protocol.HIGH_WATERMARK)
     assert [found.cut(broker)["truncation_offset"] for broker in (2, 3)] == [None, 11]
-    assert [found.verdict(broker) for broker in (2, 3)] == ["inconclusive", "stale_tail"]
-    assert "no epochs" in found.row(2)["reason"]
+    assert [found.verdict(broker) for broker in (2, 3)] == ["content_mismatch", "stale_tail"]
+    assert found.row(2)["divergence_offset"] == 11
 
 
 # --- scenario 2: divergence after several hard failures -----------------------------------------------------------------------------------
@@ -185,12 +188,16 @@ def test_kip_101_falls_back_to_the_high_watermark_where_the_leader_tracks_no_epo
 
 
 def test_kip_101_needs_a_new_epoch_when_a_leader_comes_back_without_an_election(tmp_path: Path) -> None:
-    """It lost its tail and still leads in epoch 5. Only its length gives that away, and only until it has written as much again."""
+    """It lost its tail and still leads in epoch 5. The rule goes by its length, and only until it has written as much again.
+
+    After that nothing but the batches themselves tells.
+    """
     follower = Disk(batches=[(5, 0, 7), (5, 8, 11)], high_watermark=8)
     short = Cluster(disks={1: Disk(batches=[(5, 0, 7)]), 2: follower}, leader_epoch=5, up=()).audit(tmp_path, Protocol.KIP_101)
     assert (short.rounds(), short.verdict()) == ([(5, None, 8, 8, True)], "stale_tail")
     again = Cluster(disks={1: Disk(batches=[(5, 0, 7), (5, 8, 9), (5, 10, 11)]), 2: follower}, leader_epoch=5)
-    assert again.audit(tmp_path, Protocol.KIP_101).verdict() == "identical"
+    silent = again.audit(tmp_path, Protocol.KIP_101)
+    assert (silent.cut()["truncation_offset"], silent.verdict()) == (None, "content_mismatch")
 
 
 # --- maintaining the file -----------------------------------------------------------------------------------------------------------------
@@ -201,7 +208,7 @@ def test_kip_101_deleted_segments_move_the_covering_epoch_to_the_log_start(tmp_p
     before: Pairs = [(1, 0), (2, 5), (5, 20)]
     assert truncate_from_start(table(before), 10) == ((2, 10), (5, 20))
     follower = Disk(batches=[(2, 10, 19), (5, 20, 29)], epochs=before, log_start=10, segments=(20,), high_watermark=30)
-    leader = Disk(batches=[(1, 0, 4), (2, 5, 19), (5, 20, 29)], high_watermark=30)
+    leader = Disk(batches=[(1, 0, 4), (2, 5, 9), (2, 10, 19), (5, 20, 29)], high_watermark=30)
     found = Cluster(disks={1: leader, 2: follower}, leader_epoch=5).audit(tmp_path, Protocol.KIP_101)
     assert found.in_effect(2) == [(2, 10), (5, 20)]
     assert found.verdict() == "identical"

@@ -30,7 +30,7 @@ def test_notes_a_followers_high_watermark_is_at_most_its_log_end_offset(tmp_path
     """It is the smaller of its log end offset and the leader's high watermark; a file that says more is of before the tail was lost."""
     batches = [(1, 0, 19)]
     assert logs.replica(2, batches, high_watermark=30).as_follower().high_watermark == 20
-    disks = {1: Disk(batches=[(1, 0, 39)], high_watermark=40), 2: Disk(batches=batches, high_watermark=30)}
+    disks = {1: Disk(batches=[*batches, (1, 20, 39)], high_watermark=40), 2: Disk(batches=batches, high_watermark=30)}
     found = Cluster(disks=disks, leader_epoch=1).audit(tmp_path, Protocol.HIGH_WATERMARK)
     assert (found.cut()["truncation_offset"], found.verdict()) == (None, "lagging")
 

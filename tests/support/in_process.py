@@ -27,6 +27,13 @@ def audit(
 
     `metadata` is False to leave cluster-metadata.json out.
     """
+    return audit_cluster(root, cluster, settings=settings, metadata=metadata)[0]
+
+
+def audit_cluster(
+    root: Path, cluster: ClusterFacts | None = None, *, settings: Settings | None = None, metadata: bool = True
+) -> tuple[dict[str, list[Row]], ClusterFacts]:
+    """The same, with the facts of the cluster."""
     (cluster_root,) = discover([str(root)]).roots
     has_file = metadata and cluster_root.head is not None
     names = ("cluster_id", "broker_id", "path", "kind")
@@ -49,7 +56,7 @@ def audit(
         for table, rows in PartitionAudit(entry, cluster).row().items():
             if table != "cluster_id":
                 tables[table] += rows
-    return tables
+    return tables, cluster
 
 
 def _give_commits(partitions: dict[tuple[str, int], Row], clusters: dict[str, ClusterFacts]) -> list[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.model import Run, Segment
+from replica_audit.model import Run, Segment, Window
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, appended, epoch_for_offset, latest_epoch, recovered, truncate_from_start
 
 
@@ -22,7 +22,7 @@ class LoadedLog:
     `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
-    segments.
+    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other.
     """
 
     log_start_offset: int
@@ -34,6 +34,8 @@ class LoadedLog:
     broken_segment: int | None = None
     recovery_cut: int | None = None
     missing: tuple[tuple[int, int], ...] = ()
+    windows: tuple[Window, ...] = ()
+    digested_until: int = 0
 
 
 def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
@@ -99,6 +101,8 @@ def load_log(
         missing=tuple(
             (before.next_offset, after.base_offset - 1) for before, after in pairwise(kept) if before.next_offset < after.base_offset
         ),
+        windows=tuple(window for segment in kept for window in segment.windows),
+        digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
     )
 
 
@@ -114,7 +118,9 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
             good.append(run)
             epochs = recovered(epochs, run.leader_epoch, run.first_offset, run.magic)
         whole = len(good) == len(segment.runs) and not segment.damaged
-        kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good)))
+        # the digests of a segment are of all its batches
+        windows = segment.windows if len(good) == len(segment.runs) else ()
+        kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good), windows=windows))
         if not whole:
             return kept, epochs, kept[-1].next_offset
     return kept, epochs, None

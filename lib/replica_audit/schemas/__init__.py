@@ -33,8 +33,9 @@ OF_PARTITIONS: tuple[Table, ...] = (
     WHAT_IF_RULES,
     LEADER_EPOCHS,
     CONSUMER_IMPACTS,
+    CONTENT_WINDOWS,
 )
-TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, CONTENT_WINDOWS, FINDINGS)
+TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 
 
 def rows_of(table: Table) -> pa.StructType:

@@ -105,14 +105,16 @@ EPOCH_START_OFFSETS = Table(
 )
 CONTENT_WINDOWS = Table(
     name="content_windows",
-    grain="one row per replica and offset-aligned window; without rows until the scan digests content",
+    grain="one row per replica and offset-aligned window of its log: equal digests are equal batches",
     columns=(
         *KEYS,
         *PARTITION,
         BROKER,
         Column("window_start_offset", BIGINT, "first offset of the window", False),
         Column("window_end_offset", BIGINT, "exclusive end of the window", False),
-        Column("digest", BIGINT, "digest of the batches that begin in the window", False),
+        Column(
+            "digest", BIGINT, "sum over the batches that begin in the window of a mix of base offset, last offset and stored CRC", False
+        ),
         Column("batch_count", BIGINT, "batches that begin in the window", False),
     ),
     constraints={**PARTITION_CHECK, "ends_after_start": "window_end_offset > window_start_offset"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.schemas.columns import BIGINT, BROKER, BY_PARTITION, INT, KEYS, PARTITION, STRING, TIMESTAMP, Column, Table
+from replica_audit.schemas.columns import BIGINT, BOOLEAN, BROKER, BY_PARTITION, INT, KEYS, PARTITION, STRING, TIMESTAMP, Column, Table
 
 AUDIT_RUNS = Table(
     name="audit_runs",
@@ -25,6 +25,9 @@ AUDIT_RUNS = Table(
         Column("verdict_counts", pa.map_(STRING, BIGINT), "rows of replica_verdicts by verdict"),
         Column("input_errors", BIGINT, "rows of input_errors of the cluster"),
         Column("versions", pa.map_(STRING, STRING), "versions of the product and of what it runs on"),
+        Column("path", STRING, "the cluster's root below the inputs"),
+        Column("brokers", BIGINT, "brokers that the root has a folder of"),
+        Column("has_metadata", BOOLEAN, "whether a cluster-metadata.json told of the cluster"),
     ),
     constraints={"known_status": "status IN ('running', 'complete')"},
 )

@@ -20,6 +20,7 @@ RUN = struct(
     magic=INT,
     intact=BOOLEAN,
 )
+WINDOW = struct(window_start_offset=BIGINT, window_end_offset=BIGINT, digest=BIGINT, batch_count=BIGINT)
 PROBLEM = struct(path=STRING, kind=STRING, code=STRING, detail=STRING, remedy=STRING, line=BIGINT, byte_offset=BIGINT)
 SEGMENT_FILE = struct(
     path=STRING,
@@ -56,6 +57,7 @@ REPLICA_FILES = struct(
     scans=STRING,
     captured_at_ms=BIGINT,
     in_use=BOOLEAN,
+    has_lock=BOOLEAN,
 )
 SEGMENT_SCAN = struct(
     log_dir=STRING,
@@ -65,6 +67,7 @@ SEGMENT_SCAN = struct(
     damaged=BOOLEAN,
     failed=BOOLEAN,
     problems=pa.list_(PROBLEM),
+    windows=pa.list_(WINDOW),
 )
 ELECTION = struct(
     leader_epoch=INT,
@@ -92,7 +95,9 @@ PARTITION_METADATA = struct(
     elections=pa.list_(ELECTION),
 )
 # one copy of the metadata log as a whole
-METADATA_COPY = struct(metadata_version=INT, log_epoch=INT, log_end_offset=BIGINT, brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN)))
+METADATA_COPY = struct(
+    metadata_version=INT, log_epoch=INT, log_end_offset=BIGINT, brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING))
+)
 LOG_EVENT = struct(
     kind=STRING,
     time=STRING,

@@ -13,6 +13,8 @@ from pathlib import Path
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.collected import is_collected_log_dir
+from replica_audit.formats.locations import StoredEntry, entries, located, real_path
+from replica_audit.formats.tree_walk import remedy_of
 from replica_audit.model import Problem
 
 _DEPTH = 7
@@ -86,8 +88,8 @@ class Tree:
             files: list[str] = []
             if len(self._listed) < _LOOKED_AT:
                 try:
-                    with os.scandir(path) as entries:
-                        for entry in entries:
+                    with entries(path) as listed:
+                        for entry in listed:
                             if not is_printable(entry.name):
                                 continue  # told when the broker's files are read
                             (directories if self._is_directory(entry) else files).append(entry.name)
@@ -96,7 +98,7 @@ class Tree:
             self._listed[path] = ([path / name for name in sorted(directories)], sorted(files))
         return self._listed[path]
 
-    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
+    def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:
         """Whether an entry is a directory, and no link back to one that it lies in."""
         try:
             if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
@@ -106,20 +108,20 @@ class Tree:
             return False
 
     def _cannot_read(self, path: Path, error: OSError) -> None:
-        remedy = "give the audit's user read permission on it, or copy it again"
-        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=error.strerror or str(error), remedy=remedy)
+        detail = error.strerror or str(error)
+        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=detail, remedy=remedy_of(error))
         if (None, problem) not in self._problems:
             self._problems.append((None, problem))
 
     def metas(self, folder: Path) -> list[checkpoints.MetaProperties]:
         """Every readable meta.properties that names a broker, in a folder and some levels below; replica directories are not entered."""
         if folder not in self._metas:
-            above = Path(os.path.realpath(folder)).parents
+            above = located(real_path(folder)).parents
             self._metas[folder] = list(self._meta_properties(folder, _DEPTH, {str(parent) for parent in above}))
         return self._metas[folder]
 
     def _meta_properties(self, folder: Path, depth: int, seen: set[str]) -> Iterator[checkpoints.MetaProperties]:
-        real = os.path.realpath(folder)
+        real = real_path(folder)
         children, files = self.entries(folder)
         if real in seen or _holds_replica_files(files):
             return

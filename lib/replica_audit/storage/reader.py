@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -83,7 +83,7 @@ class WarehouseTables:
             found = dataset.scanner(columns=_columns(dataset, kind), filter=_filter(equal)).head(MOST_ROWS + 1)
             if len(found) > MOST_ROWS:
                 self.cut_short.append(table)
-            return _values(found.slice(0, MOST_ROWS), kind)
+            return _values(found.slice(0, MOST_ROWS).to_pylist(), kind)
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
@@ -93,7 +93,58 @@ class WarehouseTables:
                 return ()
             columns = _columns(dataset, kind)
             found = dataset.scanner(columns=columns, filter=_filter(equal)).to_table()
-            return _values(found.group_by(columns).aggregate([]).select(columns).slice(0, MOST_ROWS), kind)
+            return _values(found.group_by(columns).aggregate([]).select(columns).slice(0, MOST_ROWS).to_pylist(), kind)
+
+    def arrow(self, table: str, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table | None:
+        """All columns of the rows whose columns equal the given values, in no order, however many; None if there is no such table.
+
+        `where` says which of them; it names only columns of the table.
+
+        Raises:
+            UsageError: the table cannot be read, or lacks one of the columns.
+        """
+        with _told(self.location, table):
+            dataset = self._opened(table, equal)
+            if dataset is None:
+                return None
+            unknown = [name for name in equal if name not in dataset.schema.names]
+            if unknown:
+                known = ", ".join(dataset.schema.names)
+                raise UsageError(f"table {table} has no column {unknown[0]}; it has: {known}")
+            return dataset.to_table(filter=_filter(equal, where))
+
+    def columns(self, table: str, schema: pa.Schema, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table:
+        """Columns of all rows as they are, for counting and sorting: no Python object is made for any of them.
+
+        Args:
+            table: its name; one that is not there has no rows.
+            schema: the wanted columns; one that the table lacks is null.
+            where: which rows, besides `equal`; names only columns of the table.
+            equal: values by column; None is null.
+
+        Raises:
+            UsageError: the table cannot be read, or a column is of another type.
+        """
+        with _told(self.location, table):
+            dataset = self._opened(table, equal)
+            if dataset is None:
+                return schema.empty_table()
+            present = set(dataset.schema.names)
+            found = dataset.to_table(columns=[name for name in schema.names if name in present], filter=_filter(equal, where))
+            columns = [
+                found[field.name].cast(field.type) if field.name in present else pa.nulls(len(found), field.type) for field in schema
+            ]
+            return pa.Table.from_arrays(columns, schema=schema)
+
+    def typed(self, table: str, rows: list[dict[str, Any]], kind: type[RowT], /) -> tuple[RowT, ...]:
+        """Rows of a table, read before, as rows of a kind.
+
+        Raises:
+            UsageError: they are something else.
+        """
+        names = {field.name for field in dataclasses.fields(kind)}
+        with _told(self.location, table):
+            return _values([{name: value for name, value in row.items() if name in names} for row in rows], kind)
 
     def _opened(self, table: str, equal: dict[str, str | int | None] | None = None) -> ds.Dataset | None:
         """The table as of now, without the files that cannot hold a wanted row; None if it is not there."""
@@ -126,13 +177,15 @@ def _columns(dataset: ds.Dataset, kind: type[RowT]) -> list[str]:
     return [field.name for field in dataclasses.fields(kind) if field.name in present]
 
 
-def _filter(equal: dict[str, str | int | None]) -> ds.Expression | None:
+def _filter(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:
     conditions = [ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in equal.items()]
+    if where is not None:
+        conditions.append(where)
     return reduce(lambda left, right: left & right, conditions) if conditions else None
 
 
-def _values(found: pa.Table, kind: type[RowT]) -> tuple[RowT, ...]:
-    return tuple(TypeAdapter(list[kind]).validate_python(found.to_pylist()))  # type: ignore[valid-type]
+def _values(rows: list[dict[str, Any]], kind: type[RowT]) -> tuple[RowT, ...]:
+    return tuple(TypeAdapter(list[kind]).validate_python(rows))  # type: ignore[valid-type]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -10,16 +11,42 @@ from types import FrameType, TracebackType
 
 from pyspark.sql import SparkSession
 
+from replica_audit.formats import object_store
+
 _EVERY_SECONDS = 10.0
+_DRAWN_EVERY_SECONDS = 0.5
+_ENDPOINT = "AWS_ENDPOINT_URL_S3"
+_OF_HADOOP = {
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+    "endpoint.region": "AWS_REGION",
+    "endpoint": _ENDPOINT,
+}
 
 
 def session() -> SparkSession:
     """The session that spark-submit configured."""
     spark = SparkSession.builder.appName("replica-audit").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    _share_store_settings(spark)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupted)
     return spark
+
+
+def _share_store_settings(spark: SparkSession) -> None:
+    """Let tasks find the S3 that the driver finds: by the variables of AWS, over which Hadoop's settings go if Spark was given any."""
+    context = spark.sparkContext
+    for setting, name in _OF_HADOOP.items():
+        if value := context.getConf().get(f"spark.hadoop.fs.s3a.{setting}"):
+            os.environ[name] = value
+    endpoint = os.environ.get(_ENDPOINT, "")
+    if endpoint and "://" not in endpoint:
+        is_plain = context.getConf().get("spark.hadoop.fs.s3a.connection.ssl.enabled") == "false"
+        os.environ[_ENDPOINT] = f"{'http' if is_plain else 'https'}://{endpoint}"
+    # what functions of Python are sent along with to executors, and shown nowhere
+    context.environment.update({name: os.environ[name] for name in object_store.VARIABLES if name in os.environ})
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
@@ -29,13 +56,19 @@ def _interrupted(_signal: int, _frame: FrameType | None) -> None:
 
 
 class StageProgress:
-    """Tells, every ten seconds while it is entered, how many tasks of the running stages are done."""
+    """Tells while it is entered how many tasks of the running stages are done: a line every ten seconds, or twice a second to be drawn."""
 
-    def __init__(self, spark: SparkSession, tell: Callable[[str], None], every_seconds: float = _EVERY_SECONDS) -> None:
-        """Watch a session; `tell` takes a line."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        tell: Callable[[str], None],
+        tasks: Callable[[int, int], None] | None = None,
+        every_seconds: float | None = None,
+    ) -> None:
+        """Watch a session; `tell` takes a line, `tasks` the numbers, in its place."""
         self._tracker = spark.sparkContext.statusTracker()
-        self._tell = tell
-        self._every = every_seconds
+        self._told = tasks or (lambda done, total: tell(f"... {done} of {total} tasks done"))
+        self._every = every_seconds or (_DRAWN_EVERY_SECONDS if tasks else _EVERY_SECONDS)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -54,4 +87,4 @@ class StageProgress:
             stages = [info for stage in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(stage))]
             if stages:
                 done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-                self._tell(f"... {done} of {total} tasks done")
+                self._told(done, total)

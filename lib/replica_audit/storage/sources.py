@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats import cluster_metadata, log_dir
+from replica_audit.formats.locations import SCHEMES, located
 from replica_audit.model import Problem
 from replica_audit.storage.folders import Tree, is_printable
 
@@ -62,7 +62,8 @@ def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
     """Find every cluster.
 
     Args:
-        inputs: directories, or `file:` URIs: a root with a folder per broker, a folder of such roots, or one broker's folder.
+        inputs: directories, or URIs of `file:` or of a store that `formats.locations` knows: a root with a folder per broker, a folder of
+            such roots, or one broker's folder.
         metadata: a cluster-metadata.json given apart; it belongs to the only root, or to the one with its cluster id.
 
     Raises:
@@ -96,11 +97,22 @@ def _local(given: str) -> Path:
             raise UsageError(f"--input {given}: names another host; give file:///path")
         return Path(unquote(parts.path)).absolute()
     if "://" in given:
-        raise UsageError(f"--input {given}: only local directories and file: URIs can be read; copy the files or mount the store")
+        return _in_a_store(given)
     try:
         return Path(given).expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"--input {given}: {error}") from None
+
+
+def _in_a_store(given: str) -> Path:
+    scheme, _, rest = given.partition("://")
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}:" for scheme in SCHEMES)
+        raise UsageError(f"--input {given}: only local directories and URIs of file:, {known} can be read; copy the files")
+    bucket, _, key = rest.rstrip("/").partition("/")
+    if not bucket or any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise UsageError(f"--input {given}: give {scheme}://BUCKET/FOLDER")
+    return located(given)
 
 
 def _unusable(path: Path) -> Problem | None:
@@ -116,7 +128,7 @@ def _unusable(path: Path) -> Problem | None:
             next(path.iterdir(), None)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
-            remedy = "give the audit's user read permission on it and on the folders above it"
+            remedy = getattr(error, "remedy", "give the audit's user read permission on it and on the folders above it")
             return problem("cannot-read", error.strerror or str(error), remedy)
         return problem("no-such-path", "does not exist", "check the path given to --input")
     if not is_directory:
@@ -156,7 +168,7 @@ def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
                 path=path,
                 cluster_id=cluster_id,
                 brokers=tuple(kept),
-                metadata_path=metadata_path if os.path.lexists(metadata_path) else None,
+                metadata_path=metadata_path if _is_there(metadata_path) else None,
                 head=head,
                 server_logs=tuple(tree.server_logs(path)) if folders != [path] else (),
             )
@@ -188,6 +200,11 @@ def _foreign(broker: BrokerFolder, cluster_id: str) -> Problem:
         detail=f"broker {broker.broker_id} belongs to cluster {broker.cluster_id}, the others to {cluster_id}; it is left out",
         remedy="keep the brokers of one cluster in a folder of their own",
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything of a name, be it a link to nothing."""
+    return path.is_symlink() or path.exists()
 
 
 def _head(path: Path) -> cluster_metadata.ClusterMetadata | None:

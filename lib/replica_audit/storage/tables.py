@@ -75,7 +75,8 @@ class Warehouse:
             replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
         """
         written = rows.select([F.col(column.name) for column in table.columns])
-        writer = written.write.format("delta").option("userMetadata", run_id)
+        # a table that an older version made gets the columns that it lacks
+        writer = written.write.format("delta").option("userMetadata", run_id).option("mergeSchema", "true")
         writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{run_id}'") if replace else writer.mode("append")
         if self.in_catalog:
             writer.saveAsTable(self.identifier(table))

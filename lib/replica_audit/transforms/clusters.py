@@ -12,16 +12,20 @@ from replica_audit.config import Settings
 from replica_audit.formats.cluster_metadata import ClusterMetadata
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.generation import Generation, generation, protocol_of_moves
+from replica_audit.protocol.metadata_image import BrokerState
 from replica_audit.transforms.rows import Row
+
+# a fenced broker may be dead or frozen: of it nothing is known
+_STATES = {BrokerState.UP: "up", BrokerState.STARTING: "up", BrokerState.STOPPING: "up", BrokerState.STOPPED: "stopped"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """What is true of a whole cluster.
 
-    `broker_states` (up, down, paused) and `fenced`, by the metadata log, are empty where there is no such metadata. `logs_go_on`: the
-    server logs begin when the copies were taken. `metadata_log_end`: (epoch, end offset) of the copy of the metadata log that reaches
-    farthest.
+    `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
+    are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
+    end offset) of the copy of the metadata log that reaches farthest.
     """
 
     generation: Generation
@@ -57,8 +61,7 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
         settings: of the run.
     """
     fenced = {broker["broker_id"]: broker["fenced"] for broker in copy["brokers"]} if copy else {}
-    # a fenced broker may be dead or frozen; one that is not was alive when the log ended
-    by_log = {broker: "up" for broker, is_fenced in fenced.items() if not is_fenced}
+    by_log = {broker["broker_id"]: _STATES[broker["state"]] for broker in copy["brokers"] if broker["state"] in _STATES} if copy else {}
     in_file = head.metadata_version if head else None
     chosen = generation(
         requested=settings.protocol,
@@ -70,7 +73,8 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
     return ClusterFacts(
         generation=chosen,
         moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
-        broker_states=head.broker_states if head else by_log,
+        # what the file does not know the log may
+        broker_states=by_log | {broker: state for broker, state in head.broker_states.items() if state != "unknown"} if head else by_log,
         fenced=fenced,
         simultaneous=settings.simultaneous_copies,
         metadata_log_end=(copy["log_epoch"], copy["log_end_offset"]) if copy else (-1, -1),

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats import broker_files, cluster_metadata, metadata_log
+from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.schemas import INVENTORY
@@ -53,7 +54,7 @@ def _row(source: Row, **values: object) -> Row:
 
 
 def _list_broker(source: Row) -> Iterator[Row]:
-    for found in broker_files.replicas_of(Path(source["path"])):
+    for found in broker_files.replicas_of(located(source["path"])):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
         elif isinstance(found, broker_files.ServerLog):
@@ -61,7 +62,7 @@ def _list_broker(source: Row) -> Iterator[Row]:
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
-                yield from _list_metadata_log(source, Path(found.log_dir) / found.directory, found.folder)
+                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -70,7 +71,7 @@ def _is_text(found: ReplicaFiles) -> bool:
 
 
 def _list_server_log(source: Row) -> Iterator[Row]:
-    for found in server_logs.read_events(Path(source["path"]), source["broker_id"]):
+    for found in server_logs.read_events(located(source["path"]), source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
         else:
@@ -78,8 +79,8 @@ def _list_server_log(source: Row) -> Iterator[Row]:
 
 
 def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:
-    copy = metadata_log.read(Path(copied_to) if copied_to else directory)
-    brokers = [{"broker_id": broker, "fenced": fenced} for broker, fenced in sorted(copy.fenced.items())]
+    copy = metadata_log.read(located(copied_to) if copied_to else directory)
+    brokers = [{"broker_id": broker, "fenced": copy.fenced[broker], "state": str(state)} for broker, state in sorted(copy.brokers.items())]
     row = {"metadata_version": copy.metadata_version, "brokers": brokers}
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:
@@ -90,7 +91,7 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
 
 
 def _list_metadata(source: Row) -> Iterator[Row]:
-    path = Path(source["path"])
+    path = located(source["path"])
     try:
         _head, document = cluster_metadata.read(path)
         partitions = list(cluster_metadata.partitions(document))  # all or none: half of the leaders would mislead

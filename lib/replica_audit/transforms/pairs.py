@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.formats.replica_reader import batches_from
 from replica_audit.protocol.comparison import Comparison, Context, Effect, Replica, difference, removal_start, still_diverged
-from replica_audit.protocol.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal
+from replica_audit.protocol.cuts import Removal
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
-from replica_audit.protocol.exchange import Protocol, Request, Step, Truncation
+from replica_audit.protocol.exchange import Protocol, Request, Step
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.observed import ObservedTruncation
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
-from replica_audit.transforms import server_logs
+from replica_audit.transforms import content, second_read, server_logs
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
 
@@ -69,12 +68,16 @@ def lookup_rows(pair: Pair) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove."""
+    """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove.
+
+    `unread` is why the batches could not be read a second time, None if they could: what goes is then known by its offsets only.
+    """
 
     comparison: Comparison
     removal: Removal | None
     effects: tuple[Effect, ...]
     observed: ObservedTruncation | None = None
+    unread: second_read.UnreadBatches | None = None
 
 
 def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measured:
@@ -87,21 +90,28 @@ def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measure
         pair: to measure.
         protocols: of which the effects are wanted; that of the protocol that applies is always made.
     """
+    try:
+        return _measured(pair, protocols, read_batches=True)
+    except second_read.UnreadBatches as unread:  # on a broker that runs, what was scanned may be gone by now
+        return replace(_measured(pair, protocols, read_batches=False), unread=unread)
+
+
+def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) -> Measured:
     leader, follower = pair.leader.replica, pair.follower.replica
     truncations = {protocol: RULES[protocol](leader.as_leader(), follower.as_follower()) for protocol in {*protocols, pair.applies}}
     end = min(leader.log.log_end_offset, follower.log.log_end_offset)
     overlaps = end > max(leader.log.log_start_offset, follower.log.log_start_offset)
     cuts = truncations[pair.applies].truncation_offset is not None
-    looks_closer = cuts or not overlaps or difference(leader, follower, pair.context, end) is not None
+    looks_closer = read_batches and (cuts or not overlaps or difference(leader, follower, pair.context, end) is not None)
     effects, removal = [], None
     for protocol in [protocol for protocol in RULES if protocol in truncations]:
         truncation = truncations[protocol]
-        measured = _removal(pair, truncation) if looks_closer else None
+        measured = second_read.removal(pair.follower.loaded, follower, truncation) if looks_closer else None
         effects.append(
             Effect(
                 truncation=truncation,
                 physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
-                fetcher_fails=looks_closer and _fetcher_fails(pair, truncation),
+                fetcher_fails=looks_closer and second_read.fetcher_fails(pair.leader.loaded, leader, truncation),
             )
         )
         if protocol is pair.applies:
@@ -109,6 +119,14 @@ def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measure
     applied = next(effect for effect in effects if effect.truncation.protocol is pair.applies)
     comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=applied, witnesses=pair.witnesses)
     return Measured(comparison=comparison, removal=removal, effects=tuple(effects))
+
+
+def with_content(pair: Pair, measured: Measured) -> Measured:
+    """The pair with its batches compared, where nothing else can still tell the logs apart."""
+    if not measured.comparison.content_decides:
+        return measured
+    found = content.compare(measured.comparison, pair.leader.loaded, pair.follower.loaded)
+    return replace(measured, comparison=replace(measured.comparison, content=found))
 
 
 def with_events(pair: Pair, measured: Measured, events: Sequence[Row], *, after_copy: bool) -> Measured:
@@ -125,26 +143,6 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[Row], Row]:
     """The pair's four rows of `truncation_points` and its row of `replica_verdicts`."""
     rows = [_truncation_row(pair, effect) for effect in measured.effects]
     return rows, _verdict_row(pair, measured, judge(measured.comparison))
-
-
-def _removal(pair: Pair, truncation: Truncation) -> Removal | None:
-    follower = pair.follower.replica
-    start = follower.log.log_start_offset if truncation.restart_offset is not None else truncation.truncation_offset
-    if start is None or (truncation.restart_offset is not None and follower.empty):
-        return None
-    start = max(start, follower.log.log_start_offset)  # a cut below the log start takes what there is
-    return measure_removal(batches_from(pair.follower.loaded.files_in_log, start), start, follower.log.log_end_offset)
-
-
-def _fetcher_fails(pair: Pair, truncation: Truncation) -> bool:
-    offset = truncation.fetch_offset
-    if not can_fail_to_append(truncation) or offset >= pair.leader.replica.log.log_end_offset:
-        return False
-    batches = batches_from(pair.leader.loaded.files_in_log, offset)
-    for batch in batches:
-        if batch.last_offset >= offset:
-            return lies_inside_a_batch([batch], offset)
-    return False
 
 
 def _truncation_row(pair: Pair, effect: Effect) -> Row:
@@ -204,9 +202,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
         "truncation_offset": truncation.truncation_offset,
         "restart_offset": truncation.restart_offset,
         "protocol": str(truncation.protocol),
-        "removed_offsets": removal.offsets if removal else 0,
-        "removed_records": removal.records if removal else 0,
-        "removed_bytes": removal.size_bytes if removal else 0,
+        **_removed(measured),
         # where the comparison proves nothing, no loss may be summed up
         "removed_below_high_watermark": 0 if judgement.verdict is Verdict.INCONCLUSIVE else comparison.lost,
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
@@ -218,6 +214,14 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
     }
 
 
+def _removed(measured: Measured) -> Row:
+    names = ("removed_offsets", "removed_records", "removed_bytes")
+    if measured.unread is not None:
+        return dict.fromkeys(names)
+    removal = measured.removal
+    return dict(zip(names, (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0), strict=True))
+
+
 def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str | None:
     """The files that the verdict rests on, each with its offset and epoch."""
     if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
@@ -226,10 +230,11 @@ def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str |
     facts = [_fact(role, side, at) for role, side in (("leader", pair.leader), ("follower", pair.follower))]
     files = pair.follower.loaded.files
     if files.high_watermark is not None:
-        facts.append(f"{Path(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")
+        facts.append(f"{located(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")
     if judgement.verdict is Verdict.EPOCH_TABLE_ONLY:
         facts += [
-            str(Path(side.loaded.files.log_dir) / side.loaded.files.directory / EPOCH_CHECKPOINT) for side in (pair.leader, pair.follower)
+            str(located(side.loaded.files.log_dir) / side.loaded.files.directory / EPOCH_CHECKPOINT)
+            for side in (pair.leader, pair.follower)
         ]
     return "; ".join(facts)
 

@@ -38,6 +38,7 @@ class _Compared:
     verdicts: list[Row] = field(default_factory=list)
     lookups: list[Row] = field(default_factory=list)
     rules: list[Row] = field(default_factory=list)
+    problems: list[Row] = field(default_factory=list)
 
 
 def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
@@ -69,7 +70,11 @@ class PartitionAudit:
         self.loaded = self._load(row)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.replicas = {
-            broker: one.replica(alive=self._alive(broker, one.files), in_isr=broker in self.metadata.isr)
+            broker: one.replica(
+                alive=self._alive(broker, one.files),
+                in_isr=broker in self.metadata.isr,
+                frozen=cluster.broker_states.get(broker) == "paused",
+            )
             for broker, one in self.compared.items()
             if one.log is not None
         }
@@ -117,6 +122,7 @@ class PartitionAudit:
                 for entry in self.row_in["segments"]
                 for found in replicas.segment_rows(entry["broker_id"], entry["segment"], self.topic, self.partition)
             ],
+            "content_windows": [found for one in self.loaded for found in replicas.window_rows(one)],
             "epoch_start_offsets": epochs,
             "epoch_end_offsets": made.lookups,
             "truncation_points": made.points,
@@ -136,7 +142,8 @@ class PartitionAudit:
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
                 )
             ),
-            "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems],
+            "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems]
+            + made.problems,
             "unreadable_leaders": self._unreadable_leader(),
         }
 
@@ -196,7 +203,10 @@ class PartitionAudit:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
         if files.in_use:
             return True
-        return False if files.clean_shutdown else _ALIVE.get(self.cluster.broker_states.get(broker_id, ""))
+        state = self.cluster.broker_states.get(broker_id, "")
+        if state == "stopped" and files.has_lock and not files.clean_shutdown:
+            return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
+        return False if files.clean_shutdown else _ALIVE.get(state)
 
     def _pairs(self) -> _Compared:
         made = _Compared()
@@ -210,12 +220,14 @@ class PartitionAudit:
                 made.verdicts.append(pairs.not_compared_row(keys, self.leadership.source, self.cluster.applies, pair))
                 continue
             events = [entry["event"] for entry in self.row_in.get("events") or () if entry["broker_id"] == follower_id]
-            measured = pairs.with_events(pair, pairs.measure(pair), events, after_copy=self.cluster.logs_go_on)
+            measured = pairs.with_events(pair, pairs.with_content(pair, pairs.measure(pair)), events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
+            if measured.unread:
+                made.problems.append({"broker_id": measured.unread.broker_id, **asdict(measured.unread.problem)})
         return made
 
     def _pair(self, follower_id: int) -> pairs.Pair | Judgement:

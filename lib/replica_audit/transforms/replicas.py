@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, METADATA_TOPIC
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.content import merged
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
 from replica_audit.protocol.lineage import history_of_runs
 from replica_audit.protocol.reconcile import reconcile
@@ -36,7 +37,7 @@ class Loaded:
         """Whether the replica takes part in verdicts: a current directory of an ordinary topic."""
         return self.files.state == "current" and self.files.topic != METADATA_TOPIC
 
-    def replica(self, *, alive: bool | None, in_isr: bool) -> Replica:
+    def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False) -> Replica:
         """The replica as the rules see it; only where there is a log."""
         if self.log is None:
             raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
@@ -52,12 +53,13 @@ class Loaded:
             unreadable=self.unreadable,
             alive=alive,
             in_isr=in_isr,
+            frozen=frozen,
         )
 
     def file_at(self, offset: int) -> str:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
-        return max(holding, key=lambda file: file.base_offset).path if holding else str(Path(self.files.log_dir) / self.files.directory)
+        return max(holding, key=lambda file: file.base_offset).path if holding else str(located(self.files.log_dir) / self.files.directory)
 
 
 def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bool | None, compacted: bool) -> Loaded:
@@ -120,7 +122,7 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[Row], log: LoadedLog | None
 
 def _no_segments(files: ReplicaFiles) -> Problem:
     return Problem(
-        path=str(Path(files.log_dir) / files.directory),
+        path=str(located(files.log_dir) / files.directory),
         kind="directory",
         code="no-segments",
         detail="a replica directory without a readable segment file",
@@ -129,7 +131,7 @@ def _no_segments(files: ReplicaFiles) -> Problem:
 
 
 def _log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
-    directory = Path(files.log_dir) / files.directory
+    directory = located(files.log_dir) / files.directory
     for first, last in () if may_have_holes else log.missing:
         yield Problem(
             path=str(directory),
@@ -209,6 +211,14 @@ def _joined(first: Run, second: Run) -> Run:
         min_timestamp_ms=min(first.min_timestamp_ms, second.min_timestamp_ms),
         max_timestamp_ms=max(first.max_timestamp_ms, second.max_timestamp_ms),
     )
+
+
+def window_rows(loaded: Loaded) -> Iterator[Row]:
+    """The digests of the replica's batches as rows of `content_windows`; none of a directory that is not compared."""
+    if loaded.log is None or not loaded.is_compared:
+        return
+    for window in merged(loaded.log.windows):
+        yield {"topic": loaded.files.topic, "partition": loaded.files.partition, "broker_id": loaded.broker_id, **window._asdict()}
 
 
 def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.model import Election, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile
+from replica_audit.model import Election, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile, Window
 
 Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -78,5 +78,9 @@ def segment(row: Row) -> Segment:
     """A row of the shape SEGMENT_SCAN as the segment that was scanned."""
     file = row["file"]
     return Segment(
-        base_offset=file["base_offset"], swap=file["swap"], damaged=row["damaged"], runs=tuple(Run(**run) for run in row["runs"])
+        base_offset=file["base_offset"],
+        swap=file["swap"],
+        damaged=row["damaged"],
+        runs=tuple(Run(**run) for run in row["runs"]),
+        windows=tuple(Window(**window) for window in row["windows"] or ()),
     )

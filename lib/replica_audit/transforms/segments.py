@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.formats import collected
+from replica_audit.formats.locations import located
 from replica_audit.formats.replica_reader import scan_of
 from replica_audit.formats.segment_problems import scanned
 from replica_audit.schemas import SEGMENTS
@@ -80,6 +80,7 @@ def scan_segment(row: Row) -> Iterator[Row]:
             "damaged": found.damage is not None,
             "failed": failed,
             "problems": [asdict(problem) for problem in problems],
+            "windows": [window._asdict() for window in found.windows],
         },
     }
 
@@ -94,6 +95,6 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for row in (row for rows in places for row in rows.to_pylist()):
         wanted[row["cluster_id"], row["broker_id"], row["scans"]].add(row["directory"])
     for (cluster_id, broker_id, scans), directories in wanted.items():
-        for rows in collected.log_dir_of(Path(scans)).scans(directories):
+        for rows in collected.log_dir_of(located(scans)).scans(directories):
             of_broker = pa.RecordBatch.from_pylist([{"cluster_id": cluster_id, "broker_id": broker_id}] * rows.num_rows, schema=_OF_BROKER)
             yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -38,8 +39,14 @@ def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
         yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
 
 
-def _opened(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if path.name.endswith(".gz") else path.open("rb")
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as stream:
+        if path.name.endswith(".gz"):
+            with gzip.open(stream) as unpacked:
+                yield cast(BinaryIO, unpacked)
+        else:
+            yield stream
 
 
 def event_row(event: LogEvent) -> Row:

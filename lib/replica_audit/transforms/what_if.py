@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from replica_audit.errors import DumpLogError
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.alternatives import Election, traffic, what_if
@@ -64,6 +65,7 @@ def _candidate(side: Side, sides: Sequence[Side], leader_id: int, make_pair: Mak
     epochs: list[LostEpoch] = []
     committed: list[Span] = []
     measured = []
+    unread = sum(bool(other.replica.unreadable) for other in others)
     for other in others if not side.replica.unreadable else ():
         if other.replica.unreadable:
             continue
@@ -72,10 +74,14 @@ def _candidate(side: Side, sides: Sequence[Side], leader_id: int, make_pair: Mak
         measured.append(found)
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
             committed += found.comparison.lost_spans
-        epochs += _lost(found, other)
+        try:
+            epochs += list(_lost(found, other))
+        except (OSError, DumpLogError):  # gone since it was scanned
+            unread += 1
+        unread += found.unread is not None
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
     cost = Cost.of(lost_epochs(epochs), versions(committed), effects)
-    return Candidate.of(side.replica, cost, is_leader=leads, unread=sum(bool(other.replica.unreadable) for other in others))
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
 
 
 def _lost(found: Measured, follower: Side) -> Iterator[LostEpoch]:

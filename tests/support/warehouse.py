@@ -1,0 +1,147 @@
+"""Warehouses of real audits, made without Spark: the rows of an audit in this process, written as the pipeline writes them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from replica_audit.config import Settings
+from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.schemas import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
+from replica_audit.storage.sources import discover
+from tests.support.in_process import audit_cluster
+
+Row = dict[str, Any]
+STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def write_warehouse(
+    warehouse: Path,
+    *roots: Path,
+    run_id: str = "first",
+    started_at: datetime = STARTED,
+    settings: Settings | None = None,
+    status: str = "complete",
+) -> Path:
+    """Audit roots, one cluster each, and add that as a run to a warehouse, which is created if it is not there.
+
+    Findings are new, persisting or resolved against each cluster's complete run before. `status` running leaves the run unfinished.
+    """
+    settings = settings or Settings()
+    tables: dict[str, list[Row]] = {table.name: [] for table in TABLES}
+    audited = [(root, *_audited(root, settings)) for root in roots]
+    run = {"run_id": run_id, "started_at": started_at, "run_date": started_at.date(), "inputs": [str(root) for root in roots]}
+    run |= {"status": status, "config": json.dumps(settings.model_dump(), sort_keys=True)}
+    if status == "complete":
+        verdicts = [row for _root, _cluster, of_cluster in audited for row in of_cluster["replica_verdicts"]]
+        run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(verdicts), "versions": {"replica-audit": "0"}}
+    for root, cluster_id, of_cluster in audited:
+        keys = {"run_id": run_id, "cluster_id": cluster_id}
+        current = [keys | finding for finding in _findings(of_cluster)]
+        of_cluster["findings"] = list(_with_history(current, _before(warehouse, cluster_id), run_id))
+        of_cluster["audit_runs"] = [run | (_counts(root, of_cluster) if status == "complete" else {})]
+        for name, rows in of_cluster.items():
+            if name in tables:
+                tables[name] += [row | keys for row in rows]
+    write_rows(warehouse, tables)
+    return warehouse
+
+
+def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
+    """Append rows, keys and all, to the tables of these names; what a row leaves out is null."""
+    for table in TABLES:
+        if table.name in tables:
+            rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=table.arrow)
+            write_deltalake(str(warehouse / table.name), rows, mode="append")
+
+
+def _arrow_row(table: Table, row: Row) -> Row:
+    """Maps as Arrow wants them, as pairs."""
+    values = {name: row.get(name) for name in table.arrow.names}
+    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in values.items()}
+
+
+def _audited(root: Path, settings: Settings) -> tuple[str, dict[str, list[Row]]]:
+    found = discover([str(root)])
+    (cluster,) = found.roots
+    rows, facts = audit_cluster(root, settings=settings)
+    of_cluster = {table.name: list(rows.get(table.name, [])) for table in OF_PARTITIONS}
+    of_files = [{name: getattr(problem, name) for name in problem.__slots__} for _cluster, problem in found.problems]
+    of_cluster["input_errors"] = [{"broker_id": None} | row for row in (*of_files, *rows["problems"], *rows["input_errors"])]
+    of_cluster["unreadable_leaders"] = list(rows.get("unreadable_leaders", []))
+    about = {"protocol": str(facts.applies), "protocol_reason": facts.generation.reason}
+    of_cluster["facts"] = [about | {"brokers": len(cluster.brokers), "has_metadata": cluster.head is not None}]
+    return cluster.cluster_id, of_cluster
+
+
+def _exit_code(verdicts: Iterable[Row]) -> int:
+    severities = {row["severity"] for row in verdicts}
+    if severities & {str(Severity.CRITICAL), str(Severity.ERROR)}:
+        return 1
+    return 3 if any(row["verdict"] == Verdict.INCONCLUSIVE for row in verdicts) else 0
+
+
+def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:
+    verdicts = of_cluster["replica_verdicts"]
+    return {
+        **of_cluster["facts"][0],
+        "replicas": len(of_cluster["replica_logs"]),
+        "partitions": len({(row["topic"], row["partition"]) for row in verdicts}),
+        "verdict_counts": dict(Counter(str(row["verdict"]) for row in verdicts)),
+        "input_errors": len(of_cluster["input_errors"]),
+        "path": str(root),
+    }
+
+
+def _findings(of_cluster: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """As transforms.findings: every verdict that is not clean, every leader that cannot be read."""
+    of_pairs = [
+        (str(row["verdict"]), str(row["severity"]), row, row["follower_id"], row["reason"])
+        for row in of_cluster["replica_verdicts"]
+        if row["severity"] != Severity.NONE
+    ]
+    unreadable = str(Verdict.UNREADABLE)
+    of_leaders = [
+        (unreadable, str(SEVERITIES[Verdict.UNREADABLE]), row, row["broker_id"], f"the leader itself: {row['reason']}")
+        for row in of_cluster["unreadable_leaders"]
+    ]
+    for code, severity, row, broker_id, summary in (*of_pairs, *of_leaders):
+        yield {
+            "finding_key": f"{code}:{row['topic']}-{row['partition']}:{broker_id}",
+            "code": code,
+            "severity": severity,
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "broker_id": broker_id,
+            "summary": summary,
+        }
+
+
+def _before(warehouse: Path, cluster_id: str) -> list[Row]:
+    """The findings that each cluster's latest complete run left open."""
+    runs = [row for row in _rows(warehouse, AUDIT_RUNS) if row["cluster_id"] == cluster_id and row["status"] == "complete"]
+    latest = max(runs, key=lambda row: row["started_at"], default=None)
+    of_run = [row for row in _rows(warehouse, FINDINGS) if latest is not None and row["run_id"] == latest["run_id"]]
+    return [row for row in of_run if row["cluster_id"] == cluster_id and row["status"] != "resolved"]
+
+
+def _rows(warehouse: Path, table: Table) -> list[Row]:
+    path = warehouse / table.name
+    return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
+
+
+def _with_history(current: Sequence[Row], before: Sequence[Row], run_id: str) -> Iterator[Row]:
+    known = {row["finding_key"]: row for row in before}
+    for row in current:
+        earlier = known.pop(row["finding_key"], None)
+        first = earlier["first_seen_run_id"] if earlier else run_id
+        yield row | {"first_seen_run_id": first, "last_seen_run_id": run_id, "status": "persisting" if earlier else "new"}
+    for row in known.values():
+        yield row | {"status": "resolved"}
