@@ -1,0 +1,63 @@
+"""What the documents say of codes, verdicts, tables and each other, held against the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replica_audit.protocol.verdict import SEVERITIES, Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+VERDICTS = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+# places where the code of a problem is written: Problem(code="..."), Damage(code="..."), tell(path, kind, "...") and their kind
+_CODE = re.compile(
+    r"""code\ ?=\ ?"([a-z-]+)"            # by name
+      | _tell\([^"]*(?:"[a-z-]+",\s*)?"([a-z]+(?:-[a-z]+)+)",
+      | (?:_damage|problem|Unusable)\((?:[^"()]|\([^()]*\))*"([a-z]+(?:-[a-z]+)+)"
+    """,
+    re.VERBOSE,
+)
+
+
+def test_the_tables_are_described_as_they_are() -> None:
+    made = subprocess.run([sys.executable, str(ROOT / "tools" / "tables_doc.py")], capture_output=True, text=True, check=True)
+    assert made.stdout == (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+
+
+def test_every_verdict_has_its_line_with_its_severity() -> None:
+    assert not [v for v in set(Verdict) - {Verdict.COMPACTION_DIFFERS} if f"| `{v}` | {SEVERITIES[v]} |" not in VERDICTS]
+
+
+def test_every_code_of_a_problem_is_named() -> None:
+    found: dict[str, Path] = {}
+    for path in (ROOT / "lib").rglob("*.py"):
+        for match in _CODE.finditer(path.read_text(encoding="utf-8")):
+            found[next(code for code in match.groups() if code)] = path
+    assert len(found) > 40, "codes are written in another way than this test looks for"
+    assert {"crc-mismatch", "link-loop", "torn-batch", "unknown-broker"} <= found.keys()
+    assert not {code: str(path) for code, path in found.items() if f"`{code}`" not in VERDICTS}
+
+
+@pytest.mark.parametrize("document", [ROOT / "README.md", *DOCS], ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = document.parent / path if path else document
+        assert linked.exists(), f"{document.name} links to {target}"
+        if anchor and linked.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_every_document_is_linked_from_the_readme(document: Path) -> None:
+    assert f"docs/{document.name}" in (ROOT / "README.md").read_text(encoding="utf-8")

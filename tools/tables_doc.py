@@ -1,0 +1,55 @@
+"""Prints docs/tables.md, the description of every table, from the schemas: .venv/bin/python tools/tables_doc.py > docs/tables.md."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+from replica_audit import schemas
+from replica_audit.schemas import Table
+
+HEAD = """\
+# Tables
+
+Made from the schemas by `tools/tables_doc.py`; a test holds the two together. Every table is a Delta table of that name in the
+warehouse, without deletion vectors and column mapping, so Spark, delta-rs, DuckDB, Trino and others read it. Offsets are `bigint`; an
+`..._offset` that ends something is exclusive (`end`, `log_end_offset`) unless it is named `last_...`. A run counts once its rows of
+`audit_runs` have the status `complete`: join on it.
+"""
+_SPARK = {"string": "string", "int32": "int", "int64": "bigint", "bool": "boolean", "date32[day]": "date"}
+
+
+def main() -> None:
+    """Print the page."""
+    sys.stdout.write(page())
+
+
+def page() -> str:
+    """The page as text."""
+    return "\n".join([HEAD, *(part for table in schemas.TABLES for part in _described(table))])
+
+
+def _described(table: Table) -> list[str]:
+    rows = [f"| `{c.name}` | {_type(c.type)} | {'' if c.nullable else 'never'} | {_cell(c.comment)} |" for c in table.columns]
+    checks = [f"- `{name}`: `{_cell(check)}`" for name, check in table.constraints.items()]
+    head = [f"## {table.name}", "", f"{table.grain[0].upper()}{table.grain[1:]}.", "", "| column | type | null | |", "|---|---|---|---|"]
+    return [*head, *rows, "", *(["Checks:", "", *checks, ""] if checks else [])]
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_type(kind.key_type)}, {_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_type(field.type)}' for field in kind)}>"
+    return "timestamp" if pa.types.is_timestamp(kind) else _SPARK[str(kind)]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()
