@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/tools/environment.sh"
 
 usage() {
     cat <<'TEXT'
-usage: ./spark-submit.sh [--dry-run] JOB [options of the job]
+usage: ./spark-submit.sh [--dry-run] [--master URL] JOB [options of the job]
        ./spark-submit.sh JOB --help        what a job does and its options
        ./spark-submit.sh                   set everything up, list the jobs
 
@@ -16,9 +16,12 @@ script, which takes a few minutes; later ones start at once. Needed on the machi
 and a Java 17+ runtime.
 
   --dry-run              print the command that would run, shell-quoted, and exit; before or after JOB
+  --master URL           where Spark runs, such as spark://HOST:7077; before JOB (docs/deployment.md)
 
 environment:
-  SPARK_MASTER           where Spark runs (default: local[*], this machine)
+  SPARK_MASTER           the same as --master (default: spark.master in conf/spark-defaults.conf, else
+                         local[*], this machine)
+  REPLICA_AUDIT_EXECUTOR_PYTHON   the executors' Python, if it has the packages already
   SPARK_SUBMIT_ARGS      more flags for spark-submit, separated by blanks
   SPARK_DRIVER_MEMORY    memory of the driver, and so of everything under local[*] (default: 2g)
   JAVA_HOME              the Java runtime (default: the java on PATH)
@@ -45,8 +48,12 @@ job=""
 dry_run=false
 arguments=()
 literal=false
+wants_master=false
 for argument in "$@"; do
-    if [ "$argument" = --dry-run ] && ! $literal; then
+    if $wants_master; then
+        wants_master=false
+        SPARK_MASTER="$argument"
+    elif [ "$argument" = --dry-run ] && ! $literal; then
         dry_run=true
     elif [ -n "$job" ]; then
         if [ "$argument" = -- ]; then literal=true; fi
@@ -54,12 +61,15 @@ for argument in "$@"; do
     else
         case "$argument" in
         -h | --help) usage && exit 0 ;;
+        --master) wants_master=true ;;
+        --master=*) SPARK_MASTER="${argument#*=}" ;;
         -*) wrong_usage "unknown option $argument; a job's options come after its name" ;;
         *) job="$argument" ;;
         esac
     fi
 done
 
+if $wants_master; then wrong_usage "--master needs a URL"; fi
 if [ -z "$job" ]; then
     if $dry_run; then wrong_usage "--dry-run needs a job"; fi
     environment_require_java
@@ -69,6 +79,15 @@ if [ -z "$job" ]; then
     list_jobs
     exit 0
 fi
+
+# A job's output passes through a JVM: only here can be told whether it ends at a terminal, and how wide that is.
+terminal_columns() {
+    local columns
+    columns="$(stty size 2>/dev/null </dev/tty)" || columns=""
+    columns="${columns#* }"
+    if [ -t 1 ]; then export REPLICA_AUDIT_STDOUT_COLUMNS="${columns:-80}"; fi
+    if [ -t 2 ]; then export REPLICA_AUDIT_STDERR_COLUMNS="${columns:-80}"; fi
+}
 
 file="$ROOT/jobs/$job.py"
 case "$job" in *[!a-z0-9_]*) wrong_usage "no job named $job" ;; esac
@@ -111,7 +130,8 @@ fi
 environment_require_java
 environment_packages ""
 environment_jars
-environment_package_zip
+environment_for_executors
 environment_spark_variables
+terminal_columns
 # The JVM announces a module that Spark asks for; there is no option that stops it.
 exec "${command[@]}" 2> >(exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)

@@ -6,12 +6,18 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/environment.sh"
 # shellcheck source=tools/oracle.sh
 source "$ROOT/tools/oracle.sh"
+# shellcheck source=tools/browser.sh
+source "$ROOT/tools/browser.sh"
 cd "$ROOT"
 
 environment_require_java
-environment_packages test,lint
+environment_packages test,lint,notebook
 environment_jars
 oracle_jars
+if [ $# -eq 0 ]; then
+    browser_ready
+    for line in 4.3 3.9; do tests/kafka_lab/jars.sh "$line"; done
+fi
 
 # The tests make their own sessions; here only what has to be said before a JVM starts: no second compiler, which costs
 # short runs more than it gives.

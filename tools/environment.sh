@@ -13,6 +13,7 @@ VENV="$ROOT/.venv"
 CACHE="$ROOT/.cache"
 JARS="$CACHE/jars"
 STAMP="$VENV/.replica-audit-installed"
+EXECUTOR_PACKAGES="$CACHE/executor-packages.tar.gz"
 JAVA_MINIMUM=17
 USAGE_ERROR=2
 
@@ -212,7 +213,8 @@ make_jars() {
 # --------------------------------------------------------------------------------------------------------------- Spark
 
 environment_spark_flags() {
-    local master="${SPARK_MASTER:-local[*]}"
+    local master
+    master="$(spark_master)"
     SPARK_FLAGS=(
         --master "$master"
         --name "${1:-replica-audit}"
@@ -235,17 +237,46 @@ environment_spark_flags() {
     *)
         local jar jars=""
         for jar in $(jar_names); do jars="${jars:+$jars,}$JARS/$jar"; done
-        SPARK_FLAGS+=(--jars "$jars" --py-files "$CACHE/replica_audit.zip")
+        SPARK_FLAGS+=(--jars "$jars" --py-files "$CACHE/replica_audit.zip" --conf "spark.pyspark.driver.python=$VENV/bin/python")
+        # Nothing may depend on where this folder is: the executors' machines need not have it.
+        if [ -n "${REPLICA_AUDIT_EXECUTOR_PYTHON:-}" ]; then
+            SPARK_FLAGS+=(--conf "spark.pyspark.python=$REPLICA_AUDIT_EXECUTOR_PYTHON")
+        else
+            SPARK_FLAGS+=(
+                --archives "$EXECUTOR_PACKAGES#packages"
+                --conf spark.executorEnv.PYTHONPATH=packages
+                --conf "spark.pyspark.python=$(python_of_the_packages)"
+            )
+        fi
         ;;
     esac
 }
 
-# The package as a file that travels to the executors of a cluster.
-environment_package_zip() {
-    case "${SPARK_MASTER:-local}" in local | local\[*) return ;; esac
+# Where Spark runs: SPARK_MASTER, else what conf/spark-defaults.conf says, else here.
+spark_master() {
+    local master="${SPARK_MASTER:-}"
+    if [ -z "$master" ]; then master="$(awk '$1 == "spark.master" { print $2 }' "$ROOT/conf/spark-defaults.conf")"; fi
+    printf '%s' "${master:-local[*]}"
+}
+
+# The interpreter that can use the packages of .venv/, by name: python3.11.
+python_of_the_packages() {
+    local library=("$VENV"/lib/python3.*)
+    library="${library[0]##*/}"
+    printf '%s' "${library/%\*/}"
+}
+
+# What travels to the executors of a cluster: the package, and the packages that it needs unless their Python has them.
+environment_for_executors() {
+    case "$(spark_master)" in local | local\[*) return ;; esac
     local made="$CACHE/replica_audit.$$.zip"
     (cd "$ROOT/lib" && "$VENV/bin/python" -m zipfile -c "$made" replica_audit) || fail "cannot write $made"
     mv "$made" "$CACHE/replica_audit.zip"
+    if [ -n "${REPLICA_AUDIT_EXECUTOR_PYTHON:-}" ] || [ "$EXECUTOR_PACKAGES" -nt "$STAMP" ]; then return; fi
+    say "setting up: packing the Python packages for the executors (10 s, 160 MB) ..."
+    made="$EXECUTOR_PACKAGES.$$"
+    "$VENV/bin/python" "$ROOT/tools/executor_packages.py" "$made" || fail "cannot write $made"
+    mv "$made" "$EXECUTOR_PACKAGES"
 }
 
 # Only this project's Spark and Python count, whatever else the user's shell is set up for.
