@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import py4j.java_gateway
+import py4j.protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
@@ -37,9 +39,21 @@ class Refused(Exception):
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _own_exceptions() -> Iterator[None]:
+    """Py4j as it is: a session of Spark in this process makes it ask Spark's JVM about every exception, also those of this JVM."""
+    changed = py4j.java_gateway.get_return_value
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
     try:
         yield
+    finally:
+        py4j.java_gateway.get_return_value = changed
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        with _own_exceptions():
+            yield
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() not in _REFUSALS:
             raise
@@ -110,7 +124,8 @@ class Batch:
         """All that Kafka says of the batch; -1 as base offset where it is not to be read, for that decompresses a legacy entry."""
         java = self.java
         try:
-            codec = java.compressionType().toString()
+            with _own_exceptions():
+                codec = java.compressionType().toString()
         except Py4JJavaError as error:
             # "Unknown compression type id: 7"
             codec = f"unknown-{_integers(error.java_exception)[-1]}"
