@@ -21,8 +21,8 @@ from replica_audit.protocol.epoch_table import (
 )
 
 THEN = LeaderThen(leader_id=1, entries=table([(0, 0), (2, 10), (5, 40)]), log_end_offset=55)
-SAME_LEADER = LeaderNow(leader_id=1, leader_epoch=5, log_start_offset=0)
-OTHER_LEADER = LeaderNow(leader_id=2, leader_epoch=7, log_start_offset=0)
+SAME_LEADER = LeaderNow(leader_id=1, leader_epoch=5, log_start_offset=0, compacted=False)
+OTHER_LEADER = LeaderNow(leader_id=2, leader_epoch=7, log_start_offset=0, compacted=False)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,18 @@ OTHER_LEADER = LeaderNow(leader_id=2, leader_epoch=7, log_start_offset=0)
         (replace(SAME_LEADER, log_start_offset=45), 2, (2, 45), Cause.RETENTION),
         (replace(SAME_LEADER, log_start_offset=50), 2, (2, 45), Cause.RETENTION),  # it moved on between the two questions
         (replace(OTHER_LEADER, compacted=True), 2, (0, 40), Cause.COMPACTION),
+        # what would excuse it is not known
+        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 45), Cause.UNDECIDED),
+        (replace(OTHER_LEADER, compacted=None), 2, (0, 40), Cause.UNDECIDED),
         # a log that lost records, or another history
         (SAME_LEADER, 5, (5, 54), Cause.DIFFERS),
+        (replace(SAME_LEADER, compacted=None), 5, (5, 54), Cause.DIFFERS),
         (SAME_LEADER, 2, (2, 39), Cause.DIFFERS),
         (SAME_LEADER, 2, (2, 41), Cause.DIFFERS),
         (SAME_LEADER, 2, (0, 40), Cause.DIFFERS),
         (SAME_LEADER, 5, (-1, -1), Cause.DIFFERS),
         (replace(SAME_LEADER, compacted=True), 2, (0, 40), Cause.DIFFERS),
-        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 45), Cause.DIFFERS),
+        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 39), Cause.DIFFERS),
         (replace(SAME_LEADER, log_start_offset=44), 2, (2, 45), Cause.DIFFERS),
         (OTHER_LEADER, 6, (6, 54), Cause.DIFFERS),
         (OTHER_LEADER, 6, (2, 55), Cause.DIFFERS),
@@ -86,7 +90,7 @@ class _Log:
         return replace(self, entries=truncate_from_start(self.entries, start), start=start)
 
     def now(self) -> LeaderNow:
-        return LeaderNow(leader_id=self.leader, leader_epoch=self.epoch, log_start_offset=self.start)
+        return LeaderNow(leader_id=self.leader, leader_epoch=self.epoch, log_start_offset=self.start, compacted=False)
 
 
 _STEP = st.one_of(

@@ -8,12 +8,13 @@ import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
+from replica_audit.storage.catalog import is_catalog_name
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests" / "data" / "sample"
-_CATALOG = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _AUDIT_HELP = """\
@@ -51,9 +52,9 @@ def _audit(given: argparse.Namespace) -> int:
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     for flag, path in (("--json", given.json), ("--html", given.html)):
-        _check_writable(flag, path)
+        outputs.check(flag, path)
     warehouse = _warehouse(given.warehouse)
-    if given.html and _CATALOG.fullmatch(warehouse):
+    if given.html and is_catalog_name(warehouse):
         raise UsageError(
             f"--html: the page is made without Spark, which cannot look up {warehouse}; give --warehouse as a directory or URI"
         )
@@ -74,7 +75,7 @@ def _audit(given: argparse.Namespace) -> int:
     with progress() as told:
         report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:
-        given.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+        outputs.write("--json", given.json, json.dumps(report.as_json(), indent=1) + "\n")
     show("\n")
     show_report(report)
     if given.html:
@@ -82,25 +83,13 @@ def _audit(given: argparse.Namespace) -> int:
         from replica_audit.past.run import PastRun
         from replica_audit.storage.reader import WarehouseTables
 
-        write_page(PastRun(WarehouseTables(warehouse), given.run_id), given.html)
+        write_page(PastRun(WarehouseTables(warehouse), given.run_id), "--html", given.html)
     return report.exit_code
-
-
-def _check_writable(flag: str, path: Path | None) -> None:
-    """Fail before the work, not after it."""
-    if path is None:
-        return
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"{flag} {path}: not a file in an existing directory")
-    try:
-        path.open("a", encoding="utf-8").close()
-    except OSError as error:
-        raise UsageError(f"{flag} {path}: {error.strerror}") from None
 
 
 def _warehouse(given: str) -> str:
     """A local directory becomes absolute; `catalog.schema` and URIs stay as they are."""
-    if "://" in given or _CATALOG.fullmatch(given):
+    if "://" in given or is_catalog_name(given):
         return given
     path = Path(given).expanduser().absolute()
     if path.exists() and not path.is_dir():

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
-from replica_audit.commands.report import check_output, write
 from replica_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _describe_cluster(given: argparse.Namespace) -> int:
 
     if not 0 < given.timeout <= 3600:
         raise UsageError("--timeout: give seconds, above 0 and at most 3600")
-    check_output(given.output)
+    outputs.check("--output", given.output)
     addresses = connection.addresses(given.bootstrap_server)
     settings = client_properties.read(given.command_config)
     if given.verify is None:
@@ -68,7 +68,7 @@ def _describe(brokers: Brokers, output: Path) -> int:
     from replica_audit.storage.cluster.description import describe
 
     found = describe(brokers)
-    write(output, _json(found.document))
+    outputs.write("--output", output, _json(found.document))
     show(cluster_text.described(found.document))
     for one in found.missing:
         tell(f"missing: {one.sentence()}")
@@ -92,7 +92,7 @@ def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
             raise UsageError(f"--verify: run {run_id} is of cluster {', '.join(clusters)}, these brokers are of {brokers.cluster_id}")
         made = verification.verify(brokers, tables_then.read(tables, run_id, brokers.cluster_id))
     if given.output is not None:
-        write(given.output, _json({"run_id": run_id, "cluster_id": brokers.cluster_id} | asdict(made)))
+        outputs.write("--output", given.output, _json({"run_id": run_id, "cluster_id": brokers.cluster_id} | asdict(made)))
     show(
         cluster_text.verified(
             run_id=run_id, partitions=made.partitions, asked=made.asked, differences=made.differences, explained=made.explained

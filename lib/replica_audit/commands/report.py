@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
-from replica_audit.errors import OutputError, UsageError
+from replica_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -48,12 +48,12 @@ def _report(given: argparse.Namespace) -> int:
 
     if given.top is not None and given.top < 0:
         raise UsageError(f"--top {given.top}: give 0 or more")
-    check_output(given.output)
+    outputs.check("--output", given.output)
     run = PastRun(WarehouseTables(given.warehouse), given.run_id)
     if given.format == "html":
         output = given.output or Path(f"report-{run.run_id}.html")
-        check_output(output)
-        write_page(run, output, given.top)
+        outputs.check("--output", output)
+        write_page(run, "--output", output, given.top)
         return 0
     report = report_of(run, given.top)
     made = text.render(report) if given.format == "text" else json.dumps(report.as_json(), indent=1) + "\n"
@@ -62,18 +62,18 @@ def _report(given: argparse.Namespace) -> int:
     elif given.output is None:
         show(made)
     else:
-        write(given.output, made)
+        outputs.write("--output", given.output, made)
         tell(f"report of run {run.run_id}: {given.output}")
     return 0
 
 
-def write_page(run: PastRun, output: Path, top: int | None = None) -> None:
-    """Write the HTML page of a run, with its worst `top` findings, and say where it is.
+def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) -> None:
+    """Write the HTML page of a run, with its worst `top` findings, to the file that a flag names, and say where it is.
 
     Raises:
         OutputError: it cannot be written.
     """
-    write(output, page(run, MOST_FINDINGS if top is None else min(top, MOST_FINDINGS)))
+    outputs.write(flag, output, page(run, MOST_FINDINGS if top is None else min(top, MOST_FINDINGS)))
     tell(f"report of run {run.run_id}: {output}")
 
 
@@ -93,40 +93,6 @@ def page(run: PastRun, top: int) -> str:
         return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))
 
     return render(data, keys, explained)
-
-
-def check_output(path: Path | None) -> None:
-    """Fail before the work, not after it."""
-    try:
-        is_usable = path is None or (not path.is_dir() and path.absolute().parent.is_dir())
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror}; give a file that can be written") from None
-    if not is_usable:
-        raise UsageError(f"--output {path}: not a file in an existing directory")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old one or the whole new one.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    made: Path | None = None
-    try:
-        path = path.resolve()  # what a link leads to is written, the link stays
-        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
-            with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-                stream.write(text)
-            return
-        made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        made.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        made.replace(path)
-        made = None
-    except OSError as error:
-        raise OutputError(f"--output {path}: {error.strerror or error}; give a file that can be written") from None
-    finally:
-        if made is not None:
-            made.unlink(missing_ok=True)
 
 
 COMMAND = Command(

@@ -22,10 +22,10 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """What the file says of the cluster as a whole. `broker_states` maps a broker id to `up`, `down` or `paused`."""
+    """What the file says of the cluster as a whole. `broker_states` maps a broker id to `up`, `down`, `paused` or `unknown`."""
 
     cluster_id: str | None
-    captured_at: str | None
+    captured_at_ms: int | None
     kafka_version: str | None
     inter_broker_protocol: str | None
     metadata_version: int | None
@@ -50,7 +50,7 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
     brokers = _typed(document, "brokers", list, "") or []
     head = ClusterMetadata(
         cluster_id=_typed(document, "cluster_id", str, ""),
-        captured_at=_typed(document, "captured_at", str, ""),
+        captured_at_ms=_captured_at_ms(document),
         kafka_version=_typed(document, "kafka_version", str, ""),
         inter_broker_protocol=_typed(document, "inter_broker_protocol_version", str, ""),
         metadata_version=_typed(features, "metadata.version", int, "features."),
@@ -80,7 +80,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     Raises:
         MetadataError: a value of the wrong type, with its place.
     """
-    captured_at_ms = _milliseconds(_typed(document, "captured_at", str, ""))
+    captured_at_ms = _captured_at_ms(document)
     for i, topic in enumerate(_typed(document, "topics", list, "") or []):
         at = f"topics[{i}]."
         name = _required(topic, "topic", str, at)
@@ -103,10 +103,10 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
             )
 
 
-def _milliseconds(text: str | None) -> int | None:
-    """An ISO 8601 time as milliseconds since the epoch, UTC where it names no zone; None if it is none."""
+def _captured_at_ms(document: dict[str, Any]) -> int | None:
+    """The file's time, ISO 8601 and UTC where it names no zone, as milliseconds since the epoch; None if it is none."""
     try:
-        moment = datetime.fromisoformat(text or "")
+        moment = datetime.fromisoformat(_typed(document, "captured_at", str, "") or "")
     except ValueError:
         return None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -47,6 +47,7 @@ class MetadataLog:
     partitions: tuple[PartitionMetadata, ...]
     fenced: dict[int, bool]
     brokers: dict[int, BrokerState]
+    brokers_changed_ms: dict[int, int]
     metadata_version: int | None
     log_epoch: int
     log_end_offset: int
@@ -202,6 +203,7 @@ class _Replay:
             partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
             fenced=self.image.fenced,
             brokers=dict(self.image.brokers),
+            brokers_changed_ms=dict(self.image.brokers_changed_ms),
             metadata_version=self.image.features.get(METADATA_VERSION),
             log_epoch=self.epoch,
             log_end_offset=self.end_offset,

@@ -15,13 +15,14 @@ from replica_audit.protocol.epoch_table import UNDEFINED, EpochEntry, EpochTable
 
 
 class Cause(StrEnum):
-    """Why an answer is another one than the table's. All but DIFFERS happen to healthy clusters."""
+    """Why an answer is another one than the table's. UNDECIDED lacks an answer that could excuse it; all others but DIFFERS are healthy."""
 
     SAME = "same"
     GREW = "log-grew"
     RETENTION = "retention"
     NEW_EPOCH = "leader-changed"
     COMPACTION = "compaction"
+    UNDECIDED = "undecided"
     DIFFERS = "differs"
 
 
@@ -36,12 +37,12 @@ class LeaderThen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderNow:
-    """The leader that answered. `log_start_offset`, asked for after the answer, is None where unknown; `compacted` by cleanup.policy."""
+    """The leader that answered. `log_start_offset`, asked for later, and `compacted`, by cleanup.policy, are None where unknown."""
 
     leader_id: int
     leader_epoch: int
     log_start_offset: int | None = None
-    compacted: bool = False
+    compacted: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochE
     before = expected(then, requested_epoch)
     if answer == before:
         return Cause.SAME, ""
-    if _is_retention(before, now, requested_epoch, answer):
+    if _is_retention(before, now.log_start_offset, requested_epoch, answer):
         return Cause.RETENTION, f"retention has moved the log start to {now.log_start_offset}"
     # an epoch without a record is known to the broker that led it, to no other
     entries = then.entries[:-1] if then.entries and then.entries[-1].start_offset >= then.log_end_offset else then.entries
@@ -85,12 +86,15 @@ def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochE
             Cause.COMPACTION,
             f"broker {now.leader_id} leads now; the topic is compacted, and replicas may know other epochs of what is gone",
         )
+    if now.log_start_offset is None and _is_retention(before, answer.start_offset, requested_epoch, answer):
+        return Cause.UNDECIDED, "an answer differs as retention would make it, and the leader did not tell where its log begins"
+    if now.compacted is None and now.leader_id != then.leader_id:
+        return Cause.UNDECIDED, "another broker leads and answers otherwise; compaction would explain it, and cleanup.policy was not told"
     return Cause.DIFFERS, _difference(then, now, before, answer)
 
 
-def _is_retention(before: EpochEntry, now: LeaderNow, requested_epoch: int, answer: EpochEntry) -> bool:
-    """The requested epoch is below all that is left: it is echoed, with where the first one left begins."""
-    start = now.log_start_offset
+def _is_retention(before: EpochEntry, start: int | None, requested_epoch: int, answer: EpochEntry) -> bool:
+    """The requested epoch is below all that is left of a log from `start` on: it is echoed, with where the first one left begins."""
     return (
         start is not None and before != UNDEFINED and answer.epoch == requested_epoch and before.start_offset < answer.start_offset <= start
     )

@@ -79,11 +79,15 @@ def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
 
 @dataclass(slots=True)
 class MetadataImage:
-    """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`."""
+    """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`.
+
+    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time.
+    """
 
     topics: dict[str, str] = field(default_factory=dict)  # names by id
     features: dict[str, int] = field(default_factory=dict)
     brokers: dict[int, BrokerState] = field(default_factory=dict)
+    brokers_changed_ms: dict[int, int] = field(default_factory=dict)
     orphans: int = 0
     _partitions: dict[str, dict[int, _Partition]] = field(default_factory=dict)  # by topic id and number
     _configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by resource
@@ -108,6 +112,8 @@ class MetadataImage:
             case ElrCleared():
                 self._clear_elr(record.topic)
             case _:
+                if isinstance(record, BrokerRegistered | BrokerFenced | BrokerStops):
+                    self.brokers_changed_ms[record.broker_id] = at.timestamp_ms
                 self._apply_to_cluster(record, from_snapshot)
 
     @property

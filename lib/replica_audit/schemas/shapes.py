@@ -96,7 +96,10 @@ PARTITION_METADATA = struct(
 )
 # one copy of the metadata log as a whole
 METADATA_COPY = struct(
-    metadata_version=INT, log_epoch=INT, log_end_offset=BIGINT, brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING))
+    metadata_version=INT,
+    log_epoch=INT,
+    log_end_offset=BIGINT,
+    brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT)),
 )
 LOG_EVENT = struct(
     kind=STRING,

@@ -22,13 +22,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
 from replica_audit.errors import UsageError
+from replica_audit.storage.catalog import is_catalog_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RowT = TypeVar("RowT", bound="DataclassInstance")
 MOST_ROWS = 200_000
-_CATALOG = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PRUNED_BY = ("run_id", "topic", "partition")  # columns whose values need no quoting; a file's statistics tell whether it can hold them
 
@@ -54,7 +54,7 @@ class WarehouseTables:
             if self._local.is_dir():
                 return
             exists = self._local.exists()
-        if _CATALOG.fullmatch(location):
+        if is_catalog_name(location):
             raise UsageError(
                 f"--warehouse {location}: a name in Spark's catalog cannot be read without Spark; give the directory or URI of its tables"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,10 +12,10 @@ from pyspark.sql import functions as F
 
 from replica_audit.errors import UsageError
 from replica_audit.schemas import AUDIT_RUNS, TABLES, Table
+from replica_audit.storage.catalog import is_catalog_name
 from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4
-_CATALOG = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 
 
 class Warehouse:
@@ -26,7 +25,7 @@ class Warehouse:
         """Name the place; nothing is read or written yet."""
         self.spark = spark
         self.location = location
-        self.in_catalog = _CATALOG.fullmatch(location) is not None
+        self.in_catalog = is_catalog_name(location)
 
     def identifier(self, table: Table) -> str:
         """The table's name in SQL."""

@@ -61,7 +61,6 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
         settings: of the run.
     """
     fenced = {broker["broker_id"]: broker["fenced"] for broker in copy["brokers"]} if copy else {}
-    by_log = {broker["broker_id"]: _STATES[broker["state"]] for broker in copy["brokers"] if broker["state"] in _STATES} if copy else {}
     in_file = head.metadata_version if head else None
     chosen = generation(
         requested=settings.protocol,
@@ -73,11 +72,21 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
     return ClusterFacts(
         generation=chosen,
         moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
-        # what the file does not know the log may
-        broker_states=by_log | {broker: state for broker, state in head.broker_states.items() if state != "unknown"} if head else by_log,
+        broker_states=_broker_states(head, copy),
         fenced=fenced,
         simultaneous=settings.simultaneous_copies,
         metadata_log_end=(copy["log_epoch"], copy["log_end_offset"]) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
     )
+
+
+def _broker_states(head: ClusterMetadata | None, copy: Row | None) -> dict[int, str]:
+    """What the brokers do, by the file; by the log where the file does not know or is older."""
+    log = [broker for broker in copy["brokers"] if broker["state"] in _STATES] if copy else []
+    told = {broker["broker_id"]: _STATES[broker["state"]] for broker in log}
+    if head is None:
+        return told
+    captured_at_ms = head.captured_at_ms
+    newer = {broker["broker_id"] for broker in log if captured_at_ms is not None and broker["changed_ms"] > captured_at_ms}
+    return told | {broker: state for broker, state in head.broker_states.items() if state != "unknown" and broker not in newer}

@@ -80,7 +80,10 @@ def _list_server_log(source: Row) -> Iterator[Row]:
 
 def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:
     copy = metadata_log.read(located(copied_to) if copied_to else directory)
-    brokers = [{"broker_id": broker, "fenced": copy.fenced[broker], "state": str(state)} for broker, state in sorted(copy.brokers.items())]
+    brokers = [
+        {"broker_id": broker, "fenced": copy.fenced[broker], "state": str(state), "changed_ms": copy.brokers_changed_ms[broker]}
+        for broker, state in sorted(copy.brokers.items())
+    ]
     row = {"metadata_version": copy.metadata_version, "brokers": brokers}
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:

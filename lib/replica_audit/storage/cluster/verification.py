@@ -81,8 +81,7 @@ def verify(brokers: Brokers, run: RunThen) -> Verification:
         _tell(made, ((one.name, "its leader changes all the time") for one in again if one.moved))
     _ask_log_starts(brokers, [one for one in live if _differs(one)])
     compacted = _compacted(brokers, {one.then.topic for one in live if _differs(one)})
-    for one in live:
-        _judge(one, made, is_compacted=one.then.topic in compacted)
+    _tell(made, [undecided for one in live for undecided in _judge(one, made, is_compacted=compacted.get(one.then.topic))])
     return made
 
 
@@ -185,19 +184,21 @@ def _ask_log_starts(brokers: Brokers, live: Sequence[Asked]) -> None:
                 one.log_start_offset = start if start >= 0 else None
 
 
-def _compacted(brokers: Brokers, topics: Iterable[str]) -> set[str]:
-    """Which of some topics are compacted, as far as it is told."""
-    names, found = sorted(topics), set()
+def _compacted(brokers: Brokers, topics: Iterable[str]) -> dict[str, bool]:
+    """Whether topics are compacted, for those of which it is told."""
+    names = sorted(topics)
+    found: dict[str, bool] = {}
     for start in range(0, len(names), _TOPICS_AT_ONCE):
         try:
             answer = brokers.ask_any(configs_request(TOPIC, names[start : start + _TOPICS_AT_ONCE], ["cleanup.policy"]))
         except Unanswered:
             continue
-        found |= {one.resource_name for one in answer.results for config in one.configs if "compact" in (config.value or "")}
+        found |= {one.resource_name: "compact" in (config.value or "") for one in answer.results for config in one.configs}
     return found
 
 
-def _judge(one: Asked, made: Verification, *, is_compacted: bool) -> None:
+def _judge(one: Asked, made: Verification, *, is_compacted: bool | None) -> Iterator[tuple[str, str]]:
+    """Note the differences of a partition; those that cannot be judged, and why."""
     then = one.then
     for epoch, answer in sorted(one.answers.items()):
         now = LeaderNow(
@@ -205,6 +206,9 @@ def _judge(one: Asked, made: Verification, *, is_compacted: bool) -> None:
         )
         cause, why = judge(then.leader, now, epoch, answer)
         if cause is Cause.SAME:
+            continue
+        if cause is Cause.UNDECIDED:
+            yield f"{one.name} epoch {epoch}", why
             continue
         before = expected(then.leader, epoch)
         different = Difference(

@@ -1,0 +1,55 @@
+"""The files that options name: looked at before the work, written whole after it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from replica_audit.errors import OutputError, UsageError
+
+_REMEDY = "give a file that can be written"
+
+
+def check(flag: str, path: Path | None) -> None:
+    """Fail before the work, not after it.
+
+    Raises:
+        UsageError: `write` could not write there; nothing was made.
+    """
+    if path is None:
+        return
+    try:
+        is_usable = not path.is_dir() and path.absolute().parent.is_dir()
+        # a file is replaced, anything else is written to
+        target = path.resolve() if path.exists() and not path.is_file() else path.resolve().parent
+    except OSError as error:
+        raise UsageError(f"{flag} {path}: {error.strerror}; {_REMEDY}") from None
+    if not is_usable:
+        raise UsageError(f"{flag} {path}: not a file in an existing directory")
+    if not os.access(target, os.W_OK):
+        raise UsageError(f"{flag} {path}: no permission to write; {_REMEDY}")
+
+
+def write(flag: str, path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old one or the whole new one.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    made: Path | None = None
+    try:
+        path = path.resolve()  # what a link leads to is written, the link stays
+        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
+            with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+                stream.write(text)
+            return
+        made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        made.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        made.replace(path)
+        made = None
+    except OSError as error:
+        raise OutputError(f"{flag} {path}: {error.strerror or error}; {_REMEDY}") from None
+    finally:
+        if made is not None:
+            made.unlink(missing_ok=True)
