@@ -177,6 +177,16 @@ class TestWhatIsRefused:
         assert said in captured.err
         assert [path.name for path in Path().iterdir()] == ["warehouse"]
 
+    @pytest.mark.parametrize("form", ["html", "text", "json"])
+    def test_a_verdict_of_a_later_version(self, warehouse: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+        table = DeltaTable(warehouse / "replica_verdicts")
+        table.update(new_values={"verdict": "of_another_kind"}, predicate="run_id = 'second' AND verdict = 'committed_loss'")
+        assert cli.main(["report", "--format", form]) == 2
+        assert capsys.readouterr() == (
+            "",
+            "error: run second: this version knows no verdict of_another_kind; show it with the version that wrote it\n",
+        )
+
     def test_a_table_that_is_damaged(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for path in (warehouse / "replica_verdicts").glob("*.parquet"):
             path.write_bytes(path.read_bytes()[:100])

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import schemas
+from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
@@ -33,7 +34,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     """What the audit itself said, with the worst `top` of everything (None: as many as the audit's own).
 
     Raises:
-        UsageError: a table cannot be read.
+        UsageError: a table cannot be read, or tells of a verdict that a later version has.
     """
     settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
     clusters = tuple(_clusters(run))
@@ -70,6 +71,9 @@ def _clusters(run: PastRun) -> list[Cluster]:
     paths = {row.cluster_id: _path(row, rows) for row in rows}
     label = labels({cluster: PurePath(path) for cluster, path in paths.items()})
     pairs = run.counts(schemas.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
+    unknown = sorted({verdict for _cluster, verdict, _source in pairs}.difference(Verdict))
+    if unknown:
+        raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
     problems = run.counts(schemas.INPUT_ERRORS, ["cluster_id"])
     unclean = run.counts(schemas.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
     groups = run.counts(schemas.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
