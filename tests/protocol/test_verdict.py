@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
 from tests.protocol.logs import Batch, compare, replica
@@ -387,6 +388,15 @@ def test_clean_verdicts() -> None:
     found = _judged(replica(1, SAME), replica(2, [(1, 0, 9), (3, 10, 19)]))
     assert (found.verdict, found.reason) == (Verdict.LAGGING, "a clean prefix of the leader, 10 offsets behind")
     assert _verdict(replica(1, SAME), replica(2, SAME)) is Verdict.IDENTICAL
+
+
+@pytest.mark.parametrize(
+    ("whole", "says"),
+    [(True, "same batches over the same offsets"), (False, "same epochs over the same offsets; not all batches could be compared")],
+)
+def test_what_equal_logs_rest_on(whole: bool, says: str) -> None:
+    comparison = replace(compare(replica(1, SAME), replica(2, SAME)), content=ContentComparison(difference=None, whole=whole))
+    assert (judge(comparison).verdict, judge(comparison).reason) == (Verdict.IDENTICAL, says)
 
 
 # --- what the broker's own log says, and a high watermark that was not collected ----------------------------------------------------------

@@ -209,11 +209,15 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
 
 
 def _clean(c: Comparison) -> Judgement:
+    is_whole = c.content is not None and c.content.whole
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
     if behind > 0:
-        return Judgement(verdict=Verdict.LAGGING, reason=f"a clean prefix of the leader, {behind} offsets behind")
-    same = "epochs" if c.leader.has_epochs or c.follower.has_epochs else "batches"
-    return Judgement(verdict=Verdict.IDENTICAL, reason=f"same {same} over the same offsets")
+        verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
+    else:
+        verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"
+    if c.content is not None and not is_whole:
+        found += "; not all batches could be compared"
+    return Judgement(verdict=verdict, reason=found)
 
 
 _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
