@@ -52,7 +52,7 @@ class Files:
 
     def ingest(self) -> DataFrame:
         """What the audit does: runs, CRCs and digests of every segment."""
-        return segments(self.listed, self.tasks, self.size)
+        return segments(self.listed, self.tasks, self.size, has_collections=False)
 
     def identity(self) -> DataFrame:
         """The same files spread in the same way, read through a buffer of the same size; one number a file comes back."""

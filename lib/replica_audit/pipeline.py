@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -91,13 +92,14 @@ class _Audit:
         listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
         of_groups = F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC)
-        replicas, files, size, offsets, copies = listed.agg(
+        replicas, files, size, offsets, copies, collections = listed.agg(
             F.count(F.when(F.col("is_audited"), F.col("replica"))),
             F.sum(F.size("replica.segments")),
             F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
             F.count(F.when(of_groups, F.col("replica"))),
             F.count("metadata_copy"),
-        ).first() or (0, 0, 0, 0, 0)
+            F.count("replica.scans"),
+        ).first() or (0, 0, 0, 0, 0, 0)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
@@ -105,12 +107,13 @@ class _Audit:
         self.facts = {root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings) for root in roots}
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
+        read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
         committed = None
         if offsets:  # read a second time, apart, rather than keeping all segments for the sake of a few
             of_offsets = listed.where(of_groups)
-            committed = commits(gather(of_offsets, segments(of_offsets, tasks, size or 0)), self.facts)
+            committed = commits(gather(of_offsets, read(of_offsets)), self.facts)
             committed = committed.persist(StorageLevel.MEMORY_AND_DISK)
-        gathered = gather(listed, segments(listed, tasks, size or 0))
+        gathered = gather(listed, read(listed))
         audited = partitions.audit(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         problems = self._problems(listed, committed, audited).persist(StorageLevel.MEMORY_AND_DISK)
         current = findings_of.findings(audited).persist(StorageLevel.MEMORY_AND_DISK)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.formats import native_code
-from replica_audit.formats.batch_index import BatchIndexWriter, read_index, synthetic
+from replica_audit.formats.batch_index import RAW_HEADER, BatchIndexWriter, read_index, synthetic
 from replica_audit.formats.segment_scan import base_offset_of, read_batches, scan_file
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
@@ -111,3 +112,19 @@ def test_made_up_batches_are_parted_at_the_cut() -> None:
     assert [(part.base_offset, part.last_offset, part.record_count) for part in parts] == [(10, 12, 3), (13, 19, 7)]
     assert sum(part.size_bytes for part in parts) == 1001
     assert list(synthetic([run], 10)) == list(synthetic([run], 20)) == [run]
+
+
+def test_what_fails_while_the_next_rows_are_read_is_not_lost(tmp_path: Path) -> None:
+    index = tmp_path / "i.parquet"
+    writer = BatchIndexWriter(index)
+    (opened,) = (int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and os.path.realpath(fd) == str(index))
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, opened)  # from here on there is no room
+    os.close(full)
+    rows = np.zeros(1 << 17, RAW_HEADER)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            for _ in range(3):
+                writer.add_raw(np.zeros(len(rows), np.int64), rows, None)
+    finally:
+        writer.stop()

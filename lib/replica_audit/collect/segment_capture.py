@@ -204,6 +204,7 @@ class _IndexWriter(BatchIndexWriter):
             super().close()
 
     def abandon(self) -> None:
+        self.stop()
         abandon(self._writer)
 
 

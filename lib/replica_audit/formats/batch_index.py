@@ -7,6 +7,7 @@ microsecond as a value of Python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -67,11 +68,17 @@ _NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8()
 
 
 class BatchIndexWriter:
-    """Writes the index of one segment. `count` is the number of batches so far."""
+    """Writes the index of one segment. `count` is the number of batches so far.
+
+    While rows are encoded, by a thread that needs nothing of Python, the next are read: that takes as long. What failed there is raised by
+    the next call.
+    """
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""
         self.count = 0
+        self._encoder: ThreadPoolExecutor | None = None
+        self._encoding: Future[None] | None = None
         self._writer = pq.ParquetWriter(
             str(path),
             BATCHES,
@@ -112,15 +119,33 @@ class BatchIndexWriter:
             self._write()
 
     def _write(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._tables, schema=BATCHES), row_group_size=self._rows)
+        if self._encoder is None:
+            self._encoder = ThreadPoolExecutor(1)
+        self._finish_encoding()
+        self._encoding = self._encoder.submit(self._encode, self._tables, self._rows)
         self._tables, self._rows = [], 0
+
+    def _encode(self, tables: list[pa.RecordBatch], rows: int) -> None:
+        self._writer.write_table(pa.Table.from_batches(tables, schema=BATCHES), row_group_size=rows)
+
+    def _finish_encoding(self) -> None:
+        if self._encoding is not None:
+            encoding, self._encoding = self._encoding, None
+            encoding.result()
 
     def close(self) -> None:
         """Complete the file."""
         self._gather()
+        self._finish_encoding()
         if self._rows:
-            self._write()
+            self._encode(self._tables, self._rows)
         self._writer.close()
+        self.stop()
+
+    def stop(self) -> None:
+        """Write no more; the file is not complete unless it was closed."""
+        if self._encoder is not None:
+            self._encoder.shutdown()
 
 
 def _from_raw(positions: _Numbers, raw: _Numbers, crc_valid: _Numbers | None) -> pa.RecordBatch:

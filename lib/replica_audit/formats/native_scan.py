@@ -134,7 +134,7 @@ def scan_windows(native: Scanner, stream: BinaryIO, size: int, fold: Fold, *, ve
         before = fold.position
         stream.seek(before)
         content = stream.read(min(WINDOW_BYTES_READ, size - before))
-        _scan_part(native, state, tables, fold, address_of(content), before, before + len(content))
+        scan_part(native, state, tables, fold, address_of(content), before, before + len(content))
 
 
 def address_of(content: bytes) -> int:
@@ -142,7 +142,7 @@ def address_of(content: bytes) -> int:
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
-def _scan_part(native: Scanner, state: ScanState, tables: Tables, fold: Fold, address: int, begin: int, end: int) -> None:
+def scan_part(native: Scanner, state: ScanState, tables: Tables, fold: Fold, address: int, begin: int, end: int) -> None:
     """Go on in a part of the file that is in memory, which then is all that there is."""
     state.buffer, state.capacity, state.begin, state.end = address, end - begin, begin, end
     state.size = state.stop = end
@@ -162,7 +162,7 @@ def _scan_maps(native: Scanner, state: ScanState, tables: Tables, fold: Fold) ->
         os.posix_fadvise(state.fd, end, MAP_BYTES, os.POSIX_FADV_WILLNEED)
         with window:
             first = ctypes.c_char.from_buffer(window)
-            _scan_part(native, state, tables, fold, ctypes.addressof(first), begin, end)
+            scan_part(native, state, tables, fold, ctypes.addressof(first), begin, end)
             del first  # else the map could not be closed
         if fold.position == before:
             break

@@ -22,13 +22,14 @@ _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id"
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
 
 
-def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
+def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool) -> DataFrame:
     """Scan every segment.
 
     Args:
         inventory: rows of the shape INVENTORY.
         tasks: over how many tasks the segments are spread, by bytes.
         total_bytes: the sum of the segments' sizes.
+        has_collections: whether any replica was scanned on its broker; if none was, nothing is started to look for such scans.
 
     Returns:
         Rows of the shape SEGMENTS, one per segment file.
@@ -44,6 +45,8 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
         F.explode("replica.segments").alias("file"),
     )
     scanned_here = spread(files, tasks, total_bytes).mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+    if not has_collections:
+        return scanned_here
     places = replicas.where(F.col("replica.scans").isNotNull()).select("cluster_id", "broker_id", "replica.scans", "replica.directory")
     # the replicas of a broker's folder come from one task, so each file of scans is read by one
     return scanned_here.unionByName(places.mapInArrow(collected_scans, spark_schema(SEGMENTS)))
