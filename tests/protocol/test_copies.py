@@ -71,6 +71,12 @@ def test_leader_copied_earlier(leader: Replica, follower: Replica, leader_epoch:
         pytest.param(
             replica(1, [(1, 0, 7)], **UP), {"leader_epoch": 5, "enters_epoch_at_once": True}, True, id="its table lacks the epoch"
         ),
+        pytest.param(
+            replica(1, [(1, 0, 7)], alive=False, stopped_cleanly=True),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            True,
+            id="copied between a clean stop and the start after which it was elected",
+        ),
         pytest.param(replica(1, [(1, 0, 7)], **UP), {"leader_epoch": 5}, False, id="it may enter an epoch with its first record"),
         pytest.param(
             replica(1, [(1, 0, 7)], epochs=[(1, 0), (5, 8)], **UP),

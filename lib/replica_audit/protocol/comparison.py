@@ -23,7 +23,8 @@ class Replica:
     `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known`
     is False where their file was not collected. `checkpoint_known` is False where no
     checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
-    broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing.
+    broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing. `stopped_cleanly`: the
+    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run.
     """
 
     broker_id: int
@@ -38,6 +39,7 @@ class Replica:
     alive: bool | None = None
     in_isr: bool = False
     frozen: bool = False
+    stopped_cleanly: bool = False
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
@@ -148,10 +150,13 @@ class Comparison:
 
     @property
     def leader_copied_before_its_election(self) -> bool:
-        """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's."""
+        """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
+
+        Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later.
+        """
         latest = latest_epoch(self.leader.log.epochs)
-        is_running_copy = bool(self.leader.alive) and not self.context.simultaneous
-        return is_running_copy and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
+        is_of_before = (bool(self.leader.alive) or self.leader.stopped_cleanly) and not self.context.simultaneous
+        return is_of_before and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
 
     @property
     def metadata_is_older(self) -> bool:

@@ -24,6 +24,15 @@ def choice_lines(facts: PartitionFacts) -> Iterator[str]:
     yield from fitted(HEAD, [choice_row(choice) for choice in facts.choices])
 
 
+def weighed(facts: PartitionFacts) -> str | None:
+    """What each choice of a leader costs, in a sentence; None where it costs nothing or there is no choice."""
+    able = [choice for choice in facts.choices if choice.rank is not None]
+    if len(able) < 2 or all(choice.reason == _NOTHING for choice in able):
+        return None
+    costs = [f"broker {choice.candidate_id}{' (leads now)' if choice.is_leader else ''}: {choice.reason}" for choice in able]
+    return f"Weigh who is to lead. {'; '.join(costs)}."
+
+
 def choice_row(choice: LeaderChoice) -> tuple[str, ...]:
     """The cells below HEAD."""
     can_lead = choice.rank is not None

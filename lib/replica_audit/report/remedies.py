@@ -46,14 +46,15 @@ def _save(explanation: Explanation) -> str:
     return f"copy {_path(explanation)} away before broker {explanation.verdict.follower_id} runs again"
 
 
-def _is_cut_already(explanation: Explanation) -> bool:
+def is_cut_already(explanation: Explanation) -> bool:
+    """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
     verdict = explanation.verdict
     return verdict.truncation_offset is not None and verdict.observed_truncation_offset == verdict.truncation_offset
 
 
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
     verdict = explanation.verdict
-    if _is_cut_already(explanation):
+    if is_cut_already(explanation):
         yield (
             f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
             "last one with the lost records."
@@ -133,7 +134,7 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
         "committed, and none can say that they had not: it is written every 5 s. Producers with acks=1 may have been told that they are "
         "stored, and after an unclean election those with acks=all, too."
     )
-    if _is_cut_already(explanation):
+    if is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
     else:
         yield f"If they do, {_save(explanation)}: the cut removes them."

@@ -54,6 +54,7 @@ class Loaded:
             alive=alive,
             in_isr=in_isr,
             frozen=frozen,
+            stopped_cleanly=self.files.clean_shutdown and not alive,
         )
 
     def file_at(self, offset: int) -> str:

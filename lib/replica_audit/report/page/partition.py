@@ -24,6 +24,7 @@ from replica_audit.report.remedies import steps
 _MOST_GROUPS = 50
 _MOST_ERRORS = 5
 _UNCLEAN = "unclean"
+_WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
 _NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
 
 
@@ -97,7 +98,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         name=facts.name,
         cluster=cluster,
         severity=bad[0].verdict.severity if bad else "none",
-        followers=tuple(map(_follower, bad)),
+        followers=tuple(_follower(one, choices_text.weighed(facts)) for one in bad),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
         grids=tuple(_grids_of_partition(explained)),
@@ -106,8 +107,9 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
     )
 
 
-def _follower(one: Explanation) -> Follower:
+def _follower(one: Explanation, weighed: str | None) -> Follower:
     verdict = one.verdict
+    cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
     ending: list[str] = []
     if one.applied is not None and one.outcome is not None:
         ending = list(Words(one, one.applied).ending(one.outcome.exchange))
@@ -120,7 +122,7 @@ def _follower(one: Explanation) -> Follower:
         reason=verdict.reason,
         caveat="The leader is inferred from the logs." if verdict.leader_source == "inferred" else "",
         facts=tuple(_facts(one)),
-        remedies=tuple(steps(one)),
+        remedies=(*steps(one), *cost),
         grids=tuple(_grids(one)),
         ending=tuple(ending),
         evidence=tuple(_evidence(one)),

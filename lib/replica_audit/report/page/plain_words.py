@@ -9,6 +9,7 @@ from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.page.data import PageData
 from replica_audit.report.paragraphs import offsets
+from replica_audit.report.remedies import is_cut_already
 from replica_audit.report.worst_first import VERDICTS_BY_LOSS
 
 
@@ -154,8 +155,12 @@ def in_short(one: Explanation) -> str:
     much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
     below = verdict.removed_below_high_watermark or 0
     committed = f" {number(below)} of these offsets had been committed and are not on the leader." if below else ""
+    is_done = is_cut_already(one)
     if verdict.restart_offset is not None:
         how = f"empties its log and starts again at {verdict.restart_offset}"
+    elif is_done:
+        how = f"has truncated to {verdict.truncation_offset} since, by its own log"
     else:
         how = f"truncates to {verdict.truncation_offset}"
-    return f"{name} {how}: it loses {offsets(physical, state.log_end_offset)}{much}.{committed}"
+    loses = "has lost" if is_done else "loses"
+    return f"{name} {how}: it {loses} {offsets(physical, state.log_end_offset)}{much}.{committed}"
