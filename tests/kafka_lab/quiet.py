@@ -126,7 +126,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:
         if row["verdict"] == "stale_tail"
     ]
     alarms += [
-        f"{name}: group {row['group_id']} at {row['topic']}-{row['partition']}: {row['reason']}"
+        f"{name}: group {row['group_id']} at {row['topic']}-{row['partition']}, offset {row['committed_offset']}: {row['reason']}"
         for row in tables["consumer_impacts"]
         if row["affected"] and row["topic"] in TOPICS
     ]
@@ -138,7 +138,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:
     result.alarms += alarms
     for alarm in alarms:
         say(alarm)
-    if serious and keep:
+    if (serious or alarms) and keep:
         shutil.copytree(root, keep / f"quiet-{name.split(',')[0].replace(' ', '-')}-{root.name}")
 
 
