@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit import cli
+from replica_audit.formats import object_store
 from replica_audit.formats.locations import located
 from replica_audit.storage.sources import discover
 from replica_audit.transforms.inventory import list_source
@@ -110,6 +111,15 @@ def test_an_object_that_goes_after_it_was_listed(store: Store, tmp_path: Path) -
     assert row["segment"]["failed"]
     ((problem),) = row["segment"]["problems"]
     assert (problem["path"], problem["code"], problem["detail"]) == (f"s3://going/{SEGMENT}", "cannot-read", "does not exist in the store")
+
+
+def test_an_object_that_was_replaced_since_is_asked_about_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.client().create_bucket(Bucket="nightly")
+    place = located("s3://nightly/broker-1/meta.properties")
+    for content in (b"version=1", b"version=1, and more"):
+        store.client().put_object(Bucket="nightly", Key="broker-1/meta.properties", Body=content)
+        assert place.stat().st_size == len(content)
+        monkeypatch.setattr(object_store, "_KEPT_SECONDS", 0)  # an audit later
 
 
 @pytest.mark.spark

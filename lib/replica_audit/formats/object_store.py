@@ -13,6 +13,7 @@ import errno
 import io
 import os
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ VARIABLES = (
 )
 _TRIES, _CONNECT_SECONDS, _REQUEST_SECONDS = 4, 5, 30
 _FIRST_READ = 1 << 16  # of an object: most are small, and of others often only the first bytes are asked for
-_KEPT = 10_000  # of what listings told: it saves asking again for each object
+_KEPT, _KEPT_SECONDS = 10_000, 60  # of what listings told: it saves asking again for each object, but processes outlive audits
 _AWS_ERROR = re.compile(r"AWS Error (\w+)(?: during (\w+) operation)?: ?(.*)", re.DOTALL)
 
 
@@ -48,12 +49,16 @@ class _Store:
 
     system: pyarrow.fs.FileSystem
     base: str
-    known: OrderedDict[str, pyarrow.fs.FileInfo]
+    known: OrderedDict[str, tuple[float, pyarrow.fs.FileInfo]]
 
     def remember(self, path: str, info: pyarrow.fs.FileInfo) -> None:
-        self.known[path] = info
+        self.known[path] = time.monotonic(), info
         while len(self.known) > _KEPT:
             self.known.popitem(last=False)
+
+    def remembered(self, path: str) -> pyarrow.fs.FileInfo | None:
+        told_at, info = self.known.get(path, (0.0, None))
+        return info if time.monotonic() - told_at < _KEPT_SECONDS else None
 
 
 def listing(uri: str) -> list[tuple[str, bool, int]]:
@@ -83,7 +88,7 @@ def kind_and_size(uri: str) -> tuple[bool, int]:
     from pyarrow import fs
 
     store, path = _placed(uri)
-    info = store.known.get(path)
+    info = store.remembered(path)
     if info is None:
         with _told():
             info = store.system.get_file_info(path)
