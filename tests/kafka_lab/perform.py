@@ -12,7 +12,8 @@ from tests.kafka_lab.history import History, Step, Stop
 from tests.kafka_lab.load import create_topic, delete_records, send
 from tests.kafka_lab.node import Node, State
 
-# what a broker writes once in a while: high watermarks, log starts
+# What a broker writes once in a while: high watermarks, log starts. Before that a log start is in its memory alone, and in no copy; one that
+# is killed forgets it, one that is frozen does not.
 _CHECKPOINTS_S = 2.0
 
 
@@ -24,12 +25,14 @@ def perform(lab: Lab, history: History) -> None:
     lab.wait_in_sync(*names)
     send(lab, history.first, acks="all", seed=history.seed)
     for number, step in enumerate(history.steps):
+        if step.stop is Stop.FREEZE and number and history.steps[number - 1].trims:
+            time.sleep(_CHECKPOINTS_S)
         _go_alone(lab, step, names)
         send(lab, step.batches, acks=1, codec="gzip" if number % 2 else None, seed=history.seed + number)
         _trim(lab, step)
         if step.joined_by:
             _join(lab, step, names, history.seed + number)
-    time.sleep(_CHECKPOINTS_S)  # a log start that no checkpoint has is in the leader's memory alone, and in no copy
+    time.sleep(_CHECKPOINTS_S)
 
 
 def come_back(lab: Lab, broker: Node) -> None:
