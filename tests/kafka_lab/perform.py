@@ -12,8 +12,8 @@ from tests.kafka_lab.history import History, Step, Stop
 from tests.kafka_lab.load import create_topic, delete_records, send
 from tests.kafka_lab.node import Node, State
 
-# What a broker writes once in a while: high watermarks, log starts. Before that a log start is in its memory alone, and in no copy; one that
-# is killed forgets it, one that is frozen does not.
+# What a broker writes once in a while: high watermarks, log starts. Before that a log start is in its memory alone, and in no copy; one
+# that is killed forgets it, one that is frozen does not.
 _CHECKPOINTS_S = 2.0
 
 

@@ -100,6 +100,35 @@ def test_leader_copied_before_its_election(leader: Replica, options: dict[str, A
 
 
 @pytest.mark.parametrize(
+    ("fields", "options", "expected"),
+    [
+        pytest.param({}, {}, True, id="committed, and all elections since were clean"),
+        pytest.param({"high_watermark": 4}, {}, False, id="above the high watermark: it may have been cut"),
+        pytest.param({"high_watermark": None}, {}, False, id="no high watermark"),
+        pytest.param({}, {"clean_elections": frozenset({5})}, False, id="of one of the elections it is not known"),
+        pytest.param({}, {"clean_elections": frozenset()}, False, id="no metadata log"),
+    ],
+)
+def test_what_was_committed_differs_though_the_leader_was_copied_earlier(
+    fields: dict[str, Any], options: dict[str, Any], expected: bool
+) -> None:
+    leader = replica(1, [(1, 0, 3), (2, 4, 7), (3, 8, 9)], **{**UP, "high_watermark": 10, **fields})
+    follower = replica(2, [(1, 0, 3), (1, 4, 7), (3, 8, 11)], epochs=[(1, 0), (3, 8)], **UP)
+    context = {"leader_epoch": 5, "enters_epoch_at_once": True, "clean_elections": frozenset({4, 5}), **options}
+    found = compare(leader, follower, **context)
+    assert found.leader_copied_earlier is not expected
+    assert judge(found).verdict is (Verdict.LOG_MATCHING_VIOLATION if expected else Verdict.INCONCLUSIVE)
+
+
+def test_a_tail_that_is_cut_is_none_of_that() -> None:
+    leader = replica(1, [(1, 0, 3), (3, 4, 9)], high_watermark=10, **UP)
+    follower = replica(2, [(1, 0, 3), (2, 4, 7)], **UP)
+    found = compare(leader, follower, leader_epoch=5, enters_epoch_at_once=True, clean_elections=frozenset({4, 5}))
+    assert found.difference is not None
+    assert found.leader_copied_earlier
+
+
+@pytest.mark.parametrize(
     ("follower", "leader_epoch", "expected"),
     [
         pytest.param(replica(2, [(1, 0, 7), (4, 8, 11)]), 3, True, id="an epoch above both"),

@@ -77,13 +77,15 @@ class Context:
     """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
 
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
-    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant.
+    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
+    epochs whose elections, by the metadata log, gave nothing up.
     """
 
     leader_epoch: int = -1
     enters_epoch_at_once: bool = False
     compacted: bool = False
     simultaneous: bool = False
+    clean_elections: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,8 @@ class Comparison:
         """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
         leader, follower = self.leader, self.follower
         end = leader.log.log_end_offset
-        if self.leader_copied_before_its_election and (self.difference is not None or follower.log.log_end_offset > end):
+        differs = self.difference is not None or follower.log.log_end_offset > end
+        if differs and self.leader_copied_before_its_election and not self.differs_in_what_was_committed:
             return True
         if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
             return False
@@ -157,6 +160,17 @@ class Comparison:
         latest = latest_epoch(self.leader.log.epochs)
         is_of_before = (bool(self.leader.alive) or self.leader.stopped_cleanly) and not self.context.simultaneous
         return is_of_before and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
+
+    @property
+    def differs_in_what_was_committed(self) -> bool:
+        """Whether the logs differ where the leader cannot have been cut since it was copied, and no cut of the follower changes that.
+
+        What lies below a high watermark is only cut after an unclean election.
+        """
+        latest = latest_epoch(self.leader.log.epochs)
+        if self.difference is None or self.difference.first_offset >= (self.leader.high_watermark or 0):
+            return False
+        return self.context.clean_elections.issuperset(range(latest + 1, self.context.leader_epoch + 1)) and self.still_diverged
 
     @property
     def metadata_is_older(self) -> bool:

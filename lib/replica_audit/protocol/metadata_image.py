@@ -42,6 +42,9 @@ class ElectionKind(StrEnum):
     LEADERLESS = "leaderless"
 
 
+GIVES_NOTHING_UP = frozenset({ElectionKind.CREATED, ElectionKind.CLEAN, ElectionKind.SAME_LEADER, ElectionKind.LEADERLESS})
+
+
 class BrokerState(StrEnum):
     """What a registered broker's process does, by the metadata log.
 

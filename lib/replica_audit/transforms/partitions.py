@@ -15,6 +15,7 @@ from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, latest, nothing_known
+from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
@@ -87,6 +88,7 @@ class PartitionAudit:
             or self.cleaned_until > 0
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
+            clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
         )
 
     @property
