@@ -75,12 +75,10 @@ def _read(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _timed(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Scan the segments of a task, and tell when and with how much of a processor and of memory."""
-    from replica_audit.schemas import SEGMENTS
-    from replica_audit.transforms.rows import map_rows
-    from replica_audit.transforms.segments import scan_segment
+    from replica_audit.transforms.segments import scan_segments
 
     begin, used = time.time(), time.process_time()
-    for _scans in map_rows(scan_segment, SEGMENTS)(rows):
+    for _scans in scan_segments(rows):
         pass
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     yield pa.RecordBatch.from_pylist(

@@ -124,6 +124,7 @@ class SegmentFile:
     """Where one segment of a replica is to be read from: a raw file, or a part of a text of kafka-dump-log.
 
     `source` is `raw`, `dump` or `collected`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 otherwise.
+    `unpacked_bytes` is the size of a whole text that is packed or not in UTF-8, and so has to be read from its beginning; 0 otherwise.
     Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
     a copy of the whole segment, if one was made.
     """
@@ -136,6 +137,7 @@ class SegmentFile:
     byte_start: int = -1
     byte_end: int = -1
     first_line: int = 0
+    unpacked_bytes: int = 0
     batch_index: str | None = None
     copy: str | None = None
 

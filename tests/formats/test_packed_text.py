@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import tracemalloc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,21 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 << 20
+
+
+def test_a_closed_text_holds_nothing_back(tmp_path: Path) -> None:
+    """It is gone at once, with its buffers: the collector of cycles may be long in coming."""
+    path = tmp_path / "dump.gz"
+    path.write_bytes(IN_OTHER_FORMS["gzip"])
+    gc.disable()
+    try:
+        with open_text(path) as stream:
+            stream.read(10)
+            raw = weakref.ref(stream.raw)  # type: ignore[attr-defined]
+        del stream
+        assert raw() is None
+    finally:
+        gc.enable()
 
 
 @given(st.binary(max_size=200), st.lists(st.tuples(st.booleans(), st.integers(0, 300)), max_size=6), st.sampled_from(["gzip", "utf-8"]))

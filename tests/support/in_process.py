@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.config import Settings
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.storage.sources import discover
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
@@ -41,13 +42,14 @@ def audit_cluster(
     partitions: dict[tuple[str, int], Row] = {}
     tables: dict[str, list[Row]] = defaultdict(list)
     copies: list[Row] = []
-    for row in (made for source in sources for made in list_source(source)):
-        if row.get("problem"):
-            tables["problems"].append(row["problem"])
-        elif row.get("metadata_copy"):
-            copies.append(row["metadata_copy"])
-        else:
-            _gather(partitions, row)
+    with KeptText() as kept:
+        for row in (made for source in sources for made in list_source(source)):
+            if row.get("problem"):
+                tables["problems"].append(row["problem"])
+            elif row.get("metadata_copy"):
+                copies.append(row["metadata_copy"])
+            else:
+                _gather(partitions, row, kept)
     head = cluster_root.head if has_file else None
     best = max(copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
     cluster = cluster or cluster_facts(head, best, settings or Settings())
@@ -70,7 +72,7 @@ def _give_commits(partitions: dict[tuple[str, int], Row], clusters: dict[str, Cl
     return problems
 
 
-def _gather(partitions: dict[tuple[str, int], Row], row: Row) -> None:
+def _gather(partitions: dict[tuple[str, int], Row], row: Row, kept: KeptText) -> None:
     key = (row["topic"], row["partition"])
     empty = {"cluster_id": row["cluster_id"], "topic": key[0], "partition": key[1], "claims": [], "replicas": [], "segments": []}
     empty |= {"events": [], "commits": []}
@@ -89,5 +91,5 @@ def _gather(partitions: dict[tuple[str, int], Row], row: Row) -> None:
         return
     for file in row["replica"]["segments"]:
         keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
-        for scanned in scan_segment({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **keys, "file": file}):
+        for scanned in scan_segment({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **keys, "file": file}, kept):
             entry["segments"].append({"broker_id": row["broker_id"], "segment": scanned["segment"]})

@@ -14,10 +14,8 @@ import pytest
 from replica_audit.formats import native_code
 from replica_audit.formats.segment_scan import Scan, read_batches, scan, scan_file
 from replica_audit.model import Damage
-from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.inventory import SOURCES, inventory
-from replica_audit.transforms.rows import map_rows
-from replica_audit.transforms.segments import scan_segment, segments
+from replica_audit.transforms.segments import scan_segments, segments
 from tests.formats import kafka_files as kf
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ def measured(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
-    for _scans in map_rows(scan_segment, SEGMENTS)(rows):
+    for _scans in scan_segments(rows):
         pass
     yield pa.record_batch([pa.array([memory("VmHWM") - before], pa.int64())], names=["grown"])
 

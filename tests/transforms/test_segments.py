@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 GIB = 1 << 30
+FILES = "file struct<path:string,size_bytes:bigint,byte_start:bigint,unpacked_bytes:bigint>"
 
 
 def _loads(spark: SparkSession, sizes: list[int], tasks: int) -> list[tuple[int, int]]:
     """(bytes, files) of each task, in the order in which they start."""
-    rows = [((f"/data/{number}.log", size, -1),) for number, size in enumerate(sizes)]
-    files = spark.createDataFrame(rows, "file struct<path:string,size_bytes:bigint,byte_start:bigint>")
-    placed = spread(files, tasks, sum(sizes)).groupBy(F.spark_partition_id().alias("task"))
+    rows = [((f"/data/{number}.log", size, -1, 0),) for number, size in enumerate(sizes)]
+    placed = spread(spark.createDataFrame(rows, FILES), tasks, sum(sizes)).groupBy(F.spark_partition_id().alias("task"))
     found = {
         row["task"]: (row["bytes"], row["files"])
         for row in placed.agg(F.sum("file.size_bytes").alias("bytes"), F.count("*").alias("files")).collect()
@@ -44,3 +44,26 @@ def test_big_segments_are_dealt_out_like_cards(spark: SparkSession) -> None:
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0, 0], [5]])
 def test_little_or_nothing(spark: SparkSession, sizes: list[int]) -> None:
     assert sum(files for _bytes, files in _loads(spark, sizes, 4)) == len(sizes)
+
+
+def _tasks_of_sections(spark: SparkSession, texts: list[tuple[str, int, bool]], tasks: int) -> dict[str, dict[int, list[int]]]:
+    """Of every text, by its name, number of sections and whether it is packed: the numbers of its sections by task, as they come there."""
+    rows = [((name, 100, 100 * i, 100 * count * packed),) for name, count, packed in texts for i in reversed(range(count))]
+    placed = spread(spark.createDataFrame(rows, FILES), tasks, 100 * len(rows)).withColumn("task", F.spark_partition_id())
+    found: dict[str, dict[int, list[int]]] = {name: {} for name, _count, _packed in texts}
+    for row in placed.collect():
+        found[row["file"]["path"]].setdefault(row["task"], []).append(row["file"]["byte_start"] // 100)
+    return found
+
+
+def test_sections_of_a_packed_text_stay_together_in_their_order(spark: SparkSession) -> None:
+    found = _tasks_of_sections(spark, [("a.gz", 500, True), ("b.gz", 5, True), ("c.txt", 400, False), ("d.gz", 300, True)], 8)
+    for name, count in (("a.gz", 500), ("b.gz", 5), ("d.gz", 300)):
+        assert list(found[name].values()) == [list(range(count))], name
+    assert len(found["c.txt"]) == 8, "a plain text is spread"
+    assert all(numbers == sorted(numbers) for numbers in found["c.txt"].values())
+
+
+def test_big_packed_texts_are_dealt_out_like_cards(spark: SparkSession) -> None:
+    found = _tasks_of_sections(spark, [(f"{number}.gz", 50 - number, True) for number in range(8)] + [("small", 50, False)], 8)
+    assert [[*found[f"{number}.gz"]] for number in range(8)] == [[number] for number in range(8)]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from replica_audit.formats.collected import SOURCE
 from replica_audit.formats.collected_batches import batches
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.replica_reader import read_segment, scan_of
 from replica_audit.formats.segment_scan import batches_between, read_batches
@@ -46,12 +47,13 @@ def batches_in(files: Sequence[SegmentFile], first: int = 0, last: int | None = 
         MetadataError: the manifest of a collection cannot be understood.
     """
     ordered = _files_in_log(files)
-    for place, file in enumerate(ordered):
-        following = ordered[place + 1].base_offset if place + 1 < len(ordered) else None
-        if (following is not None and following <= first) or (last is not None and file.base_offset > last):
-            continue
-        for item in _items(file, first, last, before):
-            yield Located(file.path, item)
+    with KeptText() as kept:
+        for place, file in enumerate(ordered):
+            following = ordered[place + 1].base_offset if place + 1 < len(ordered) else None
+            if (following is not None and following <= first) or (last is not None and file.base_offset > last):
+                continue
+            for item in _items(file, kept, first, last, before):
+                yield Located(file.path, item)
 
 
 def _files_in_log(files: Sequence[SegmentFile]) -> list[SegmentFile]:
@@ -63,13 +65,13 @@ def _files_in_log(files: Sequence[SegmentFile]) -> list[SegmentFile]:
     return [named[segment.base_offset, segment.swap] for segment in after_swaps(scanned)]
 
 
-def _items(file: SegmentFile, first: int, last: int | None, before: int) -> Iterator[BatchHeader | Damage]:
+def _items(file: SegmentFile, kept: KeptText, first: int, last: int | None, before: int) -> Iterator[BatchHeader | Damage]:
     """The batches of one segment from some before the first offset up to the last one."""
     bytes_at = file.path if file.source == "raw" else file.copy
     if bytes_at is not None:
         items = _of_bytes(located(bytes_at), first, before)
     else:
-        told = batches(file, first) if file.source == SOURCE else read_segment(file)
+        told = batches(file, first) if file.source == SOURCE else read_segment(file, kept)
         items = _with_some_before(told, first, before)
     for item in items:
         if last is not None and isinstance(item, BatchHeader) and item.base_offset > last:

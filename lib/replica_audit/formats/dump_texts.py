@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import dump_log, log_dir
-from replica_audit.formats.packed_text import open_text, why_cut
+from replica_audit.formats.packed_text import is_packed, open_text, why_cut
 from replica_audit.formats.server_log import looks_like_server_log
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
@@ -26,6 +26,7 @@ class DumpTexts:
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
         self.server_logs: list[Path] = []
         self.unknown: list[Path] = []
+        self._packed: set[Path] = set()
 
     def takes_segment(self, segment: Path) -> bool:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
@@ -50,6 +51,8 @@ class DumpTexts:
                     (self.server_logs if looks_like_server_log(head) else self.unknown).append(path)
                     return
                 stream.seek(0)
+                if is_packed(stream):
+                    self._packed.add(path)
                 self.dumps.extend((path, section) for section in dump_log.sections(stream))
                 if reason := why_cut(stream):
                     self.problems.append(
@@ -71,6 +74,7 @@ class DumpTexts:
         without_files: Callable[[str, str, log_dir.ReplicaDirectory], ReplicaFiles],
     ) -> None:
         """Give every section of a dump to the replica directory it names, or else to the folder it lies in."""
+        unpacked_bytes = {path: section.byte_end for path, section in self.dumps if path in self._packed}  # the last section's end
         for path, section in self.dumps:
             directory = section.directory if log_dir.replica_directory(section.directory) else path.parent.name
             name = log_dir.replica_directory(directory)
@@ -82,10 +86,11 @@ class DumpTexts:
                 )
                 continue
             key = _home_of(path, section, directory, replicas, parents)
-            replicas[key] = _with_section(path, section, replicas.get(key) or without_files(key[0], directory, name))
+            replica = replicas.get(key) or without_files(key[0], directory, name)
+            replicas[key] = _with_section(path, section, unpacked_bytes.get(path, 0), replica)
 
 
-def _with_section(path: Path, section: dump_log.DumpSection, replica: ReplicaFiles) -> ReplicaFiles:
+def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int, replica: ReplicaFiles) -> ReplicaFiles:
     """The replica with one more segment, unless it has that segment already."""
     file = SegmentFile(
         path=str(path),
@@ -95,6 +100,7 @@ def _with_section(path: Path, section: dump_log.DumpSection, replica: ReplicaFil
         byte_start=section.byte_start,
         byte_end=section.byte_end,
         first_line=section.first_line,
+        unpacked_bytes=unpacked_bytes,
     )
     twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
     if twin is None:

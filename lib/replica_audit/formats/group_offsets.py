@@ -22,6 +22,7 @@ from replica_audit.formats.group_offsets_text import (
     decoded_commit,
     text_records,
 )
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.offset_commit import commit_value, string
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
@@ -97,19 +98,20 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
     """
     replay = _Replay()
     problems: list[Problem] = []
-    for file in sorted(files, key=lambda file: file.base_offset):
-        found = _Problems(file.path)
-        try:
-            for event in _events(file):
-                if log_end_offset is not None and event.record_offset >= log_end_offset:
-                    continue
-                if isinstance(event, Unusable):
-                    found.add(event)
-                else:
-                    replay.take(event, file.path)
-        except OSError as error:
-            problems.append(cannot_read(located(file.path), _KIND, error))
-        problems += found.told()
+    with KeptText() as kept:
+        for file in sorted(files, key=lambda file: file.base_offset):
+            found = _Problems(file.path)
+            try:
+                for event in _events(file, kept):
+                    if log_end_offset is not None and event.record_offset >= log_end_offset:
+                        continue
+                    if isinstance(event, Unusable):
+                        found.add(event)
+                    else:
+                        replay.take(event, file.path)
+            except OSError as error:
+                problems.append(cannot_read(located(file.path), _KIND, error))
+            problems += found.told()
     return replay.committed(), problems
 
 
@@ -214,16 +216,16 @@ def _offset_commit(record: Record, batch: BatchHeader) -> _OffsetCommit | None:
     return _OffsetCommit(record.offset, producer, OffsetCommitKey(group_id, topic, partition), value)
 
 
-def _events(file: SegmentFile) -> Iterator[_Event]:
+def _events(file: SegmentFile, kept: KeptText) -> Iterator[_Event]:
     if file.source == "raw" or file.copy is not None:
         return _raw_events(located(file.copy or file.path))
     if file.source == "dump":
-        return _text_events(file)
+        return _text_events(file, kept)
     return iter([Unusable(-1, "not-copied", "the segment was collected without its records")])
 
 
-def _text_events(file: SegmentFile) -> Iterator[_Event]:
-    for record in text_records(file):
+def _text_events(file: SegmentFile, kept: KeptText) -> Iterator[_Event]:
+    for record in text_records(file, kept):
         if isinstance(record, Unusable):
             yield record
             continue

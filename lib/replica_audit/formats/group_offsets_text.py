@@ -18,8 +18,8 @@ from typing import BinaryIO, NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump_batches import BATCH, SectionLog
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
-from replica_audit.formats.packed_text import open_text
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 VALUE_VERSIONS = range(5)  # of OffsetCommitValue
@@ -90,19 +90,16 @@ class Unusable(NamedTuple):
     line: int | None = None
 
 
-def text_records(file: SegmentFile) -> Iterator[TextRecord | Unusable]:
-    """The markers and the decoded records of one part of a text, in order.
+def text_records(file: SegmentFile, kept: KeptText) -> Iterator[TextRecord | Unusable]:
+    """The markers and the decoded records of `file`, which is one part of a text and read in `kept`, in order.
 
     A record that is not decoded gives an `Unusable` of code `not-decoded`, a deletion that shows no key one of `deletion-without-key`.
     Where the text stops telling a log, reading ends without a word: whoever reads its batches says so.
 
-    Args:
-        file: of source `dump`.
-
     Raises:
         OSError: the file cannot be read.
     """
-    with open_text(located(file.path)) as stream:
+    with kept.at(located(file.path)) as stream:
         for record in _records(_lines(stream, file), SectionLog(file.first_line, file.base_offset)):
             if isinstance(record, Unusable) or record.end_of_txn or (record.contents or b"").startswith(_DECODED):
                 yield record

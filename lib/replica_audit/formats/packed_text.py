@@ -38,6 +38,11 @@ def open_text(path: Path) -> BinaryIO:
     return plain
 
 
+def is_packed(stream: BinaryIO) -> bool:
+    """Whether a text of `open_text` has to be unpacked or converted, and so be read from its beginning."""
+    return isinstance(getattr(stream, "raw", None), _Converted)
+
+
 def why_cut(stream: BinaryIO) -> str | None:
     """Why a text that was read to its end may not be all: what could not be unpacked; None if nothing was wrong."""
     raw = getattr(stream, "raw", None)
@@ -130,6 +135,7 @@ class _Converted(io.RawIOBase):
         self._position += size
 
     def close(self) -> None:
+        self._chunks = iter(())  # they hold this object, which would otherwise wait for the collector of cycles
         self._packed.close()
         super().close()
 

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import BinaryIO
 
 from replica_audit.formats import dump_log
 from replica_audit.formats.broker_lock import is_cold
 from replica_audit.formats.collected import SOURCE
 from replica_audit.formats.collected_batches import batches
 from replica_audit.formats.dump_scan import scan_section
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.packed_text import open_text
 from replica_audit.formats.segment_scan import Scan, read_batches, scan, scan_file
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 
-def read_segment(file: SegmentFile, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
+def read_segment(file: SegmentFile, kept: KeptText | None = None, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
     """The batches of one segment in order; a `Damage` comes last if reading stops early.
+
+    Args:
+        file: the segment.
+        kept: where the text is read of one that is text, and stays open; None to open it for this segment alone.
+        verify_crc: whether to, in a raw file.
 
     Raises:
         OSError: the file cannot be read.
         DumpLogError: the text is of a kind that does not tell batches.
     """
-    path = located(file.path)
     if file.source == "raw":
-        yield from read_batches(path, verify_crc=verify_crc)
+        yield from read_batches(located(file.path), verify_crc=verify_crc)
         return
-    with open_text(path) as stream:
+    with _text(file, kept) as stream:
         yield from dump_log.batches(stream, _section(file))
+
+
+def _text(file: SegmentFile, kept: KeptText | None) -> AbstractContextManager[BinaryIO]:
+    path = located(file.path)
+    return open_text(path) if kept is None else kept.at(path)
 
 
 def _section(file: SegmentFile) -> dump_log.DumpSection:
@@ -42,8 +54,12 @@ def _section(file: SegmentFile) -> dump_log.DumpSection:
     )
 
 
-def scan_of(file: SegmentFile) -> Scan:
+def scan_of(file: SegmentFile, kept: KeptText | None = None) -> Scan:
     """The scan of one segment: natively where that is worth it.
+
+    Args:
+        file: the segment.
+        kept: as of `read_segment`.
 
     Raises:
         OSError: the file cannot be read.
@@ -53,7 +69,7 @@ def scan_of(file: SegmentFile) -> Scan:
         path = located(file.path)
         return scan_file(path, mapped=is_cold(path))
     if file.source == "dump":
-        with open_text(located(file.path)) as stream:
+        with _text(file, kept) as stream:
             return scan_section(stream, _section(file))
     return scan(read_segment(file))
 
@@ -67,10 +83,11 @@ def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHea
     """
     ordered = sorted(files, key=lambda file: file.base_offset)
     first = max((i for i, file in enumerate(ordered) if file.base_offset <= offset), default=0)
-    for file in ordered[first:]:
-        if file.source == SOURCE:
-            yield from batches(file, offset)
-            continue
-        for item in read_segment(file, verify_crc=False):
-            if isinstance(item, BatchHeader):
-                yield item
+    with KeptText() as kept:
+        for file in ordered[first:]:
+            if file.source == SOURCE:
+                yield from batches(file, offset)
+                continue
+            for item in read_segment(file, kept, verify_crc=False):
+                if isinstance(item, BatchHeader):
+                    yield item

@@ -31,6 +31,7 @@ SEGMENT_FILE = struct(
     byte_start=BIGINT,
     byte_end=BIGINT,
     first_line=BIGINT,
+    unpacked_bytes=BIGINT,
     batch_index=STRING,
     copy=STRING,
 )

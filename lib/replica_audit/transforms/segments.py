@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.formats import collected
+from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.replica_reader import scan_of
 from replica_audit.formats.segment_problems import scanned
@@ -44,7 +46,7 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
         F.col("replica.directory").alias("directory"),
         F.explode("replica.segments").alias("file"),
     )
-    scanned_here = spread(files, tasks, total_bytes).mapInArrow(map_rows(scan_segment, SEGMENTS), spark_schema(SEGMENTS))
+    scanned_here = spread(files, tasks, total_bytes).mapInArrow(scan_segments, spark_schema(SEGMENTS))
     if not has_collections:
         return scanned_here
     places = replicas.where(F.col("replica.scans").isNotNull()).select("cluster_id", "broker_id", "replica.scans", "replica.directory")
@@ -55,24 +57,37 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
 def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
     """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
 
+    The parts of a packed text are one file here, for its beginning has to be unpacked to read its end.
+
     Args:
         files: rows with a struct `file` of the shape SEGMENT_FILE.
         tasks: partitions of the result.
         total_bytes: the sum of the sizes.
+
+    Returns:
+        The rows of every task ordered by path, those of a text by their place in it.
     """
-    size = F.col("file.size_bytes")
-    # at most a few for each task, so that ranking them in one place costs nothing
+    is_packed = F.col("file.unpacked_bytes") > 0
+    size = F.when(is_packed, F.col("file.unpacked_bytes")).otherwise(F.col("file.size_bytes"))
+    begin = F.when(is_packed, 0).otherwise(F.col("file.byte_start"))
+    # at most a few files for each task, so that ranking them in one place costs nothing
     is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
-    by_size = Window.orderBy(size.desc(), "file.path", "file.byte_start")
-    big = files.where(is_big).withColumn("task", F.pmod(F.row_number().over(by_size) - 1, F.lit(tasks)))
-    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", "file.byte_start"), F.lit(tasks)).cast("int"))
-    return big.unionByName(small).repartitionById(tasks, "task").drop("task")
+    by_size = Window.orderBy(size.desc(), "file.path", begin)
+    big = files.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
+    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", begin), F.lit(tasks)).cast("int"))
+    return big.unionByName(small).repartitionById(tasks, "task").sortWithinPartitions("file.path", "file.byte_start").drop("task")
 
 
-def scan_segment(row: Row) -> Iterator[Row]:
-    """One segment file of a replica as its row of the shape SEGMENTS."""
+def scan_segments(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The segment files of one task as rows of the shape SEGMENTS; a packed text is unpacked once if its parts come in order."""
+    with KeptText() as kept:
+        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS)(files)
+
+
+def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
+    """One segment file of a replica as its row of the shape SEGMENTS; `kept` as of `read_segment`."""
     file = segment_file(row["file"])
-    found, problems, failed = scanned(file, scan_of)
+    found, problems, failed = scanned(file, partial(scan_of, kept=kept))
     yield {
         **{key: row[key] for key in ("cluster_id", "broker_id", "topic", "partition")},
         "segment": {
