@@ -133,5 +133,6 @@ environment_jars
 environment_for_executors
 environment_spark_variables
 terminal_columns
+export REPLICA_AUDIT_STDERR="/proc/$$/fd/2"
 # The JVM announces a module that Spark asks for; there is no option that stops it.
 exec "${command[@]}" 2> >(exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from replica_audit.commands import audit, collect, describe_cluster, explain, report
 from replica_audit.commands.command import Command, tell
 from replica_audit.errors import AuditError
 
-INTERRUPTED = 130
+INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
 COMMANDS: tuple[Command, ...] = (audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND, report.COMMAND)
 
 
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     command = next((command for command in COMMANDS if command.name == arguments[0]), None)
     if command is None:
         raise AssertionError(f"no command {arguments[0]}")
+    _take_own_stderr()
     given = parser(command).parse_args(list(arguments[1:]))
     try:
         return command.run(given)
@@ -47,6 +50,20 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         tell(command.interrupted)
         return INTERRUPTED
+    except Exception:  # noqa: BLE001 - whatever it is, the exit code must not say that there are findings
+        tell(traceback.format_exc().rstrip())
+        tell("error: this is a defect of the program, not of the input; please report it with the lines above")
+        return DEFECT
+
+
+def _take_own_stderr() -> None:
+    """A driver in Python gets both streams as one from Spark; the launcher tells where its own second one is."""
+    place = os.environ.get("REPLICA_AUDIT_STDERR")
+    if place:
+        with suppress(OSError):
+            fd = os.open(place, os.O_WRONLY | os.O_APPEND)
+            os.dup2(fd, sys.stderr.fileno())
+            os.close(fd)
 
 
 def run(arguments: Sequence[str]) -> NoReturn:

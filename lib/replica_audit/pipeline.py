@@ -21,7 +21,7 @@ from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
 from replica_audit.storage.session import StageProgress
-from replica_audit.storage.sources import Found, Root, discover
+from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
 from replica_audit.summary import About, Frames, summarise
 from replica_audit.transforms import findings as findings_of
@@ -182,6 +182,7 @@ class _Audit:
             roots=self.found.roots,
             rules={cluster: facts.generation for cluster, facts in self.facts.items()},
             readable=readable,
+            complete=not any(problem.kind == INPUT for _cluster, problem in self.found.problems),
         )
         return summarise(frames, about)
 

@@ -29,7 +29,10 @@ class Frames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What the rows do not tell: the run's own facts. `readable`: replicas were found; `tries_leaders`: with what_if_leaders."""
+    """What the rows do not tell: the run's own facts. `readable`: replicas were found; `complete`: every input could be read.
+
+    `tries_leaders`: with what_if_leaders.
+    """
 
     run_id: str
     warehouse: str
@@ -40,6 +43,7 @@ class About:
     roots: Sequence[Root]
     rules: Mapping[str, Generation]
     readable: bool
+    complete: bool
 
 
 def summarise(frames: Frames, about: About) -> Report:
@@ -91,7 +95,7 @@ def summarise(frames: Frames, about: About) -> Report:
     return Report(
         run_id=about.run_id,
         warehouse=about.warehouse,
-        exit_code=_exit_code(severities, about.fail_on, clusters, readable=about.readable),
+        exit_code=_exit_code(severities, about.fail_on, clusters, readable=about.readable, complete=about.complete),
         fail_on=about.fail_on,
         seconds=about.seconds,
         clusters=tuple(clusters),
@@ -161,11 +165,11 @@ def _rank(column: str, order: Sequence[str]) -> Column:
     return F.array_position(F.array(*(F.lit(value) for value in order)), F.col(column))
 
 
-def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 nothing at or above it but some inconclusive."""
+def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or inconclusive."""
     if not readable:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
-    return 3 if any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0
+    return 3 if not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0

@@ -225,6 +225,11 @@ class TestExitCodes:
         assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
         assert "not collected" in capsys.readouterr().out
 
+    def test_an_input_that_could_not_be_read_is_3(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        inputs = ("--input", str(SAMPLE / "clean-in-sync"), "--input", str(tmp_path / "not-mounted"), "--topics", "epochs")
+        assert self.audit(spark, tmp_path, *inputs) == 3
+        assert "Exit code 3: nothing at or above 'error', but some input could not be read" in capsys.readouterr().out
+
     def test_bad_inputs_are_reported_and_the_rest_is_audited(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

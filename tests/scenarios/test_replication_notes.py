@@ -122,3 +122,17 @@ def test_notes_the_first_replica_that_comes_back_loses_what_it_did_not_have(tmp_
     found = Cluster(disks={1: first, 2: IN_SYNC}, leader_epoch=3).audit(tmp_path, protocol)
     assert found.cut()["truncation_offset"] == 5
     assert (found.verdict(), found.row()["removed_below_high_watermark"]) == ("committed_loss", 5)
+
+
+@pytest.mark.parametrize(("up", "longest", "told"), [((), 20, True), ((), 25, False), ((1,), 20, False)])
+def test_what_no_replica_holds_any_more_is_told_by_its_high_watermark_alone(
+    tmp_path: Path, up: tuple[int, ...], longest: int, told: bool
+) -> None:
+    """Where every log lost the same, none differs; of a broker that runs the file may be newer than the copy of the log."""
+    disks = {1: Disk(batches=[(1, 0, 19)], high_watermark=20), 2: Disk(batches=[(1, 0, 19)], high_watermark=25)}
+    disks[3] = Disk(batches=[(1, 0, longest - 1)], high_watermark=20)
+    problems = ("high-watermark-beyond-log-end",) if told else ()
+    found = Cluster(disks=disks, leader=3, leader_epoch=1, up=up, problems=problems).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
+    if told:
+        (problem,) = found.tables["input_errors"]
+        assert (problem["broker_id"], "offsets 20..24 had been committed and are gone" in problem["detail"]) == (2, True)

@@ -12,7 +12,7 @@ MEANING = {
     0: "nothing found at or above '{fail_on}'",
     1: "there are findings at or above '{fail_on}'",
     2: "no input could be read",
-    3: "nothing at or above '{fail_on}', but some replicas could not be compared",
+    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas not be compared",
 }
 _LEGEND = (
     "L>F: leader and follower. PARTS AT: first offset at which the follower's log is not the leader's. "

@@ -69,7 +69,7 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
             "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
             f"and have the application write them again; consumers may have processed them already. With broker {verdict.follower_id} made "
             "leader instead (an unclean election): "
-            f"they stay, and what broker {verdict.leader_id} wrote since goes the same way."
+            f"they stay, and {_of_the_leader(explanation)}."
         )
     yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
     yield (
@@ -77,6 +77,14 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
         "that lost what had been acknowledged."
     )
     yield from _failing(explanation)
+
+
+def _of_the_leader(explanation: Explanation) -> str:
+    """What becomes of the leader's own records if the follower leads."""
+    verdict, leader = explanation.verdict, explanation.leader.state
+    if leader is not None and verdict.divergence_offset is not None and leader.log_end_offset <= verdict.divergence_offset:
+        return f"nothing is lost of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
+    return f"what broker {verdict.leader_id} wrote since goes the same way"
 
 
 def _log_matching_violation(explanation: Explanation) -> Iterator[str]:

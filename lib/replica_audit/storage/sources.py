@@ -16,6 +16,8 @@ from replica_audit.formats.locations import SCHEMES, located
 from replica_audit.model import Problem
 from replica_audit.storage.folders import Tree, is_printable
 
+INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFolder:
@@ -120,7 +122,7 @@ def _unusable(path: Path) -> Problem | None:
 
     def problem(code: str, detail: str, remedy: str) -> Problem:
         shown = str(path).encode("utf-8", "replace").decode()
-        return Problem(path=shown, kind="input", code=code, detail=detail, remedy=remedy)
+        return Problem(path=shown, kind=INPUT, code=code, detail=detail, remedy=remedy)
 
     try:
         is_directory = stat.S_ISDIR(path.stat().st_mode)
@@ -142,7 +144,7 @@ def _nothing_there(path: Path) -> Problem:
     empty = next(path.iterdir(), None) is None
     return Problem(
         path=str(path),
-        kind="input",
+        kind=INPUT,
         code="nothing-recognised",
         detail="the directory is empty" if empty else "no broker's folder, no log directory and no text of kafka-dump-log in it",
         remedy="give a directory with one folder per broker (broker-1, broker-2, ...), each with the broker's log directories below it",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 from pyspark.sql import DataFrame
 
-from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.model import ReplicaFiles
 from replica_audit.protocol.candidates import with_new_epoch
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, latest, nothing_known
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
+from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Judgement, Verdict
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
@@ -145,9 +146,18 @@ class PartitionAudit:
                 )
             ),
             "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems]
-            + made.problems,
+            + made.problems
+            + self._gone_everywhere(),
             "unreadable_leaders": self._unreadable_leader(),
         }
+
+    def _gone_everywhere(self) -> list[Row]:
+        known = [replica for replica in self.replicas.values() if not replica.unreadable]
+        found = unreached_high_watermark(known, simultaneous=self.cluster.simultaneous)
+        if found is None or not {*self.metadata.replicas, *self.compared} <= {replica.broker_id for replica in known}:
+            return []
+        broker, end, committed = found
+        return [{"broker_id": broker, **asdict(replicas.gone_everywhere(self.compared[broker].files, end, committed))}]
 
     def _roles(self, verdicts: list[Row]) -> list[Row]:
         if not self.has_metadata:
@@ -199,7 +209,7 @@ class PartitionAudit:
             found = scans[(broker, files.log_dir, files.directory)]
             loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return _refuse_twins(loaded)
+        return replicas.refuse_twins(loaded)
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
@@ -271,23 +281,3 @@ class PartitionAudit:
         if leader is None or not leader.unreadable:
             return []
         return [{"topic": self.topic, "partition": self.partition, "broker_id": leader.broker_id, "reason": leader.unreadable}]
-
-
-def _refuse_twins(loaded: list[replicas.Loaded]) -> list[replicas.Loaded]:
-    """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
-    current = Counter(one.broker_id for one in loaded if one.is_compared)
-    checked = []
-    for one in loaded:
-        if one.is_compared and current[one.broker_id] > 1:
-            twins = current[one.broker_id]
-            reason = f"{one.files.directory} stands in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
-            problem = Problem(
-                path=one.files.log_dir,
-                kind="directory",
-                code="replica-in-two-log-dirs",
-                detail=reason,
-                remedy="find out which directory the broker used last, and leave the other one out",
-            )
-            one = replace(one, unreadable=reason, problems=(*one.problems, problem))
-        checked.append(one)
-    return checked

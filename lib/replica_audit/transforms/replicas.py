@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
-from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, METADATA_TOPIC
+from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS, METADATA_TOPIC
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.content import merged
@@ -151,6 +152,38 @@ def _log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, ma
                 remedy="none: legal after a crash, and without effect",
                 line=line,
             )
+
+
+def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
+    """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
+    current = Counter(one.broker_id for one in loaded if one.is_compared)
+    checked = []
+    for one in loaded:
+        if one.is_compared and current[one.broker_id] > 1:
+            twins = current[one.broker_id]
+            reason = f"{one.files.directory} stands in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
+            problem = Problem(
+                path=one.files.log_dir,
+                kind="directory",
+                code="replica-in-two-log-dirs",
+                detail=reason,
+                remedy="find out which directory the broker used last, and leave the other one out",
+            )
+            one = replace(one, unreadable=reason, problems=(*one.problems, problem))
+        checked.append(one)
+    return checked
+
+
+def gone_everywhere(files: ReplicaFiles, end: int, committed: int) -> Problem:
+    """That a high watermark lies beyond the end of every log: `files` are those of the replica that has persisted it."""
+    return Problem(
+        path=str(located(files.log_dir) / HIGH_WATERMARKS),
+        kind=HIGH_WATERMARKS,
+        code="high-watermark-beyond-log-end",
+        detail=f"the high watermark of {files.directory} is {committed}, and no replica's log goes beyond {end}: offsets "
+        f"{end}..{committed - 1} had been committed and are gone",
+        remedy="look for a copy from before; else the records are lost",
+    )
 
 
 def log_row(loaded: Loaded) -> Row:
