@@ -99,7 +99,9 @@ find_python() {
 # Runs a function with the lock held and every other start waiting.
 locked() {
     find_python
-    mkdir -p "$CACHE" || fail "cannot write to $ROOT, where the environment has to be set up first"
+    if ! mkdir -p "$CACHE" 2>/dev/null || ! touch "$CACHE/setup.lock" 2>/dev/null; then
+        fail "cannot write to $CACHE, where the environment has to be set up first" "start it once as the user who owns $ROOT"
+    fi
     exec 9>"$CACHE/setup.lock"
     # A lock on an open file belongs to this shell as much as to the Python that asks for it, and ends with this shell.
     if ! "$PYTHON" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null; then

@@ -50,6 +50,13 @@ def test_what_could_not_be_read_is_told_and_is_3(tmp_path: Path, log_dir: Path, 
     assert f"not read: {segment}: is not a regular file\n" in capsys.readouterr().err
 
 
+def test_a_folder_of_log_directories_is_no_log_directory(tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--log-dir", log_dir.parent, "--broker-id", "1") == 2
+    told = f"error: --log-dir {log_dir.parent}: is no log directory, but holds one; give --log-dir {log_dir}\n"
+    assert capsys.readouterr().err == told
+    assert not (tmp_path / "out" / "broker-1").exists()
+
+
 def test_server_properties_and_several_log_directories(tmp_path: Path, log_dir: Path) -> None:
     (tmp_path / "other" / "data").mkdir(parents=True)
     (tmp_path / "other" / "data" / "meta.properties").write_bytes((log_dir / "meta.properties").read_bytes())

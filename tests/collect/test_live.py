@@ -51,7 +51,8 @@ def test_a_busy_broker_is_collected_without_an_error(seed: int, tmp_path: Path) 
     ends: set[int] = set()
     with at_work(log_dir, seed):
         begin = time.monotonic()
-        while time.monotonic() - begin < 4:
+        # longer where the machine has so much to do that the broker is slow, too
+        while time.monotonic() - begin < 4 or (len(ends) <= 10 and time.monotonic() - begin < 60):
             result = taken(log_dir, output)
             assert not result.unread
             check(output)

@@ -257,3 +257,20 @@ def test_a_missing_jar_is_fetched_again(checkout: Checkout) -> None:
     ran = checkout.run("audit")
     assert ran.code == 2
     assert "error: Python 3.11 or newer is needed" in ran.err
+
+
+def test_a_checkout_that_cannot_be_written_is_told_in_a_sentence(checkout: Checkout) -> None:
+    (checkout.root / ".cache").write_text("in the way")
+    checkout.script(checkout.path / "python3.11", "exit 0")
+    ran = checkout.run("collect")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: cannot write to {checkout.root}/.cache, where the environment has to be set up first\n" in ran.err
+    assert f"start it once as the user who owns {checkout.root}\n" in ran.err
+
+
+def test_a_job_is_told_where_the_launchers_own_stderr_is(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/spark-submit", 'echo said >"$REPLICA_AUDIT_STDERR"')
+    ran = checkout.run("audit")
+    assert (ran.code, ran.out, ran.err) == (0, "", "said\n")

@@ -40,8 +40,20 @@ def origin_of(request: Request) -> Origin:
             unread.append(cannot_list(path, error))
     if not paths:
         raise UsageError(f"no log directory can be read: {'; '.join(f'{one.path}: {one.reason}' for one in unread)}")
+    for path in paths:
+        _refuse_parent(path)
     broker_id, cluster_id = _identity(request, paths, said)
     return Origin(broker_id=broker_id, cluster_id=cluster_id, log_dirs=tuple(paths), unread=tuple(unread))
+
+
+def _refuse_parent(path: Path) -> None:
+    """Refuse a folder of log directories, whose names look like those of replicas: `data-0`."""
+    if (path / log_dir.META_PROPERTIES).exists():
+        return
+    below = [found.parent for found in sorted(path.glob(f"*/{log_dir.META_PROPERTIES}"))]
+    if below:
+        flags = " ".join(f"--log-dir {one}" for one in below)
+        raise UsageError(f"--log-dir {path}: is no log directory, but holds {'some' if len(below) > 1 else 'one'}; give {flags}")
 
 
 def cannot_list(path: Path, error: OSError) -> Unread:
