@@ -81,8 +81,9 @@ class Candidate:
 
 
 def _sentence(cost: Cost, unread: int) -> str:
-    lost = f"{cost.records} records are lost, {cost.below_high_watermark} of their offsets were committed"
-    parts = [lost if cost.offsets else "nothing is lost"]
+    below = cost.below_high_watermark
+    committed = f"{below} of their offsets were committed" if below else "none known to have been committed"
+    parts = [f"{cost.records} records are lost, {committed}" if cost.offsets else "nothing is lost"]
     if cost.diverged:
         parts.append(f"{cost.diverged} follower(s) stay diverged and do not notice")
     if cost.failing:

@@ -109,6 +109,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
 
 def _follower(one: Explanation, weighed: str | None) -> Follower:
     verdict = one.verdict
+    first, *others = steps(one)
     cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
     ending: list[str] = []
     if one.applied is not None and one.outcome is not None:
@@ -122,7 +123,7 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
         reason=verdict.reason,
         caveat="The leader is inferred from the logs." if verdict.leader_source == "inferred" else "",
         facts=tuple(_facts(one)),
-        remedies=(*steps(one), *cost),
+        remedies=(first, *cost, *others),
         grids=tuple(_grids(one)),
         ending=tuple(ending),
         evidence=tuple(_evidence(one)),
