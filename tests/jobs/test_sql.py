@@ -1,0 +1,35 @@
+"""The SQL that a document shows, run by the project's own Spark and Delta on real tables."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.house.checkout import ROOT
+from tests.support.warehouse import STARTED, write_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = ROOT / "tests" / "data" / "sample" / "multi-round"
+STATEMENTS = [
+    statement
+    for document in sorted((ROOT / "docs").glob("*.md"))
+    for statement in re.findall(r"```sql\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_the_documents_sql(spark: SparkSession, tmp_path: Path) -> None:
+    write_warehouse(tmp_path, SAMPLE, run_id="old", started_at=STARTED - timedelta(days=9))
+    write_warehouse(tmp_path, SAMPLE, run_id="new")
+    answers = [spark.sql(statement.replace("/srv/audits", str(tmp_path))).collect() for statement in STATEMENTS]
+    assert [[row["run_id"] for row in rows] for rows in answers[:-1]] == [["new", "old"]]
+    left = DeltaTable(tmp_path / "replica_verdicts").to_pyarrow_table()["run_id"].to_pylist()
+    assert set(left) == {"new"}
