@@ -52,7 +52,7 @@ CLUSTER = Cluster(
     protocol_reason="metadata.version level 29 (KRaft)",
     metadata=True,
     inferred_leaders=0,
-    verdicts={"committed_loss": 1},
+    verdicts={"committed_loss": 1, "stale_tail": 1},
     input_errors=1,
     unclean_elections=1,
     affected_groups=1,
@@ -198,3 +198,10 @@ def test_a_terminal_gets_a_bar_below_the_lines() -> None:
         assert os.waitpid(child, 0)[1] == 0
     assert b"reading [bold]41[/bold] segments" in seen
     assert b"3/8" in _STYLE.sub("", seen.decode()).encode()
+
+
+def test_leaders_that_cannot_be_read_are_told_apart_from_findings_about_followers() -> None:
+    told = text.render(replace(REPORT, finding_count=3))
+    assert "\nFindings\n" in told
+    assert "\n1 leader cannot be read\n" in told
+    assert "cannot be read" not in text.render(REPORT)

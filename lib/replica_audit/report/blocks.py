@@ -66,6 +66,9 @@ def blocks(report: Report) -> Iterator[Block]:
         yield _cluster(cluster)
     if report.findings:
         yield _findings(report)
+    if report.unreadable_leaders > 0:
+        title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
+        yield Notes(title=title, lines=("Followers cannot be compared with them. The problems of the input say why.",), severity="error")
     if report.impacts:
         yield _impacts(report)
     if report.candidates:
@@ -127,7 +130,7 @@ def _findings(report: Report) -> Grid:
         for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
     ]
     return Grid(
-        title=f"Findings{_shown(len(report.findings), report.finding_count, 'worst')}",
+        title=f"Findings{_shown(len(report.findings), report.finding_count - max(0, report.unreadable_leaders), 'worst')}",
         header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
         parts=tuple(parts),
         right=frozenset({2, 3}),

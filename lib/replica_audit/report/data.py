@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -118,6 +120,12 @@ class Report:
     problems: tuple[InputProblem, ...]
     problem_count: int
     changes: dict[str, int]
+
+    @property
+    def unreadable_leaders(self) -> int:
+        """The findings that are about no follower: leaders whose logs cannot be read."""
+        verdicts = [(SEVERITIES[Verdict(verdict)], count) for one in self.clusters for verdict, count in one.verdicts.items()]
+        return self.finding_count - sum(count for severity, count in verdicts if severity is not Severity.NONE)
 
     def as_json(self) -> dict[str, Any]:
         """The same content as plain values."""
