@@ -16,42 +16,32 @@ from rich.cells import cell_len
 
 from replica_audit.commands import terminal
 from replica_audit.report import text
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.data import Choice, Impact, InputProblem, Report
+from tests.page.runs import cluster, finding
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\u202egroup\n"
 WIDE = "支払い-決済-集計-消費者グループ-" * 4
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
-FINDING = Finding(
+FINDING = finding(
     cluster_id="c1",
     verdict="committed_loss",
     severity="critical",
-    topic="orders",
-    partition=0,
     leader_id=2,
     follower_id=1,
     leader_source="cluster-metadata",
-    divergence_offset=10,
-    truncation_offset=10,
-    restart_offset=None,
-    fetcher_fails=False,
     removed_records=20,
     removed_below_high_watermark=20,
     reason="because",
-    evidence=None,
 )
-CLUSTER = Cluster(
+CLUSTER = cluster(
     cluster_id="c1",
     path="/backup/" + "long-folder-name/" * 9,
     label="backup",
     brokers=2,
     replicas=2,
     partitions=1,
-    protocol="truncate-on-fetch",
-    protocol_reason="metadata.version level 29 (KRaft)",
-    metadata=True,
-    inferred_leaders=0,
     verdicts={"committed_loss": 1, "stale_tail": 1},
     input_errors=1,
     unclean_elections=1,

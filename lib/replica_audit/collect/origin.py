@@ -48,7 +48,7 @@ def origin_of(request: Request) -> Origin:
 
 def _refuse_parent(path: Path) -> None:
     """Refuse a folder of log directories, whose names look like those of replicas: `data-0`."""
-    if (path / log_dir.META_PROPERTIES).exists():
+    if os.path.lexists(path / log_dir.META_PROPERTIES):
         return
     below = [found.parent for found in sorted(path.glob(f"*/{log_dir.META_PROPERTIES}"))]
     if below:

@@ -20,9 +20,8 @@ from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
-from replica_audit.protocol.verdict import SEVERITIES as SEVERITIES_OF
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report, findings_about_followers
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 
 PARTITION = ["cluster_id", "topic", "partition"]
@@ -50,19 +49,14 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),
         clusters=clusters,
         findings=tuple(_findings(run, worst)),
-        finding_count=sum(count for (status,), count in statuses.items() if status != "resolved") or _found(clusters),
+        finding_count=sum(count for (status,), count in statuses.items() if status != "resolved")
+        or findings_about_followers(clusters),  # where the table of findings is not there
         impacts=tuple(_impacts(run, worst)),
         candidates=tuple(_candidates(run, worst)),
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
         changes={status: count for (status,), count in sorted(statuses.items())},
     )
-
-
-def _found(clusters: Sequence[Cluster]) -> int:
-    """Followers whose verdict is a finding: what can be counted where the table of findings is not there."""
-    counts = ((SEVERITIES_OF[Verdict(verdict)], count) for cluster in clusters for verdict, count in cluster.verdicts.items())
-    return sum(count for severity, count in counts if severity is not Severity.NONE)
 
 
 def _clusters(run: PastRun) -> list[Cluster]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -100,6 +101,12 @@ class Cluster:
     affected_positions: int
 
 
+def findings_about_followers(clusters: Sequence[Cluster]) -> int:
+    """Followers whose verdict is a finding."""
+    counts = ((SEVERITIES[Verdict(verdict)], count) for cluster in clusters for verdict, count in cluster.verdicts.items())
+    return sum(count for severity, count in counts if severity is not Severity.NONE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`.
@@ -124,8 +131,7 @@ class Report:
     @property
     def unreadable_leaders(self) -> int:
         """The findings that are about no follower: leaders whose logs cannot be read."""
-        verdicts = [(SEVERITIES[Verdict(verdict)], count) for one in self.clusters for verdict, count in one.verdicts.items()]
-        return self.finding_count - sum(count for severity, count in verdicts if severity is not Severity.NONE)
+        return self.finding_count - findings_about_followers(self.clusters)
 
     def as_json(self) -> dict[str, Any]:
         """The same content as plain values."""
