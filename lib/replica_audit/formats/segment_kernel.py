@@ -22,7 +22,8 @@ from replica_audit.formats.record_batch import HEADER_UP_TO_MAGIC, LOG_OVERHEAD,
 _LAST_OFFSET = 2**63 - 2
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _V2_SIZE = V2_HEADER.size
-_PREFETCH_FROM, _SMALL_BATCH = 4096, 384  # of small batches the processor foresees too little: without, mapped ones take up to twice as long
+# of small batches the processor foresees too little: without, mapped ones take up to twice as long
+_PREFETCH_FROM, _SMALL_BATCH = 4096, 384
 _LEGACY_COVERED_FROM = 16  # byte of an entry; of a batch of magic 2 it is 21
 _ALL_ONES = 0xFFFFFFFF
 
