@@ -46,6 +46,12 @@ class About:
     complete: bool
 
 
+def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
+    """The partitions where some choice of a leader loses something, and the present leader is the best choice, or is not."""
+    is_best = F.coalesce(F.element_at("what_if_leaders", 1).is_leader, F.lit(False))
+    return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & (is_best == F.lit(leader_is_best)))
+
+
 def summarise(frames: Frames, about: About) -> Report:
     """Count, and collect the worst of each kind."""
     audited = frames.audited
@@ -103,6 +109,7 @@ def summarise(frames: Frames, about: About) -> Report:
         finding_count=sum(severities.values()),
         impacts=tuple(_impacts(audited, about.worst)) if any(cluster.affected_positions for cluster in clusters) else (),
         candidates=tuple(_candidates(audited, about.worst)) if about.tries_leaders else (),
+        best_led_partitions=_matters(audited, leader_is_best=True).count() if about.tries_leaders else 0,
         problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
         problem_count=sum(problem_counts.values()),
         changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},
@@ -122,11 +129,10 @@ def _impacts(audited: DataFrame, count: int) -> list[Impact]:
 
 
 def _candidates(audited: DataFrame, count: int) -> list[Choice]:
-    """Partitions where it matters who leads: every replica as the leader, the best first."""
-    matters = audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0))
+    """Partitions in which another leader would lose less: every replica as the leader, the best first."""
     first = F.element_at("what_if_leaders", 1)
-    is_best = first.is_leader  # where another one would do better comes first
-    worst = matters.orderBy(is_best, first.lost_below_high_watermark.desc(), "cluster_id", first.topic, first.partition).limit(count)
+    better = _matters(audited, leader_is_best=False)
+    worst = better.orderBy(first.lost_below_high_watermark.desc(), "cluster_id", first.topic, first.partition).limit(count)
     chosen = worst.select("cluster_id", "what_if_leaders").collect()
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
     return [Choice(cluster_id=row.cluster_id, **{name: one[name] for name in names}) for row in chosen for one in row.what_if_leaders]

@@ -86,6 +86,7 @@ REPORT = Report(
     finding_count=2,
     impacts=(IMPACT, replace(IMPACT, group_id=WIDE), replace(IMPACT, group_id=HOSTILE)),
     candidates=(CHOICE, replace(CHOICE, candidate_id=2, rank=2, is_leader=True)),
+    best_led_partitions=3,
     problems=(PROBLEM,),
     problem_count=1,
     changes={"new": 2},
@@ -125,7 +126,7 @@ def test_a_terminal_gets_tables_that_fit(capsys: pytest.CaptureFixture[str], mon
         "20records,20committed",
         r"evil\x1b]0;owned\x07",
         "/backup/x.logatbyte61",
-        "Sincetherunbefore:2new",
+        "Comparedwithearlierruns:2new",
     ):
         assert said in plain
     assert plain.count("支") == plain.count("費") == 4, "a wide name is folded, not cut"

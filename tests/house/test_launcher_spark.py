@@ -70,3 +70,23 @@ def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool)
             process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 130
+
+
+def test_the_last_words_of_an_interrupted_run_are_heard(checkout: Checkout) -> None:
+    checkout.job(
+        "waits",
+        "import os, sys, time",
+        "own = open(os.environ['REPLICA_AUDIT_STDERR'], 'a')",
+        "print('up', flush=True)",
+        "try:",
+        "    time.sleep(100)",
+        "except KeyboardInterrupt:",
+        "    time.sleep(1)",
+        "    sys.exit(own.write('last words') and 130)",
+    )
+    with checkout.start("waits", **VARIABLES) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "last words\n")

@@ -69,6 +69,7 @@ def page_data(*findings: Finding, **changed: Any) -> PageData:
         finding_count=len(findings),
         impacts=(),
         candidates=(),
+        best_led_partitions=0,
         problems=(),
         problem_count=0,
         changes={"new": len(findings)} if findings else {},

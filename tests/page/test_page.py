@@ -52,7 +52,7 @@ class TestWhatItShows:
         ]
         assert "keep the audited copy of broker-1/data-0/billing-0" in browser.texts(".next")[0]
         assert browser.texts(".tile") == TILES
-        assert browser.texts(".changes")[0].startswith("Since the run before: 3 new, 12 persisting.")
+        assert browser.texts(".changes")[0].startswith("Compared with earlier runs: 3 new, 12 persisting.")
         assert browser.complaints() == []
         assert browser.requests() == {page.as_uri()}
 

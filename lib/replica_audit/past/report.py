@@ -39,6 +39,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     clusters = tuple(_clusters(run))
     statuses = run.counts(schemas.FINDINGS, ["status"])
     problems = run.read(schemas.INPUT_ERRORS, InputProblem.__slots__)
+    candidates, best_led = _candidates(run, worst)
     first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
     latest = max((row.finished_at for row in run.runs if row.finished_at is not None), default=run.runs[0].started_at)
     return Report(
@@ -52,7 +53,8 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         finding_count=sum(count for (status,), count in statuses.items() if status != "resolved")
         or findings_about_followers(clusters),  # where the table of findings is not there
         impacts=tuple(_impacts(run, worst)),
-        candidates=tuple(_candidates(run, worst)),
+        candidates=tuple(candidates),
+        best_led_partitions=best_led,
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
         changes={status: count for (status,), count in sorted(statuses.items())},
@@ -132,11 +134,11 @@ def _impacts(run: PastRun, count: int) -> list[Impact]:
     return [Impact(**row) for row in found.take(in_order(found, order)[:count]).to_pylist()]
 
 
-def _candidates(run: PastRun, count: int) -> list[Choice]:
-    """Partitions where it matters who leads: every replica as the leader, the best first."""
+def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
+    """Partitions where another leader would lose less: every replica as the leader, the best first; and how many others lose something."""
     matters = run.read(schemas.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
-        return []
+        return [], 0
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
     every = run.read(schemas.WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
     every = every.take(
@@ -146,10 +148,12 @@ def _candidates(run: PastRun, count: int) -> list[Choice]:
     places = list(zip(*keys.values(), strict=True))
     begins = [place for place, key in enumerate(places) if not place or key != places[place - 1]]
     first = every.take(begins).append_column("begins", pa.array(begins))
-    order = [("is_leader", "ascending"), ("lost_below_high_watermark", "descending"), *((name, "ascending") for name in PARTITION)]
-    chosen: list[Any] = first.take(in_order(first, order)[:count])["begins"].to_pylist()
+    better = first.filter(~ds.field("is_leader"))
+    order = [("lost_below_high_watermark", "descending"), *((name, "ascending") for name in PARTITION)]
+    chosen: list[Any] = better.take(in_order(better, order)[:count])["begins"].to_pylist()
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
-    return [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
+    choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
+    return choices, len(first) - len(better)
 
 
 def _path(row: RunRow, rows: Sequence[RunRow]) -> str:

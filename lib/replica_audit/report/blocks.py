@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from replica_audit.report.data import Choice, Cluster, Finding, Report
@@ -24,6 +24,7 @@ _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
     "MISSES: offsets that it will not read (with latest, where the policy decides)."
 )
+_IF_ANOTHER_LED = "If another replica led (every choice: table what_if_leaders)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +72,16 @@ def blocks(report: Report) -> Iterator[Block]:
         yield Notes(title=title, lines=("Followers cannot be compared with them. The problems of the input say why.",), severity="error")
     if report.impacts:
         yield _impacts(report)
-    if report.candidates:
+    if report.candidates or report.best_led_partitions:
         yield _candidates(report)
 
 
 def ending(report: Report) -> Iterator[str]:
     """The last lines: what is new, where the tables are, the exit code and what it means."""
     if report.changes:
-        yield "Since the run before: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
+        yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
     yield f"Tables: {report.warehouse} (run {report.run_id})"
-    yield f"Exit code {report.exit_code}: {MEANING[report.exit_code].format(fail_on=report.fail_on)}. Took {report.seconds:.1f} s."
+    yield f"Exit code {report.exit_code}: {MEANING[report.exit_code].format(fail_on=report.fail_on)}."
 
 
 def problems(report: Report) -> Iterator[Notes]:
@@ -118,18 +119,28 @@ def _about_cluster(cluster: Cluster) -> Iterator[str]:
         yield f"consumers: {groups} affected, at {positions}"
 
 
-def _labels(report: Report) -> dict[str, str]:
-    """What stands before a partition's name where there are several clusters."""
-    return {cluster.cluster_id: f"{cluster.label}/" if len(report.clusters) > 1 else "" for cluster in report.clusters}
+def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
+    """The grid with a first column that names the cluster of each row, where there are several: a partition's name stays one to copy."""
+    if len(report.clusters) < 2:
+        return grid
+    label = {cluster.cluster_id: cluster.label for cluster in report.clusters}
+    names = iter(clusters)
+    parts = tuple(replace(part, rows=tuple((label[next(names)], *row) for row in part.rows)) for part in grid.parts)
+    return replace(
+        grid,
+        header=("CLUSTER", *grid.header),
+        parts=parts,
+        right=frozenset(place + 1 for place in grid.right),
+        shrinks=(0, *(place + 1 for place in grid.shrinks)),
+    )
 
 
 def _findings(report: Report) -> Grid:
-    labels = _labels(report)
     parts = [
-        Part(label=f"{severity}: {verdict}", severity=severity, rows=tuple(_finding_row(one, labels[one.cluster_id]) for one in found))
+        Part(label=f"{severity}: {verdict}", severity=severity, rows=tuple(map(_finding_row, found)))
         for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
     ]
-    return Grid(
+    grid = Grid(
         title=f"Findings{_shown(len(report.findings), report.finding_count - max(0, report.unreadable_leaders), 'worst')}",
         header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
         parts=tuple(parts),
@@ -137,20 +148,20 @@ def _findings(report: Report) -> Grid:
         shrinks=(0,),
         legend=_LEGEND,
     )
+    return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
 
 
-def _finding_row(one: Finding, label: str) -> tuple[str, ...]:
-    name, pair = f"{label}{one.topic}-{one.partition}", f"{one.leader_id}>{one.follower_id}"
+def _finding_row(one: Finding) -> tuple[str, ...]:
+    name, pair = f"{one.topic}-{one.partition}", f"{one.leader_id}>{one.follower_id}"
     return name, pair, _offset(one.divergence_offset), cut(one), _loses(one)
 
 
 def _impacts(report: Report) -> Grid:
-    labels = _labels(report)
     total = sum(cluster.affected_positions for cluster in report.clusters)
     rows = tuple(
         (
             one.group_id,
-            f"{labels[one.cluster_id]}{one.topic}-{one.partition}",
+            f"{one.topic}-{one.partition}",
             str(one.committed_offset),
             "policy" if one.reset_offset is None else str(one.reset_offset),
             "?" if one.records_gone is None else str(one.records_gone),
@@ -158,7 +169,7 @@ def _impacts(report: Report) -> Grid:
         )
         for one in report.impacts
     )
-    return Grid(
+    grid = Grid(
         title=f"Consumer groups whose records are gone{_shown(len(rows), total, 'worst')}",
         header=("GROUP", "PARTITION", "COMMITTED", "RESUMES", "GONE", "MISSES"),
         parts=(Part(rows=rows),),
@@ -166,29 +177,38 @@ def _impacts(report: Report) -> Grid:
         shrinks=(1, 0),
         legend=_IMPACT_LEGEND,
     )
+    return _of_clusters(report, grid, (one.cluster_id for one in report.impacts))
 
 
-def _candidates(report: Report) -> Grid:
-    """A line for each partition: what the leader loses, and what the best choice would."""
-    labels = _labels(report)
-    rows = []
+def _candidates(report: Report) -> Block:
+    """A line for each partition in which another replica would lose less: what the leader loses, and what the best choice would."""
+    settled = ""
+    if report.best_led_partitions:
+        settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
+    if not report.candidates:
+        return Notes(title=_IF_ANOTHER_LED, lines=(settled,))
+    rows, clusters = [], []
     for (cluster_id, topic, partition), found in groupby(report.candidates, key=lambda one: (one.cluster_id, one.topic, one.partition)):
         choices = list(found)
         leader = next((one for one in choices if one.is_leader), None)
-        rows.append((f"{labels[cluster_id]}{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
-    return Grid(
-        title="If another replica led, where it matters (every choice: what_if_leaders)",
+        rows.append((f"{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
+        clusters.append(cluster_id)
+    grid = Grid(
+        title=_IF_ANOTHER_LED,
         header=("PARTITION", "LEADER", "LOSES", "BEST", "LOSES"),
         parts=(Part(rows=tuple(rows)),),
         right=frozenset({1, 2, 3, 4}),
         shrinks=(0,),
-        legend="LOSES: records that no longer exist anywhere, and how many of their offsets had been committed.",
+        legend=f"LOSES: records that no longer exist anywhere, and how many of their offsets had been committed. {settled}".rstrip(),
     )
+    return _of_clusters(report, grid, clusters)
 
 
 def _cost(choice: Choice | None) -> tuple[str, str]:
     if choice is None:
         return "-", "-"
+    if choice.rank is None:
+        return str(choice.candidate_id), "cannot be read"
     return str(choice.candidate_id), f"{choice.lost_records} ({choice.lost_below_high_watermark} committed)"
 
 

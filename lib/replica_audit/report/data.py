@@ -63,7 +63,7 @@ class Impact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One replica as the leader. Columns of `what_if_leaders`."""
+    """One replica as the leader. Columns of `what_if_leaders`; what a replica that cannot be read would lose is None."""
 
     cluster_id: str
     topic: str
@@ -71,9 +71,9 @@ class Choice:
     candidate_id: int
     rank: int | None
     is_leader: bool
-    lost_records: int
-    lost_bytes: int
-    lost_below_high_watermark: int
+    lost_records: int | None
+    lost_bytes: int | None
+    lost_below_high_watermark: int | None
     reason: str
 
 
@@ -111,7 +111,8 @@ def findings_about_followers(clusters: Sequence[Cluster]) -> int:
 class Report:
     """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`.
 
-    `impacts` are the worst of the affected positions; `candidates` is empty unless every replica was tried as the leader.
+    `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
+    less, `best_led_partitions` counts those with a loss that no other leader would make smaller; both only if every replica was tried.
     """
 
     run_id: str
@@ -124,6 +125,7 @@ class Report:
     finding_count: int
     impacts: tuple[Impact, ...]
     candidates: tuple[Choice, ...]
+    best_led_partitions: int
     problems: tuple[InputProblem, ...]
     problem_count: int
     changes: dict[str, int]

@@ -18,12 +18,15 @@ def by_verdict(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def labels(paths: Mapping[str, PurePath]) -> dict[str, str]:
-    """For each cluster the shortest end of its path that no other one shares.
+    """For each cluster the shortest piece of its path that no other one shares, without what all end in.
 
     Args:
         paths: of the clusters' roots, by cluster id; where two are the same, they are labelled by them all the same.
     """
-    depth, longest = 1, max((len(path.parts) for path in paths.values()), default=1)
-    while depth < longest and len({path.parts[-depth:] for path in paths.values()}) < len(paths):
+    parts = {cluster: path.parts for cluster, path in paths.items()}
+    while len(parts) > 1 and len({one[-1:] for one in parts.values()}) == 1 and all(len(one) > 1 for one in parts.values()):
+        parts = {cluster: one[:-1] for cluster, one in parts.items()}
+    depth, longest = 1, max(map(len, parts.values()), default=1)
+    while depth < longest and len({one[-depth:] for one in parts.values()}) < len(parts):
         depth += 1
-    return {cluster: "/".join(path.parts[-depth:]) for cluster, path in paths.items()}
+    return {cluster: "/".join(one[-depth:]) for cluster, one in parts.items()}

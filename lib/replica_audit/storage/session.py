@@ -27,11 +27,13 @@ _OF_HADOOP = {
 
 def session() -> SparkSession:
     """The session that spark-submit configured."""
+    logging.disable(logging.CRITICAL)  # Ctrl-C while it starts meets PySpark's own handler, which logs the traceback of each broken call
     spark = SparkSession.builder.appName("replica-audit").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     _share_store_settings(spark)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupted)
+    logging.disable(logging.NOTSET)
     return spark
 
 
