@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.candidates import Candidate, Cost, LostEpoch, lost_epochs, ranked, with_new_epoch
-from replica_audit.protocol.comparison import Effect
+from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.comparison import Effect, Replica
 from replica_audit.protocol.epoch_table import end_offset_for
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.lineage import Span
+from replica_audit.protocol.lineage import Span, without
 from replica_audit.protocol.truncation import RULES
+from replica_audit.protocol.verdict import Verdict, judge
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica
 
 
-def _lost(epoch: int, *ranges: tuple[int, int], records: int | None = None) -> LostEpoch:
+def _loss(epoch: int, *ranges: tuple[int, int], records: int | None = None) -> Loss:
     spans = tuple(Span(epoch, first, end) for first, end in ranges)
     count = sum(end - first for first, end in ranges) if records is None else records
-    return LostEpoch(epoch=epoch, spans=spans, records=count, size_bytes=10 * count)
+    return Loss(spans=spans, records=count, size_bytes=10 * count)
 
 
 def _effect(leader: Sequence[tuple[int, int, int]], follower: Sequence[tuple[int, int, int]], **of_leader: Any) -> Effect:
@@ -33,49 +34,75 @@ def _effect(leader: Sequence[tuple[int, int, int]], follower: Sequence[tuple[int
 # --- losses -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_two_followers_lose_together_counts_once() -> None:
-    """Both fetched epoch 2 from its leader; one got farther."""
-    shorter, longer = _lost(2, (10, 16)), _lost(2, (10, 21))
-    assert lost_epochs([shorter, longer]) == lost_epochs([longer, shorter]) == [longer]
-    assert lost_epochs([longer, longer]) == [longer]
+def _taken(leader: Replica, follower: Replica, **fields: Any) -> list[tuple[int, int, int]]:
+    elected = with_new_epoch(leader, next_epoch([leader, follower]))
+    return [(one.leader_epoch, one.first_offset, one.end_offset) for one in without(taken(compare(elected, follower, **fields)), [])]
 
 
-def test_what_was_written_in_different_epochs_counts_twice() -> None:
-    """The same offsets, other records."""
-    assert lost_epochs([_lost(4, (10, 16)), _lost(2, (10, 21))]) == [_lost(2, (10, 21)), _lost(4, (10, 16))]
+LEADER = [(1, 0, 9), (3, 10, 19)]
 
 
-def test_nothing_lost_is_nothing() -> None:
-    assert lost_epochs([]) == []
+def test_what_goes_and_the_leader_does_not_hold_is_taken() -> None:
+    assert _taken(replica(1, LEADER), replica(2, [(1, 0, 14)])) == [(1, 10, 15)]
+    assert _taken(replica(1, LEADER), replica(2, [(1, 0, 9), (2, 10, 24)])) == [(2, 10, 25)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8)), max_size=6))
-def test_prefixes_of_epochs_by_every_record(losses: list[tuple[int, int]]) -> None:
-    """Followers hold prefixes of what the leader of an epoch wrote: each lost record counts once, whoever holds it."""
-    found = lost_epochs(_lost(epoch, (10 * epoch, 10 * epoch + length)) for epoch, length in losses)
-    records = {(epoch, 10 * epoch + i) for epoch, length in losses for i in range(length)}
-    cost = Cost.of(found, 0, [])
-    assert (cost.offsets, cost.records, cost.size_bytes) == (len(records), len(records), 10 * len(records))
+def test_of_a_lagging_follower_nothing_is_taken() -> None:
+    assert _taken(replica(1, LEADER), replica(2, [(1, 0, 9)])) == []
 
 
-@pytest.mark.parametrize(
-    "losses",
-    [
-        pytest.param([_lost(2, (10, 25)), _lost(2, (20, 30))], id="one begins later: its log start moved"),
-        pytest.param([_lost(2, (10, 14), (18, 20)), _lost(2, (10, 12), (16, 20))], id="compaction took other records of each"),
-    ],
-)
-def test_offsets_count_once_where_no_loss_holds_the_others(losses: list[LostEpoch]) -> None:
-    """`lost_offsets`: each version counted once."""
-    every = {offset for one in losses for span in one.spans for offset in range(span.first_offset, span.end_offset)}
-    assert Cost.of(lost_epochs(losses), 0, []).offsets == len(every)
+def test_what_lies_below_the_leaders_log_start_is_not_lost() -> None:
+    assert _taken(replica(1, [(1, 5, 9), (3, 10, 19)], start=12), replica(2, [(1, 0, 14)])) == [(1, 12, 15)]
+
+
+def test_what_only_compaction_can_have_taken_is_not_lost() -> None:
+    """The leader went on in epoch 2 behind the hole: the cleaner may have taken 12..14 of it. What follows in epoch 3 is another branch."""
+    hole = replica(1, [(1, 0, 9), (2, 10, 11), (2, 15, 16), (3, 17, 19)], cleaner_offset=17)
+    # its table lost an entry, so it is cut too low
+    follower = replica(2, [(1, 0, 9), (2, 10, 16), (4, 17, 19)], epochs=[(1, 0), (4, 10)])
+    assert _taken(hole, follower, compacted=True) == [(4, 17, 20)]
+    assert _taken(replace(hole, cleaner_offset=None), follower) == [(2, 12, 15), (4, 17, 20)]
+
+
+def test_a_hole_that_an_older_epoch_follows_is_no_work_of_the_cleaner() -> None:
+    """Epochs only grow along a log: one that holds epoch 2 at 18 never held epoch 4 at 12."""
+    leader = with_new_epoch(replica(1, [(1, 0, 9), (2, 18, 19)], cleaner_offset=19), 5)
+    follower = replica(2, [(1, 0, 9), (4, 10, 16)], high_watermark=17)
+    assert _taken(leader, follower, compacted=True) == [(4, 10, 17)]
+    found = compare(leader, follower, compacted=True)
+    assert found.lost == 7
+    assert judge(found).verdict is Verdict.COMMITTED_LOSS
+
+
+def test_survivors() -> None:
+    cut = compare(replica(1, LEADER), replica(2, [(1, 0, 14)]))
+    assert [tuple(span) for span in survivors(cut)] == [(1, 0, 10)]
+    assert survivors(compare(replica(1, LEADER), replica(2, [(1, 0, 9)]))) == [Span(1, 0, 10)]
+    assert survivors(compare(replica(1, [(5, 50, 59)]), replica(2, [(1, 0, 9)]))) == []
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 6)), max_size=6)
+
+
+@given(SPANS, SPANS)
+def test_without_offset_by_offset(some: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> None:
+    def spans(found: list[tuple[int, int, int]]) -> list[Span]:
+        return [Span(epoch, first, first + length) for epoch, first, length in found]
+
+    def every(found: list[Span]) -> list[tuple[int, int]]:
+        return [(span.leader_epoch, offset) for span in found for offset in range(span.first_offset, span.end_offset)]
+
+    left = without(spans(some), spans(others))
+    assert len(every(left)) == len(set(every(left))), "each offset of an epoch once"
+    assert set(every(left)) == set(every(spans(some))) - set(every(spans(others)))
+    assert [span.first_offset for span in left] == sorted(span.first_offset for span in left)
 
 
 # --- cost ---------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_cost_sums_up_epochs() -> None:
-    cost = Cost.of([_lost(2, (10, 14), (16, 18), records=5), _lost(4, (10, 13))], 4, [])
+    cost = Cost.of([_loss(2, (10, 14), (16, 18), records=5), _loss(4, (10, 13))], 4, [])
     assert (cost.offsets, cost.records, cost.size_bytes, cost.below_high_watermark) == (6 + 3, 5 + 3, 50 + 30, 4)
     assert (cost.cut, cost.restarted, cost.failing, cost.diverged) == (0, 0, 0, 0)
 
@@ -181,6 +208,13 @@ def test_an_elected_leader_enters_its_epoch_at_its_log_end() -> None:
 
 def test_an_epoch_without_records_gives_way_to_the_new_one() -> None:
     assert with_new_epoch(replica(1, [(0, 0, 9)], epochs=[(0, 0), (3, 10)]), 5).log.epochs == ((0, 0), (5, 10))
+
+
+def test_the_next_epoch_is_above_all_that_is_known() -> None:
+    replicas = [replica(1, [(0, 0, 9)], epochs=[(0, 0), (3, 10)]), replica(2, [(0, 0, 9)])]
+    assert next_epoch(replicas) == 4
+    assert next_epoch(replicas, 7, -1) == 8
+    assert next_epoch([]) == 0
 
 
 def test_an_empty_log_enters_it_too() -> None:

@@ -72,9 +72,8 @@ def test_records_are_counted_by_the_header_and_estimated_without_it() -> None:
     ("removed", "left_open"),
     [
         pytest.param([_transactional(20, 20, 7, marker=True)], (7,), id="the marker alone goes"),
-        pytest.param(
-            [_transactional(18, 19, 7), _transactional(20, 20, 7, marker=True)], (), id="data and marker go: what began below is unknown"
-        ),
+        pytest.param([_transactional(18, 19, 7), _transactional(20, 20, 7, marker=True)], (7,), id="data and marker go, other data stays"),
+        pytest.param([_transactional(18, 19, 9), _transactional(20, 20, 9, marker=True)], (), id="a whole transaction goes"),
         pytest.param([_transactional(18, 20, 7)], (), id="data goes, no marker was there"),
         pytest.param([], (), id="nothing goes"),
         pytest.param([header(1, 18, 20)], (), id="not transactional"),
@@ -94,6 +93,17 @@ def test_records_are_counted_by_the_header_and_estimated_without_it() -> None:
 def test_a_marker_that_goes_without_its_data_leaves_the_transaction_open(removed: list[BatchHeader], left_open: tuple[int, ...]) -> None:
     log = [_transactional(0, 9, 7), _transactional(10, 17, 5), *removed]
     assert measure_removal(log, 18, 21).open_producer_ids == left_open
+
+
+def test_data_below_the_cut_is_of_a_transaction_that_ended_there() -> None:
+    log = [_transactional(0, 8, 7), _transactional(9, 9, 7, marker=True), _transactional(18, 19, 7), _transactional(20, 20, 7, marker=True)]
+    assert measure_removal(log, 18, 21).open_producer_ids == ()
+
+
+def test_a_transaction_that_began_in_an_earlier_segment_is_known_by_its_marker_alone() -> None:
+    whole = [_transactional(18, 19, 7), _transactional(20, 20, 7, marker=True)]
+    assert measure_removal(whole, 18, 21).open_producer_ids == ()
+    assert measure_removal(whole[1:], 18, 21).open_producer_ids == (7,)
 
 
 def test_a_marker_without_data_since_the_last_marker_leaves_nothing_open() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.locations import located
 from replica_audit.formats.segment_scan import Scan
 from replica_audit.formats.tree_walk import cannot_read
-from replica_audit.model import Problem, SegmentFile
+from replica_audit.model import UNDEFINED_EPOCH, Problem, SegmentFile
 
 _RESTORE = "else restore the segment from another replica"
 _REMEDIES = {
@@ -41,7 +42,8 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
         return Scanned(NOTHING, [problem], True)
     except OSError as error:
         return Scanned(NOTHING, [cannot_read(located(file.path), "segment", error)], True)
-    return Scanned(found, list(_problems(file, found)), False)
+    runs = tuple(run._replace(leader_epoch=max(run.leader_epoch, UNDEFINED_EPOCH)) for run in found.runs)
+    return Scanned(replace(found, runs=runs), list(_problems(file, found)), False)
 
 
 def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
@@ -53,6 +55,16 @@ def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
             detail="the batch at this byte does not match its CRC: its bytes changed after they were written",
             remedy=_DAMAGED,
             byte_offset=found.first_bad_crc,
+        )
+    unstamped = next((run for run in found.runs if run.magic == 2 and run.leader_epoch < 0), None)
+    if unstamped is not None:
+        yield Problem(
+            path=file.path,
+            kind="dump" if file.source == "dump" else "segment",
+            code="bad-leader-epoch",
+            detail=f"the batch at offset {unstamped.first_offset} has leader epoch {unstamped.leader_epoch}, and no broker writes one "
+            "below 0 in its format; the CRC does not cover it",
+            remedy=_DAMAGED,
         )
     if found.damage is not None:
         yield Problem(

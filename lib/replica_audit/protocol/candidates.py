@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from replica_audit.protocol.comparison import Effect, Replica
+from replica_audit.model import UNDEFINED_EPOCH
+from replica_audit.protocol.comparison import Comparison, Effect, Replica, removal_start
 from replica_audit.protocol.epoch_table import assign
-from replica_audit.protocol.lineage import Span, covered
+from replica_audit.protocol.lineage import Span, lacking, until
 
 
-class LostEpoch(NamedTuple):
-    """What of one leader epoch one follower loses."""
+class Loss(NamedTuple):
+    """What one follower loses and nobody counted before: spans of its history, the records in them, and the bytes of their batches."""
 
-    epoch: int
     spans: tuple[Span, ...]
     records: int
     size_bytes: int
@@ -37,12 +37,12 @@ class Cost:
     diverged: int
 
     @classmethod
-    def of(cls, lost: Sequence[LostEpoch], below_high_watermark: int, effects: Sequence[tuple[Effect, bool]]) -> Cost:
+    def of(cls, losses: Sequence[Loss], below_high_watermark: int, effects: Sequence[tuple[Effect, bool]]) -> Cost:
         """Sum up; `effects` holds each follower's effect and whether it stays diverged."""
         return cls(
-            offsets=sum(covered((span.first_offset, span.end_offset) for span in one.spans) for one in lost),
-            records=sum(one.records for one in lost),
-            size_bytes=sum(one.size_bytes for one in lost),
+            offsets=sum(span.end_offset - span.first_offset for one in losses for span in one.spans),
+            records=sum(one.records for one in losses),
+            size_bytes=sum(one.size_bytes for one in losses),
             below_high_watermark=below_high_watermark,
             cut=sum(effect.truncation.truncation_offset is not None for effect, _ in effects),
             restarted=sum(effect.truncation.restart_offset is not None for effect, _ in effects),
@@ -93,48 +93,37 @@ def _sentence(cost: Cost, unread: int) -> str:
     return "; ".join(parts)
 
 
+def next_epoch(replicas: Iterable[Replica], *known: int) -> int:
+    """The leader epoch that the next election begins: above every one that a table or anything else tells (`known`, -1: nothing)."""
+    return 1 + max([UNDEFINED_EPOCH, *known, *(entry.epoch for replica in replicas for entry in replica.log.epochs)])
+
+
 def with_new_epoch(replica: Replica, epoch: int) -> Replica:
     """The replica as it enters a leader epoch: the table gets an entry at the log end offset (UnifiedLog.assignEpochStartOffset)."""
     log = replica.log
     return replace(replica, log=replace(log, epochs=assign(log.epochs, epoch, log.log_end_offset)))
 
 
-def versions(spans: Iterable[Span]) -> int:
-    """How many offsets spans cover, those of each epoch by themselves: two epochs at one offset are two records."""
-    by_epoch: dict[int, list[tuple[int, int]]] = {}
-    for span in spans:
-        by_epoch.setdefault(span.leader_epoch, []).append((span.first_offset, span.end_offset))
-    return sum(covered(ranges) for ranges in by_epoch.values())
+def survivors(comparison: Comparison) -> Sequence[Span]:
+    """What stays of a follower's log when it has been cut, before it fetches: nothing of one that starts again."""
+    first = removal_start(comparison.follower, comparison.effect)
+    return comparison.follower.history if first is None else until(comparison.follower.history, first)
 
 
-def lost_epochs(found: Iterable[LostEpoch]) -> list[LostEpoch]:
-    """Several followers' losses, what they have in common counted once.
+def taken(comparison: Comparison) -> list[Span]:
+    """What a follower's cut takes and its leader does not hold, as spans of the follower's history.
 
-    Offsets are told apart exactly. Records and bytes are those of the longest loss of each epoch: replicas hold a prefix of what its leader
-    wrote, so it holds the others', but for what retention and compaction took from it.
+    What lies below the leader's log start is not lost: retention, or DeleteRecords, took it from the leader. Nor is what only compaction
+    can have taken from it.
     """
-    of_epoch: dict[int, list[LostEpoch]] = {}
-    for one in found:
-        of_epoch.setdefault(one.epoch, []).append(one)
-    merged = []
-    for epoch in sorted(of_epoch):
-        longest = max(of_epoch[epoch], key=lambda one: (one.records, _reach(one)))
-        merged.append(longest._replace(spans=_union(epoch, (span for one in of_epoch[epoch] for span in one.spans))))
-    return merged
-
-
-def _union(epoch: int, spans: Iterable[Span]) -> tuple[Span, ...]:
-    joined: list[Span] = []
-    for span in sorted(spans, key=lambda span: span.first_offset):
-        if joined and span.first_offset <= joined[-1].end_offset:
-            joined[-1] = joined[-1]._replace(end_offset=max(joined[-1].end_offset, span.end_offset))
-        else:
-            joined.append(Span(epoch, span.first_offset, span.end_offset))
-    return tuple(joined)
-
-
-def _reach(lost: LostEpoch) -> int:
-    return sum(span.end_offset - span.first_offset for span in lost.spans)
+    leader, follower = comparison.leader, comparison.follower
+    first = removal_start(follower, comparison.effect)
+    if first is None:
+        return []
+    start, end = max(first, leader.log.log_start_offset), follower.log.log_end_offset
+    compacted_until = leader.log.log_end_offset if comparison.context.compacted else start
+    missing_from = compacted_until if leader.cleaner_offset is None else leader.cleaner_offset
+    return list(lacking(follower.history, leader.history, start, end, missing_from=missing_from))
 
 
 def ranked(candidates: Sequence[Candidate]) -> Iterator[tuple[int | None, Candidate]]:

@@ -56,10 +56,17 @@ class Replica:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             epochs=epochs,
-            # a running broker has its high watermark in memory, and truncated by it when it became a follower; the file is old
-            high_watermark=log.log_end_offset if self.alive else clamped,
+            high_watermark=log.log_end_offset if self._has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
         )
+
+    @property
+    def _has_used_its_high_watermark(self) -> bool:
+        """Whether nothing is left to be cut by it: a running broker truncated by the one in memory when it became a follower.
+
+        One that is frozen and out of the ISR has yet to learn whom it follows; of its high watermark the file knows best.
+        """
+        return bool(self.alive) and (self.in_isr or not self.frozen)
 
     @property
     def empty(self) -> bool:
@@ -113,22 +120,26 @@ class Comparison:
     witnesses: Sequence[Replica] = ()
     did_otherwise: str | None = None
     content: ContentComparison | None = None
-    start: int = field(init=False)
-    end: int = field(init=False)
-    cleaned: int = field(init=False)
     difference: lineage.Piece | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Derive the comparable range [start, end), the larger cleaner checkpoint and the first difference at or above it."""
-        leader, follower = self.leader.log, self.follower.log
-        derived = {
-            "start": max(leader.log_start_offset, follower.log_start_offset),
-            "end": min(leader.log_end_offset, follower.log_end_offset),
-            "cleaned": cleaned_until(self.leader, self.follower),
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+        """Find the first difference that is evidence, which most rules ask for."""
         object.__setattr__(self, "difference", difference(self.leader, self.follower, self.context, self.end))
+
+    @property
+    def start(self) -> int:
+        """Where the range that can be compared begins, inclusive."""
+        return max(self.leader.log.log_start_offset, self.follower.log.log_start_offset)
+
+    @property
+    def end(self) -> int:
+        """Where it ends, exclusive."""
+        return min(self.leader.log.log_end_offset, self.follower.log.log_end_offset)
+
+    @property
+    def cleaned(self) -> int:
+        """The larger cleaner checkpoint."""
+        return cleaned_until(self.leader, self.follower)
 
     @property
     def cut(self) -> int | None:
@@ -213,9 +224,13 @@ class Comparison:
 
     @property
     def content_decides(self) -> bool:
-        """Whether nothing but the batches themselves can still differ: all that the rules go by agrees, and no cleaner has been at them."""
+        """Whether nothing but the batches themselves can still tell: all that the rules go by agrees, and no cleaner has been at them.
+
+        Without epochs nothing but them tells where the logs part, be there a cut or not.
+        """
         unreadable = self.leader.unreadable or self.follower.unreadable
-        agrees = self.cut is None and self.difference is None and self.effect.truncation.restart_offset is None
+        has_epochs = self.leader.has_epochs or self.follower.has_epochs
+        agrees = self.difference is None and (self.cut is None or not has_epochs) and self.effect.truncation.restart_offset is None
         return agrees and not unreadable and not self.context.compacted and self.start < self.end
 
     @property
@@ -245,17 +260,14 @@ class Comparison:
     def _lost_according_to(self, witness: Replica, first: int) -> list[lineage.Span]:
         follower, leader = self.follower, self.leader
         end = min(follower.log.log_end_offset, witness.high_watermark or 0)
-        lost = []
+        lost: list[lineage.Span] = []
         for part in lineage.pieces(follower.history, witness.history, first, end):
             epoch = part.left_epoch
             if epoch is None or epoch != part.right_epoch or (witness is not follower and epoch < 0):
                 continue
             # what retention took from the leader is not lost
             start, leader_end = max(part.first_offset, leader.log.log_start_offset), leader.log.log_end_offset
-            within = lineage.pieces(follower.history, leader.history, start, min(part.end_offset, leader_end))
-            lost += [lineage.Span(epoch, piece.first_offset, piece.end_offset) for piece in within if lineage.differ(piece)]
-            if part.end_offset > leader_end:
-                lost.append(lineage.Span(epoch, max(start, leader_end), part.end_offset))
+            lost += lineage.lacking(follower.history, leader.history, start, part.end_offset, missing_from=leader_end)
         return lost
 
 

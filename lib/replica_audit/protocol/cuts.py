@@ -18,7 +18,8 @@ class Removal:
     """What lies from the physical cut (inclusive) to the log end offset (exclusive).
 
     Timestamps are the smallest and largest of the removed batches' max timestamps, in milliseconds; None if nothing is removed.
-    `open_producer_ids`: producers whose transaction began below the physical cut and whose marker is removed: the cut leaves it open.
+    `open_producer_ids`: producers whose transaction began below the physical cut and whose marker is removed: the cut leaves it open. Of
+    one that began in an earlier segment that is known only where nothing but its marker goes.
     """
 
     physical_offset: int
@@ -41,11 +42,17 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
     physical, records, size = offset, 0, 0
     earliest: int | None = None
     latest: int | None = None
+    opened: set[int] = set()  # below the cut
     began: set[int] = set()
     ended: set[int] = set()
     left_open: list[int] = []
     for batch in batches:
-        if batch.last_offset < offset or batch.base_offset >= log_end_offset:
+        if batch.base_offset >= log_end_offset:
+            continue
+        if batch.last_offset < offset:
+            if batch.is_transactional:
+                (opened.discard if batch.is_control else opened.add)(batch.producer_id)
+                (ended.add if batch.is_control else ended.discard)(batch.producer_id)
             continue
         physical = min(physical, batch.base_offset)
         records += records_in(batch)
@@ -53,8 +60,9 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
         earliest = batch.max_timestamp_ms if earliest is None else min(earliest, batch.max_timestamp_ms)
         latest = batch.max_timestamp_ms if latest is None else max(latest, batch.max_timestamp_ms)
         if batch.is_control and batch.is_transactional:
-            if batch.producer_id not in began and batch.producer_id not in ended:
+            if batch.producer_id in opened or (batch.producer_id not in began and batch.producer_id not in ended):
                 left_open.append(batch.producer_id)
+            opened.discard(batch.producer_id)
             began.discard(batch.producer_id)
             ended.add(batch.producer_id)  # a second marker without data behind the first ends nothing
         elif batch.is_transactional:

@@ -5,15 +5,20 @@ A history is a sequence of `Span`: the offsets that a log holds, with their epoc
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-from replica_audit.model import Run
+from replica_audit.model import UNDEFINED_EPOCH, Run
 from replica_audit.protocol.epoch_table import EpochTable
+
+UNSTAMPED = -2  # the epoch of a batch of magic 2 that has none: no broker writes it, and no conversion makes it
+_END = attrgetter("end_offset")
 
 
 class Span(NamedTuple):
-    """Offsets [first, end) written in one leader epoch; -1 where the record format has none."""
+    """Offsets [first, end) written in one leader epoch; -1 where the record format has none, -2 where it has one that is none."""
 
     leader_epoch: int
     first_offset: int
@@ -36,10 +41,11 @@ def history_of_runs(runs: Iterable[Run]) -> list[Span]:
     """Runs as spans, neighbours of one epoch joined, so that segment borders do not show."""
     spans: list[Span] = []
     for run in runs:
-        if spans and spans[-1].leader_epoch == run.leader_epoch and spans[-1].end_offset == run.first_offset:
+        epoch = run.leader_epoch if run.leader_epoch >= 0 else UNDEFINED_EPOCH if run.magic < 2 else UNSTAMPED
+        if spans and spans[-1].leader_epoch == epoch and spans[-1].end_offset == run.first_offset:
             spans[-1] = spans[-1]._replace(end_offset=run.last_offset + 1)
         else:
-            spans.append(Span(run.leader_epoch, run.first_offset, run.last_offset + 1))
+            spans.append(Span(epoch, run.first_offset, run.last_offset + 1))
     return spans
 
 
@@ -63,7 +69,7 @@ def until(history: History, end_offset: int) -> list[Span]:
 
 def pieces(left: History, right: History, start: int, end: int) -> Iterator[Piece]:
     """Cut [start, end) at every change of either history, in order; pieces that both miss are left out."""
-    offset, i, j = start, 0, 0
+    offset, i, j = start, _index(left, start), _index(right, start)
     while offset < end:
         while i < len(left) and left[i].end_offset <= offset:
             i += 1
@@ -75,6 +81,11 @@ def pieces(left: History, right: History, start: int, end: int) -> Iterator[Piec
         if left_epoch is not None or right_epoch is not None:
             yield Piece(offset, until_offset, left_epoch, right_epoch)
         offset = until_offset
+
+
+def _index(history: History, offset: int) -> int:
+    """The place of the first span that ends behind an offset."""
+    return bisect_right(history, offset, key=_END)
 
 
 def _at(history: History, index: int, offset: int, end: int) -> tuple[int | None, int]:
@@ -99,12 +110,9 @@ def first_difference(left: History, right: History, start: int, end: int, *, gap
 
 
 def differ(piece: Piece) -> bool:
-    """Whether both sides hold the offsets, in different epochs. A batch without an epoch may be the same record, converted down."""
-    return piece.left_epoch != piece.right_epoch and min(_known(piece.left_epoch), _known(piece.right_epoch)) >= 0
-
-
-def _known(epoch: int | None) -> int:
-    return -1 if epoch is None else epoch
+    """Whether both sides hold the offsets, in different epochs. A batch of a format without epochs may be the same, converted down."""
+    epochs = (piece.left_epoch, piece.right_epoch)
+    return epochs[0] != epochs[1] and None not in epochs and UNDEFINED_EPOCH not in epochs
 
 
 def covered(ranges: Iterable[tuple[int, int]]) -> int:
@@ -116,23 +124,73 @@ def covered(ranges: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def only_in(left: History, right: History, start: int, end: int) -> list[Span]:
-    """The offsets of [start, end) that the left history holds and the right one does not hold in the same epoch.
+def lacking(left: History, right: History, start: int, end: int, *, missing_from: int = 0) -> Iterator[Span]:
+    """The offsets of [start, end) that the left history holds and the right one does not hold in the same epoch, as spans of the left.
 
-    Offsets without an epoch on either side count as held where both hold them.
+    What the right one misses below `missing_from` may be a batch that compaction took. It never held it where it goes on in an older epoch:
+    along a log epochs only grow.
     """
-    return [
-        Span(piece.left_epoch, piece.first_offset, piece.end_offset)
-        for piece in pieces(left, right, start, end)
-        if piece.left_epoch is not None and (piece.right_epoch is None or differ(piece))
-    ]
+    for piece in pieces(left, right, start, end):
+        if piece.left_epoch is None:
+            continue
+        if piece.right_epoch is not None:
+            first = piece.first_offset if differ(piece) else piece.end_offset
+        else:
+            goes_on = _index(right, piece.end_offset - 1)
+            never_held = goes_on < len(right) and 0 <= right[goes_on].leader_epoch < piece.left_epoch
+            first = piece.first_offset if never_held else max(piece.first_offset, missing_from)
+        if first < piece.end_offset:
+            yield Span(piece.left_epoch, first, piece.end_offset)
+
+
+def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """Spans less the offsets that others hold in the same epoch, each offset of an epoch once; ascending by first offset."""
+    taken = {epoch: _joined(found) for epoch, found in _by_epoch(others).items()}
+    found: list[Span] = []
+    for epoch, own in _by_epoch(spans).items():
+        for span in _joined(own):
+            others_own = taken.get(epoch, [])
+            first, place = span.first_offset, _index(others_own, span.first_offset)
+            while place < len(others_own) and others_own[place].first_offset < span.end_offset:
+                if others_own[place].first_offset > first:
+                    found.append(Span(epoch, first, others_own[place].first_offset))
+                first = others_own[place].end_offset
+                place += 1
+            if first < span.end_offset:
+                found.append(Span(epoch, first, span.end_offset))
+    return sorted(found, key=attrgetter("first_offset"))
+
+
+def _by_epoch(spans: Iterable[Span]) -> dict[int, list[Span]]:
+    found: dict[int, list[Span]] = {}
+    for span in spans:
+        found.setdefault(span.leader_epoch, []).append(span)
+    return found
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Spans of one epoch, in order and disjoint."""
+    joined: list[Span] = []
+    for span in sorted(spans):
+        if joined and span.first_offset <= joined[-1].end_offset:
+            joined[-1] = joined[-1]._replace(end_offset=max(joined[-1].end_offset, span.end_offset))
+        else:
+            joined.append(span)
+    return joined
 
 
 def held(history: History, start: int, end: int) -> int:
     """How many offsets of [start, end) a history holds."""
-    return sum(max(0, min(span.end_offset, end) - max(span.first_offset, start)) for span in history)
+    total = 0
+    for place in range(_index(history, start), len(history)):
+        span = history[place]
+        if span.first_offset >= end:
+            break
+        total += min(span.end_offset, end) - max(span.first_offset, start)
+    return total
 
 
 def epoch_at(history: History, offset: int) -> int | None:
     """The epoch of an offset; None if the history misses it."""
-    return next((span.leader_epoch for span in history if span.first_offset <= offset < span.end_offset), None)
+    place = _index(history, offset)
+    return history[place].leader_epoch if place < len(history) and history[place].first_offset <= offset else None

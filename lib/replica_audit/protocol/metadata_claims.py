@@ -49,6 +49,8 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     else:
         knows_more = log.leader_epoch == file.leader_epoch
         left_out = {name: getattr(log, name) for name in ("isr", "replicas") if knows_more and not getattr(file, name)}
+        if knows_more and file.leader < 0:
+            left_out["leader"] = log.leader
         best = replace(file, **left_out)
     topic_id = file.topic_id or log.topic_id
     return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=topic_id)

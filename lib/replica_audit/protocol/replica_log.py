@@ -157,7 +157,7 @@ def contradiction(
     """
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
     for run in runs[since:]:
-        if run.last_offset < floor or run.leader_epoch < 0 or (table_may_be_older and run.leader_epoch > latest_epoch(epochs) >= 0):
+        if run.last_offset < floor or (table_may_be_older and run.leader_epoch > latest_epoch(epochs) >= 0):
             continue
         for offset in (max(run.first_offset, floor), run.last_offset):
             said = epoch_for_offset(epochs, offset)

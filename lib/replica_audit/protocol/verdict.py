@@ -138,7 +138,7 @@ def _difference(c: Comparison) -> str:
     piece = c.difference
     if piece is None:
         return f"offsets {c.effect.physical_offset}..{c.effect.truncation.fetch_offset - 1} are cut away and never fetched again"
-    leader, follower = ("missing" if e is None else f"epoch {e}" for e in (piece.left_epoch, piece.right_epoch))
+    leader, follower = ("missing" if e is None else f"epoch {e}" if e >= 0 else "no epoch" for e in (piece.left_epoch, piece.right_epoch))
     return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
 
 
@@ -167,9 +167,9 @@ def _stale_tail(c: Comparison) -> Judgement | None:
 
 
 def _content_mismatch(c: Comparison) -> Judgement | None:
-    found = c.content.difference if c.content else None
-    if found is None:
-        return None
+    found, cut = c.content.difference if c.content else None, removal_start(c.follower, c.effect)
+    if found is None or (cut is not None and cut <= found.first_offset):
+        return None  # what goes does not stay different
     where = f"{found.first_offset}..{found.end_offset - 1}"
     if found.leader_crc is None and found.follower_crc is None:
         reason = f"among offsets {where} are batches that are not the leader's; which, could not be read"
@@ -203,7 +203,8 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
             run, offset, said = found
             says = "no epoch" if said is None else f"epoch {said}"
             whose = f"{role} {replica.broker_id}'s"
-            reason = f"{whose} leader-epoch-checkpoint gives {says} at offset {offset}, its batches epoch {run.leader_epoch}"
+            held = f"epoch {run.leader_epoch}" if run.leader_epoch >= 0 else "none"
+            reason = f"{whose} leader-epoch-checkpoint gives {says} at offset {offset}, its batches {held}"
             return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reason)
     return None
 
@@ -227,8 +228,8 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _log_matching_violation,
     _committed_loss,
     _truncated_otherwise,
-    _stale_tail,
     _content_mismatch,
+    _stale_tail,
     _no_epochs,
     _epoch_table_only,
     _clean,

@@ -85,6 +85,7 @@ class Verdict:
     last_removed_timestamp_ms: int | None = None
     open_transactions: tuple[int, ...] | None = None
     observed_truncation_offset: int | None = None
+    compacted: bool | None = None
     evidence: str | None = None
 
 

@@ -241,7 +241,9 @@ def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica,
     conflicts: list[lineage.Piece] = []
     if applied.still_diverged and verdict.divergence_offset is not None:
         # the cleaner takes batches from every replica by itself: what one of them misses there is no conflict
-        compacted = any(side.log is not None and side.log.cleaner_offset is not None for side in (leader, follower))
+        compacted = verdict.compacted
+        if compacted is None:  # of a run of an older version
+            compacted = any(side.log is not None and side.log.cleaner_offset is not None for side in (leader, follower))
         for piece in _pieces(leader, history, verdict.divergence_offset, min(reached, leader.state.log_end_offset)):
             one_misses_it = piece.left_epoch is None or piece.right_epoch is None
             if (one_misses_it and not compacted) or (not one_misses_it and lineage.differ(piece)):

@@ -72,4 +72,4 @@ def _progress(future: FutureReplica) -> Iterator[str]:
     elif future.truncation_offset is not None:
         yield f"is cut to {future.truncation_offset} by {future.protocol}"
     if future.removed_records:
-        yield f"{future.removed_records} records go, all of them on the current replica in its own version"
+        yield f"{future.removed_records} records of the future replica go"

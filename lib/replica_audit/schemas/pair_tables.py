@@ -86,8 +86,14 @@ REPLICA_VERDICTS = Table(
         ),
         Column("first_removed_timestamp_ms", BIGINT, "smallest max timestamp of the batches that go"),
         Column("last_removed_timestamp_ms", BIGINT, "largest max timestamp of the batches that go"),
-        Column("open_transactions", pa.list_(BIGINT), "producer ids whose transaction began below the cut and whose marker goes"),
+        Column(
+            "open_transactions",
+            pa.list_(BIGINT),
+            "producer ids whose marker goes, and whose transaction is known to have begun below the cut: in its segment, or nothing but "
+            "the marker goes",
+        ),
         Column("observed_truncation_offset", BIGINT, "what the broker's own log says it did, if collected"),
+        Column("compacted", BOOLEAN, "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so"),
         Column("evidence", STRING, "files, offsets and epochs that the verdict rests on"),
         Column("reason", STRING, "the verdict in one sentence", False),
     ),

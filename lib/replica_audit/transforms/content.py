@@ -11,6 +11,7 @@ from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import BatchHeader
 from replica_audit.protocol.comparison import Comparison
 from replica_audit.protocol.content import ContentComparison, ContentDifference, Offsets, compare_windows
+from replica_audit.protocol.lineage import Span
 from replica_audit.transforms.replicas import Loaded
 
 _FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
@@ -43,6 +44,33 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> Content
             return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
         whole = whole and found and not differs  # what differed and no longer does was being written
     return ContentComparison(difference=None, whole=whole)
+
+
+def only_in_follower(leader: Loaded, follower: Loaded, part: Offsets) -> list[Span]:
+    """The batches of a follower's log that begin in a part and are not the leader's, as spans; none where the formats differ.
+
+    Raises:
+        DumpLogError: the batches cannot be read again, though they could when they were scanned.
+        OSError: the same.
+    """
+    formats = [{run.magic for run in one.log.runs} if one.log else set() for one in (leader, follower)]
+    if formats[0] != formats[1]:
+        return []  # converted when they were fetched
+    found: list[Span] = []
+    theirs = _batches_in(leader, part)
+    left = next(theirs, None)
+    for batch in _batches_in(follower, part):
+        while left is not None and digest_offset(left) < digest_offset(batch) and left is not _UNREAD:
+            left = next(theirs, None)
+        if _UNREAD in (left, batch):
+            raise OSError("a segment is not what it was when it was scanned")
+        if left is not None and _identity(left) == _identity(batch):
+            continue
+        if found and found[-1].end_offset == batch.base_offset:
+            found[-1] = found[-1]._replace(end_offset=batch.last_offset + 1)
+        else:
+            found.append(Span(batch.leader_epoch, batch.base_offset, batch.last_offset + 1))
+    return found
 
 
 def _to_read(replica: Loaded, part: Offsets) -> int:

@@ -6,7 +6,9 @@ Source: ReplicaAlterLogDirsThread: the leader is the local current replica, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership
@@ -26,6 +28,8 @@ def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) 
         context: of the partition.
         protocol: the rule of moves.
     """
+    # a broker's two copies are of one time, and the cluster's leader epoch says nothing of who of them leads
+    context = replace(context, simultaneous=True, leader_epoch=UNDEFINED_EPOCH)
     for future in loaded:
         if future.files.state != "future":
             continue

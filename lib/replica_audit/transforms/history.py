@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from replica_audit.model import Election, PartitionMetadata
+from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
-from replica_audit.protocol.lineage import Span, covered
+from replica_audit.protocol.elections import beginnings, given_up
+from replica_audit.protocol.lineage import covered
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.transforms.rows import Row
 
@@ -28,11 +29,11 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         replicas: all that have a log, the leader among them; those of another topic id are left out.
     """
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
-    leader = leader if leader in own else None
+    began = beginnings([leader, *own] if leader in own else own) if metadata.elections else {}
     for election in metadata.elections:
-        start, is_exact = _start_offset(election.leader_epoch, [leader, *own] if leader else own)
+        start, is_exact = began.get(election.leader_epoch, (None, False))
         is_unclean = election.kind == ElectionKind.UNCLEAN
-        held = _given_up(election, start, own) if is_unclean and start is not None else None
+        held = given_up(election, start, own) if is_unclean and start is not None else None
         held = held if held or is_exact else None
         yield {
             "topic": metadata.topic,
@@ -50,26 +51,3 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
             "given_up_offsets": None if held is None else covered((s.first_offset, s.end_offset) for spans in held.values() for s in spans),
             "given_up_held_by": None if held is None else sorted(held),
         }
-
-
-def _start_offset(epoch: int, replicas: Sequence[Replica]) -> tuple[int | None, bool]:
-    """Where an epoch starts by the first table that has it, and whether it began there: the log start may have moved the entry."""
-    for replica in replicas:
-        for entry in replica.log.epochs:
-            if entry.epoch == epoch:
-                return entry.start_offset, entry.start_offset > replica.log.log_start_offset or replica.log.log_start_offset == 0
-    return None, False
-
-
-def _given_up(election: Election, start: int, replicas: Sequence[Replica]) -> dict[int, list[Span]]:
-    """What the elected leader did not have, and which replicas still hold it: offsets at or above the start, of earlier epochs."""
-    found = {}
-    for replica in replicas:
-        spans = [
-            span._replace(first_offset=max(span.first_offset, start))
-            for span in replica.history
-            if 0 <= span.leader_epoch < election.leader_epoch and span.end_offset > start
-        ]
-        if spans:
-            found[replica.broker_id] = spans
-    return found

@@ -209,6 +209,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
         "observed_truncation_offset": seen.truncation_offset if seen else None,
+        "compacted": comparison.context.compacted,
         "evidence": _evidence(pair, comparison, judgement),
         "reason": judgement.reason,
     }
@@ -267,6 +268,7 @@ def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgemen
             "last_removed_timestamp_ms",
             "open_transactions",
             "observed_truncation_offset",
+            "compacted",
             "evidence",
         )
     )

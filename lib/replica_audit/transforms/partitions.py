@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
-from replica_audit.protocol.candidates import with_new_epoch
+from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
@@ -174,17 +174,17 @@ class PartitionAudit:
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         if len(sides) > 1:
-            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair)
+            known_epoch = self.metadata.leader_epoch
+            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair, known_epoch=known_epoch)
 
     def _as_groups_find_it(self) -> Replica | None:
         """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch."""
         leader = self.replicas.get(self.leadership.leader_id)
         if leader is None or self.leadership.source != INFERRED:
             return leader
-        in_tables = [entry.epoch for replica in self.replicas.values() for entry in replica.log.epochs]
         in_commits = [commit["leader_epoch"] for commit in self.row_in.get("commits") or ()]
-        newest = max([self.metadata.leader_epoch, *in_tables, *in_commits])
-        return with_new_epoch(leader, newest + 1) if leader.has_epochs else leader
+        new_epoch = next_epoch(self.replicas.values(), self.metadata.leader_epoch, *in_commits)
+        return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
 
     def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""

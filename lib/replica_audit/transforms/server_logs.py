@@ -67,7 +67,7 @@ def observed(rows: Iterable[Row], broker_id: int, topic: str, partition: int) ->
 
 def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> str | None:
     """What the broker did that the rule does not say, in one sentence with file and line; None if nothing contradicts the rule."""
-    said = agrees(
+    return agrees(
         seen,
         comparison.effect.truncation,
         comparison.follower.log.log_end_offset,
@@ -75,5 +75,3 @@ def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_ep
         leader_epoch=leader_epoch if leader_epoch >= 0 else None,
         after_copy=after_copy,
     )
-    paths = sorted({cut.path for cut in seen.cuts})
-    return f"{said} ({', '.join(paths)})" if said else None

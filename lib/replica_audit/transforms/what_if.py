@@ -7,21 +7,25 @@ from dataclasses import replace
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.replica_reader import batches_from
-from replica_audit.model import PartitionMetadata
+from replica_audit.model import BatchHeader, PartitionMetadata
 from replica_audit.protocol.alternatives import Election, traffic, what_if
-from replica_audit.protocol.candidates import Candidate, Cost, LostEpoch, lost_epochs, ranked, versions, with_new_epoch
+from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.comparison import Comparison, removal_start
 from replica_audit.protocol.cuts import records_in
 from replica_audit.protocol.exchange import Truncation
-from replica_audit.protocol.lineage import Span, only_in
+from replica_audit.protocol.lineage import Span, without
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.verdict import Verdict, judge
+from replica_audit.transforms.content import only_in_follower
 from replica_audit.transforms.pairs import Measured, Pair, Side, measure
 from replica_audit.transforms.rows import Row
 
 MakePair = Callable[[Side, Side], Pair]
 
 
-def leader_rows(topic: str, partition: int, sides: Sequence[Side], leader_id: int, make_pair: MakePair) -> Iterator[Row]:
+def leader_rows(
+    topic: str, partition: int, sides: Sequence[Side], leader_id: int, make_pair: MakePair, *, known_epoch: int
+) -> Iterator[Row]:
     """Every replica as the leader of all others, ranked by what that loses.
 
     Args:
@@ -30,8 +34,11 @@ def leader_rows(topic: str, partition: int, sides: Sequence[Side], leader_id: in
         sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
+        known_epoch: the latest leader epoch by the metadata, -1 if unknown.
     """
-    candidates = [_candidate(side, sides, leader_id, make_pair) for side in sides]
+    # an elected leader enters a new epoch at its log end offset; the one that leads has done so
+    new_epoch = next_epoch((side.replica for side in sides), known_epoch)
+    candidates = [_candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id) for side in sides]
     for place, candidate in ranked(candidates):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
@@ -56,54 +63,61 @@ def leader_rows(topic: str, partition: int, sides: Sequence[Side], leader_id: in
         }
 
 
-def _candidate(side: Side, sides: Sequence[Side], leader_id: int, make_pair: MakePair) -> Candidate:
-    leads = side.replica.broker_id == leader_id
+def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool) -> Candidate:
+    led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
     others = [other for other in sides if other is not side]
-    # an elected leader enters a new epoch at its log end offset; the one that leads has done so
-    newest = max((entry.epoch for one in sides for entry in one.replica.log.epochs), default=-1)
-    led = side if leads else replace(side, replica=with_new_epoch(side.replica, newest + 1))
-    epochs: list[LostEpoch] = []
-    committed: list[Span] = []
-    measured = []
+    followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
     unread = sum(bool(other.replica.unreadable) for other in others)
-    for other in others if not side.replica.unreadable else ():
-        if other.replica.unreadable:
-            continue
-        pair = make_pair(led, other)
-        found = measure(pair, (pair.applies,))
-        measured.append(found)
+    measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
+    kept = [span for found in measured for span in survivors(found.comparison)]  # by a follower that diverges and is not cut
+    losses: list[Loss] = []
+    committed: list[Span] = []
+    for found, follower in zip(measured, followers, strict=True):
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
-            committed += found.comparison.lost_spans
+            committed += without(found.comparison.lost_spans, [*kept, *committed])
         try:
-            epochs += list(_lost(found, other))
+            spans = without(_taken(found.comparison, led, follower), [*kept, *(span for one in losses for span in one.spans)])
+            losses.append(_loss(follower, spans))
         except (OSError, DumpLogError):  # gone since it was scanned
             unread += 1
         unread += found.unread is not None
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
-    cost = Cost.of(lost_epochs(epochs), versions(committed), effects)
-    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
+    below = sum(span.end_offset - span.first_offset for span in committed)
+    return Candidate.of(side.replica, Cost.of(losses, below, effects), is_leader=leads, unread=unread)
 
 
-def _lost(found: Measured, follower: Side) -> Iterator[LostEpoch]:
-    """What the follower is cut by and the candidate does not hold, for each epoch."""
-    if found.removal is None:
-        return
-    comparison = found.comparison
-    start = max(found.removal.physical_offset, comparison.leader.log.log_start_offset)  # what retention took is not lost
-    gone = only_in(comparison.follower.history, comparison.leader.history, start, comparison.follower.log.log_end_offset)
-    if not gone:
-        return
-    records: dict[int, list[int]] = {}
-    for batch in batches_from(follower.loaded.files_in_log, gone[0].first_offset):
-        lost = sum(max(0, min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)) for span in gone)
-        if lost:  # of a batch that is lost in part, as many records as offsets
-            counted = records.setdefault(batch.leader_epoch, [0, 0])
-            counted[0] += min(records_in(batch), lost)
-            counted[1] += batch.size_bytes
-    for epoch in {span.leader_epoch for span in gone}:
-        spans = tuple(Span(*span) for span in gone if span.leader_epoch == epoch)
-        count, size = records.get(epoch, (0, 0))
-        yield LostEpoch(epoch=epoch, spans=spans, records=count, size_bytes=size)
+def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:
+    """What the follower's cut takes and the leader does not hold; where neither has epochs, the batches themselves tell."""
+    start = removal_start(follower.replica, comparison.effect)
+    if start is None or leader.replica.has_epochs or follower.replica.has_epochs:
+        return taken(comparison)
+    start = max(start, leader.replica.log.log_start_offset)
+    return only_in_follower(leader.loaded, follower.loaded, (start, follower.replica.log.log_end_offset))
+
+
+def _loss(follower: Side, spans: Sequence[Span]) -> Loss:
+    """Count what spans of a follower's history hold: of a batch that is lost in part as many records as offsets."""
+    records, size, place = 0, 0, 0
+    for batch in batches_from(follower.loaded.files_in_log, spans[0].first_offset) if spans else ():
+        while place < len(spans) and spans[place].end_offset <= batch.base_offset:
+            place += 1
+        if place == len(spans):
+            break
+        lost, ends_lost = _part_of(batch, spans, place)
+        records += min(records_in(batch), lost)
+        size += batch.size_bytes if ends_lost else 0  # else it counts with the follower that holds the rest
+    return Loss(spans=tuple(spans), records=records, size_bytes=size)
+
+
+def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int, bool]:
+    """How many offsets of a batch lie in spans, from the one at a place on, and whether the last one does."""
+    lost, ends_lost = 0, False
+    while place < len(spans) and spans[place].first_offset <= batch.last_offset:
+        span = spans[place]
+        lost += min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)
+        ends_lost = span.end_offset > batch.last_offset
+        place += 1
+    return lost, ends_lost
 
 
 def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[Row]:
