@@ -140,12 +140,12 @@ def _candidates(audited: DataFrame, count: int) -> list[Choice]:
 
 def _worst(audited: DataFrame, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
-    fails = audited.select("cluster_id", F.inline("truncation_points")).where("applies")
-    fails = fails.select("cluster_id", "topic", "partition", "leader_id", "follower_id", "fetcher_fails")
+    pair, outcomes = ["cluster_id", "topic", "partition", "leader_id", "follower_id"], ["fetcher_fails", "still_diverged"]
+    applied = audited.select("cluster_id", F.inline("truncation_points")).where("applies").select(*pair, *outcomes)
     rows = (
         audited.select("cluster_id", F.inline("replica_verdicts"))
         .where(F.col("severity") != F.lit(str(Severity.NONE)))
-        .join(fails, on=["cluster_id", "topic", "partition", "leader_id", "follower_id"], how="left")
+        .join(applied, on=pair, how="left")
         .orderBy(
             _rank("severity", SEVERITIES),
             _rank("verdict", VERDICTS_BY_LOSS),
@@ -158,8 +158,8 @@ def _worst(audited: DataFrame, count: int) -> list[Finding]:
         )
         .limit(count)
         .select(
-            *(name for name in Finding.__slots__ if name != "fetcher_fails"),
-            F.coalesce("fetcher_fails", F.lit(False)).alias("fetcher_fails"),
+            *(name for name in Finding.__slots__ if name not in outcomes),
+            *(F.coalesce(name, F.lit(False)).alias(name) for name in outcomes),
         )
         .collect()
     )

@@ -26,6 +26,7 @@ def finding(**changed: Any) -> Finding:
         truncation_offset=10,
         restart_offset=None,
         fetcher_fails=False,
+        still_diverged=False,
         removed_records=5,
         removed_below_high_watermark=0,
         reason="truncates to 10: offsets 10..14 are not known to have been committed",

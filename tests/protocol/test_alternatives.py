@@ -117,8 +117,10 @@ def test_scenario_3_is_beyond_the_epoch_at_the_high_watermark(watermark: int, cu
 
 
 def test_a_follower_without_epochs_asks_nothing() -> None:
-    for outcome in alt.what_if(A, state([], 20, high_watermark=7)):
+    *alternatives, as_kip_101 = alt.what_if(A, state([], 20, high_watermark=7))
+    for outcome in alternatives:
         assert _numbers(outcome) == (7, 0, 0, 0, True)
+    assert as_kip_101.truncation_offset == 7
 
 
 def test_a_leader_without_epochs_is_asked_once() -> None:
@@ -150,11 +152,12 @@ def test_a_high_watermark_that_was_not_persisted_at_a_leader_change_costs_every_
 
 
 def test_reasons_name_what_decided() -> None:
-    first, second, third = alt.what_if(A, _b(15))
+    first, second, third, fourth = alt.what_if(A, _b(15))
     assert first.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader"
     assert second.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader and at 11 here"
     assert third.reason == "the high watermark 11 stands in epoch 1, which ends at 21 on the leader"
-    first, second, third = alt.what_if(FAST_FAIL_OVER, _interleaved(2))
+    assert fourth.reason == "who was elected, and how, is not known: nothing tells what this would have changed"
+    first, second, third, _ = alt.what_if(FAST_FAIL_OVER, _interleaved(2))
     assert first.reason == second.reason == "no epoch that both know: the high watermark 2 decides"
     assert third.reason == "the high watermark 2 stands in epoch 2, which the leader does not know: 1 is where a later one begins"
     assert high_watermark_epoch(FAST_FAIL_OVER, _interleaved(0)).reason.endswith("whose end the leader cannot tell")
@@ -210,8 +213,9 @@ def test_whether_the_election_would_have_been_clean(elections: list[alt.Election
     ],
 )
 def test_what_the_history_does_not_tell_is_not_answered(elections: list[alt.Election]) -> None:
-    assert alt.leave_isr_on_preferred_election(A, _b(15), elections) is None
-    assert [outcome.alternative for outcome in alt.what_if(A, _b(15), elections)] == list(alt.Alternative)[:3]
+    found = alt.leave_isr_on_preferred_election(A, _b(15), elections)
+    assert (found.election_is_clean, found.truncation_offset) == (None, kip_101(A, _b(15)).truncation_offset)
+    assert "not" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -223,7 +227,8 @@ def test_what_the_history_does_not_tell_is_not_answered(elections: list[alt.Elec
     ],
 )
 def test_tables_that_do_not_prove_whether_it_followed(leader: ReplicaState, follower: ReplicaState) -> None:
-    assert alt.leave_isr_on_preferred_election(leader, follower, [FIRST, replace(PREFERRED, caught_up=None), AGAIN]) is None
+    found = alt.leave_isr_on_preferred_election(leader, follower, [FIRST, replace(PREFERRED, caught_up=None), AGAIN])
+    assert found.election_is_clean is None
 
 
 def test_all_alternatives_in_the_order_of_the_kip() -> None:

@@ -296,6 +296,7 @@ def test_sections_are_functions_of_the_explanation_alone() -> None:
     assert [title.split(" (")[0] for title in titles[1:] if title] == [
         "The logs",
         "The exchange",
+        "The steps of KIP-101",
         "What goes",
         "The same by the other protocols",
         "Evidence",

@@ -305,8 +305,7 @@ def test_it_is_one_sentence_where_it_does_not_matter_who_leads() -> None:
         ({}, "a clean prefix of the leader, 7 offsets behind"),
         (
             {"verdict": "stale_tail", "severity": "warning", "reason": "truncates to 5", "truncation_offset": 5, "removed_records": 3},
-            "stale_tail (warning): truncates to 5; 7 offsets behind; is cut to 5 by kip-279; 3 records go, all of them on the current "
-            "replica in its own version",
+            "stale_tail (warning): truncates to 5; 7 offsets behind; is cut to 5 by kip-279; 3 records of the future replica go",
         ),
         ({"restart_offset": 6, "verdict": "x", "lag_offsets": 0, "reason": "r"}, "r; empties its log and starts at 6 by kip-279"),
         ({"log_dir": None}, "orders-0.0123-future, from a log directory that is not in the input to broker-1/data-2: lagging (none):"),

@@ -14,11 +14,10 @@ from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.formats.batch_index import BatchIndexWriter
 from replica_audit.formats.segment_problems import Scanned, scanned
-from replica_audit.formats.segment_scan import Scan
+from replica_audit.formats.segment_scan import TAILS, Scan
 from replica_audit.model import SegmentFile
 
 # what the end of a segment looks like while a batch is being written, and of one that was made longer in advance
-OF_A_LIVE_END = ("torn-batch", "trailing-bytes", "zero-filled-tail")
 _PAUSES = (0.05, 0.2, 0.5)
 _TAIL = 1 << 12
 _CHUNK = 1 << 20
@@ -142,7 +141,7 @@ class SegmentCapture:
         found = scanned(listed.file, scan)
         now = os.fstat(file.fileno())
         has_changed = (now.st_size, now.st_mtime_ns) != (listed.status.st_size, listed.status.st_mtime_ns)
-        if found.scan.damage and found.scan.damage.code in OF_A_LIVE_END and listed.is_newest and (self.is_live or has_changed):
+        if found.scan.damage and found.scan.damage.code in TAILS and listed.is_newest and (self.is_live or has_changed):
             # a batch that is being written, or room for those to come: the log ends before it
             kept = replace(found.scan, damage=None)
             found = scanned(listed.file, lambda _file: kept)

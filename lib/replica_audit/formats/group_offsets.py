@@ -26,6 +26,7 @@ from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.offset_commit import commit_value, string
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
+from replica_audit.formats.segment_scan import TAILS
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import BatchHeader, Damage, Problem, SegmentFile
 
@@ -87,11 +88,12 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
 
     What a transaction commits counts once its COMMIT marker stands in the partition, and not over a later commit. Records of other kinds
     are passed over. A batch or record that cannot be used is a problem, of kind `group-offsets`, and left out. Where a segment stops being
-    a log, which its scan reports, what stands before counts.
+    a log what stands before counts.
 
     Args:
         files: the segments that make up the log of one partition, in any order.
-        log_end_offset: where the log ends (exclusive); records at and above it are left out. None: all count.
+        log_end_offset: where the log ends (exclusive); records at and above it are left out, but told where they cannot be used. None: all
+            count.
 
     Returns:
         Commits ordered by group, topic and partition; problems in the order of the files, of each some more than `MAX_PROBLEMS` at most.
@@ -103,11 +105,9 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
             found = _Problems(file.path)
             try:
                 for event in _events(file, kept):
-                    if log_end_offset is not None and event.record_offset >= log_end_offset:
-                        continue
                     if isinstance(event, Unusable):
                         found.add(event)
-                    else:
+                    elif log_end_offset is None or event.record_offset < log_end_offset:
                         replay.take(event, file.path)
             except OSError as error:
                 problems.append(cannot_read(located(file.path), _KIND, error))
@@ -182,7 +182,11 @@ def _raw_events(path: Path) -> Iterator[_Event]:
     for item in read_records(path):
         if isinstance(item, UnreadableRecords):
             yield Unusable(item.header.base_offset, item.code, item.detail, byte_offset=item.byte_offset)
-        elif not isinstance(item, Damage):
+        elif isinstance(item, Damage):
+            if item.code not in TAILS:
+                reason = f"the segment stops being a log here ({item.detail}): what was committed behind it is not known"
+                yield Unusable(-1, item.code, reason, byte_offset=item.byte_offset)
+        else:
             batch, records = item
             for record in records:
                 event: _Event | None

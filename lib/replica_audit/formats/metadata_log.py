@@ -16,6 +16,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats import log_dir
 from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
+from replica_audit.formats.segment_scan import TAILS
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
 from replica_audit.protocol.metadata_changes import MetadataRecord
@@ -24,7 +25,6 @@ from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SNAPSHOT_FOOTER = b"\x00\x00\x00\x04"  # key of the control record that ends a snapshot: version 0, type 4
 _KIND = "metadata-log"
-_TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")
 _REMEDY = "copy the directory again, or give the copy of another broker or controller: the longest one is used"
 
 
@@ -172,7 +172,7 @@ class _Replay:
                     yield item
                 elif isinstance(item, UnreadableRecords) and item.header.last_offset < known_until:
                     continue
-                elif item.code in _TAILS:
+                elif item.code in TAILS:
                     return
                 else:
                     self._tell(path, item.code, item.detail, item.byte_offset)

@@ -23,6 +23,7 @@ from replica_audit.protocol.cuts import records_in
 _BUFFER = 1 << 16  # what is left of a large batch is then read without being copied through it
 _HEADERS_BUFFER = 1 << 13  # where payloads are skipped, this much is read of each large batch
 _BETWEEN_CHOICES = 64  # batches read in Python until native code is thought of again
+TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")  # damage that a crash, or a write under way, leaves at the end of a log
 MAX_RUNS = 10_000  # per segment; only a compacted log has that many holes, and there they prove nothing
 _CRC_VALID = BatchHeader._fields.index("crc_valid")
 _MOST_RECORDS = 2**63 - 1  # that a run can tell

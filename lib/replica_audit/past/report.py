@@ -26,6 +26,7 @@ from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICT
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
+_OUTCOMES = ("fetcher_fails", "still_diverged")
 _NO_CLUSTER = "none"  # the row of a run that found no cluster
 
 
@@ -110,7 +111,7 @@ def _brokers(run: PastRun, cluster_id: str) -> int:
 
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
-    names = [name for name in Finding.__slots__ if name != "fetcher_fails"]
+    names = [name for name in Finding.__slots__ if name not in _OUTCOMES]
     found = run.read(schemas.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE))
     ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
     ranked = ranked.append_column("verdict_rank", _rank(found["verdict"], VERDICTS_BY_LOSS))
@@ -122,9 +123,11 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
     worst = found.take(in_order(ranked, order)[:count]).to_pylist()
-    failing = run.read(schemas.TRUNCATION_POINTS, _PAIR, ds.field("applies") & ds.field("fetcher_fails")) if worst else None
-    fails = {tuple(row[name] for name in _PAIR) for row in failing.to_pylist()} if failing else set()
-    return [Finding(**row, fetcher_fails=tuple(row[name] for name in _PAIR) in fails) for row in worst]
+    is_bad = ds.field("applies") & (ds.field("fetcher_fails") | ds.field("still_diverged"))
+    bad = run.read(schemas.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
+    outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
+    good = dict.fromkeys(_OUTCOMES, False)
+    return [Finding(**row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
 
 
 def _impacts(run: PastRun, count: int) -> list[Impact]:

@@ -174,9 +174,7 @@ def high_watermark_epoch(leader: ReplicaState, follower: ReplicaState) -> Altern
     return _outcome(Alternative.HIGH_WATERMARK_EPOCH, replay, Traffic(1, _REQUEST, _RESPONSE_V0), reason)
 
 
-def leave_isr_on_preferred_election(
-    leader: ReplicaState, follower: ReplicaState, elections: Sequence[Election]
-) -> AlternativeOutcome | None:
+def leave_isr_on_preferred_election(leader: ReplicaState, follower: ReplicaState, elections: Sequence[Election]) -> AlternativeOutcome:
     """Clean elections only, approach 2: KIP-101's exchange as it is, but a preferred election puts the leader before it out of the ISR.
 
     Args:
@@ -185,14 +183,12 @@ def leave_isr_on_preferred_election(
         elections: every election of the partition from some epoch on, ascending.
 
     Returns:
-        KIP-101's cut and whether the leader's election would still have been clean; None where the elections do not tell.
+        KIP-101's cut, and whether the leader's election would still have been clean: None where the elections do not tell.
     """
-    if not elections or elections[-1].leader_epoch < latest_epoch(leader.epochs):
-        return None
-    found = _still_clean(elections, lambda epoch: _never_followed(leader, follower, epoch))
-    if found is None:
-        return None
-    clean, reason = found
+    clean, reason = None, "who was elected, and how, is not known: nothing tells what this would have changed"
+    if elections and elections[-1].leader_epoch >= latest_epoch(leader.epochs):
+        untold = None, "the elections that are known do not tell whether this would have put the leader out of the ISR"
+        clean, reason = _still_clean(elections, lambda epoch: _never_followed(leader, follower, epoch)) or untold
     truncation = kip_101(leader, follower)
     cost = traffic(truncation)
     return AlternativeOutcome(
@@ -215,9 +211,8 @@ RULES: dict[Alternative, Callable[[ReplicaState, ReplicaState], AlternativeOutco
 
 
 def what_if(leader: ReplicaState, follower: ReplicaState, elections: Sequence[Election] = ()) -> list[AlternativeOutcome]:
-    """Every alternative's outcome, in the order of `Alternative`; the last only where the elections tell it."""
-    pushed_out = leave_isr_on_preferred_election(leader, follower, elections)
-    return [rule(leader, follower) for rule in RULES.values()] + ([pushed_out] if pushed_out else [])
+    """Every alternative's outcome, in the order of `Alternative`."""
+    return [*(rule(leader, follower) for rule in RULES.values()), leave_isr_on_preferred_election(leader, follower, elections)]
 
 
 def _still_clean(elections: Sequence[Election], never_followed: Callable[[int], bool]) -> tuple[bool, str] | None:

@@ -147,6 +147,11 @@ class Comparison:
         return self.effect.truncation.truncation_offset
 
     @property
+    def cleaned_beyond_the_cut(self) -> bool:
+        """Whether the follower's cleaner removed records for newer ones that the cut takes (KIP-279: impact of topic compaction)."""
+        return self.cut is not None and (self.follower.cleaner_offset or 0) > self.cut
+
+    @property
     def leader_copied_earlier(self) -> bool:
         """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
         leader, follower = self.leader, self.follower

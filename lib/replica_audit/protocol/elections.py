@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from replica_audit.model import Election
 from replica_audit.protocol.comparison import Replica
-from replica_audit.protocol.lineage import Span
+from replica_audit.protocol.lineage import Span, lacking, until
 
 
 class Beginning(NamedTuple):
@@ -41,25 +41,36 @@ def beginnings(replicas: Sequence[Replica]) -> dict[int, Beginning]:
     return found
 
 
-def given_up(election: Election, start: int, replicas: Sequence[Replica]) -> dict[int, list[Span]]:
+def given_up(election: Election, start: int, replicas: Sequence[Replica], *, compacted: bool = False) -> dict[int, list[Span]]:
     """What the elected leader did not have, and which replicas still hold it.
+
+    The log with which a replica was elected is what it holds below the epoch's start, as long as its table still begins the epoch there:
+    any later cut would have taken the entry. Without that log, only what others hold from the start on is known to have been given up.
 
     Args:
         election: that gave something up.
         start: where its epoch began, inclusive.
         replicas: of one topic.
+        compacted: whether batches may be missing anywhere.
 
     Returns:
-        For each broker that holds any, spans of its log at or above the start, of earlier epochs.
+        For each broker that holds any, spans of its log, of earlier epochs.
     """
+    elected = next((one for one in replicas if one.broker_id == election.leader_id), None)
+    if elected is not None and (election.leader_epoch, start) not in elected.log.epochs:
+        elected = None
     found = {}
     for replica in replicas:
-        first = max(start, replica.log.log_start_offset)
-        spans = [
-            span._replace(first_offset=max(span.first_offset, first))
-            for span in replica.history
-            if 0 <= span.leader_epoch < election.leader_epoch and span.end_offset > first
-        ]
+        spans = [span for span in _lacked(elected, replica, start, compacted=compacted) if 0 <= span.leader_epoch < election.leader_epoch]
         if spans:
             found[replica.broker_id] = spans
     return found
+
+
+def _lacked(elected: Replica | None, replica: Replica, start: int, *, compacted: bool) -> list[Span]:
+    end = replica.log.log_end_offset
+    if elected is None:
+        return list(lacking(replica.history, (), max(start, replica.log.log_start_offset), end))
+    first = max(elected.log.log_start_offset, replica.log.log_start_offset)
+    missing_from = start if compacted and elected.cleaner_offset is None else min(elected.cleaner_offset or 0, start)
+    return list(lacking(replica.history, until(elected.history, start), first, end, missing_from=missing_from))

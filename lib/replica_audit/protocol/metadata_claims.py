@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from replica_audit.model import PartitionMetadata
+from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
+from replica_audit.protocol.leadership import NO_LEADER
 from replica_audit.protocol.metadata_image import METADATA_LOG
+from replica_audit.protocol.replica_log import LoadedLog
 
 
 def nothing_known(topic: str, partition: int) -> PartitionMetadata:
@@ -54,3 +56,17 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
         best = replace(file, **left_out)
     topic_id = file.topic_id or log.topic_id
     return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=topic_id)
+
+
+def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:
+    """Whether a log of the topic has an epoch that the metadata does not know yet: who led before that leads no more.
+
+    Entries beyond the log's end are not looked at: a broker drops them.
+    """
+    newest = max((entry.epoch for entry in log.epochs if entry.start_offset <= log.log_end_offset), default=UNDEFINED_EPOCH)
+    return newest > metadata.leader_epoch >= 0
+
+
+def without_leader(metadata: PartitionMetadata) -> PartitionMetadata:
+    """What outdated metadata still tells: the topic, its replicas and its history, but not who leads, or is in sync."""
+    return replace(metadata, leader=NO_LEADER, leader_epoch=UNDEFINED_EPOCH, isr=(), elr=())

@@ -6,8 +6,8 @@ the high watermark as proof of commitment. A verdict never rests on offsets belo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.protocol.comparison import Comparison, removal_start
@@ -70,12 +70,25 @@ class Judgement:
 
 
 def judge(comparison: Comparison) -> Judgement:
-    """The first rule that holds; the last one always does."""
+    """The first rule that holds; the last one always does. What is true besides stands behind the reason."""
     for rule in _RULES:
         judgement = rule(comparison)
         if judgement is not None:
-            return judgement
+            return replace(judgement, reason="; ".join([judgement.reason, *_besides(comparison, judgement.verdict)]))
     raise AssertionError("the last rule always holds")
+
+
+def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
+    """What a cut brings with it that no verdict of its own tells."""
+    if verdict not in (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL):
+        return
+    if c.did_otherwise is not None:
+        yield c.did_otherwise
+    if c.cleaned_beyond_the_cut:
+        yield (
+            f"its cleaner had gone on to {c.follower.cleaner_offset}, beyond the cut: what it took for the sake of records that go now is "
+            "missing from this replica for good"
+        )
 
 
 def _unreadable(c: Comparison) -> Judgement | None:

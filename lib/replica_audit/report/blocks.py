@@ -209,7 +209,8 @@ def _cost(choice: Choice | None) -> tuple[str, str]:
         return "-", "-"
     if choice.rank is None:
         return str(choice.candidate_id), "cannot be read"
-    return str(choice.candidate_id), f"{choice.lost_records} ({choice.lost_below_high_watermark} committed)"
+    records, committed = choice.lost_records or 0, choice.lost_below_high_watermark or 0
+    return str(choice.candidate_id), f"{records} ({committed}{' offsets' if committed > records else ''} committed)"
 
 
 def _offset(value: int | None) -> str:
@@ -226,11 +227,13 @@ def cut(finding: Finding) -> str:
 def _loses(finding: Finding) -> str:
     match finding.verdict:
         case "committed_loss":
-            return f"{finding.removed_records} records, {finding.removed_below_high_watermark} committed"
+            return _records(finding.removed_records or 0, finding.removed_below_high_watermark or 0)
         case "stale_tail":
             return f"{finding.removed_records} records"
         case "log_matching_violation":
-            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged"
+            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
+        case "truncated_otherwise":
+            return "its broker did otherwise"
         case "content_mismatch":
             return "stays; other bytes"
         case "epoch_table_only":
@@ -241,6 +244,11 @@ def _loses(finding: Finding) -> str:
             return "log of an earlier topic"
         case _:
             return finding.reason.split(":")[0]
+
+
+def _records(records: int, committed: int) -> str:
+    """What is lost; of a compacted log fewer records than offsets."""
+    return f"{records} records, {committed}{' offsets' if committed > records else ''} committed"
 
 
 def _count(number: int, noun: str) -> str:

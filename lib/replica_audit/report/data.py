@@ -11,7 +11,10 @@ from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding, as its line shows it. Offsets as in `replica_verdicts`; None where there is nothing to say."""
+    """One finding, as its line shows it. Offsets as in `replica_verdicts`; None where there is nothing to say.
+
+    `fetcher_fails` and `still_diverged` are of the truncation that applies.
+    """
 
     cluster_id: str
     verdict: str
@@ -25,6 +28,7 @@ class Finding:
     truncation_offset: int | None
     restart_offset: int | None
     fetcher_fails: bool
+    still_diverged: bool
     removed_records: int | None
     removed_below_high_watermark: int | None
     reason: str

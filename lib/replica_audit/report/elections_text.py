@@ -26,8 +26,8 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
     unclean = sum(election.election == _UNCLEAN for election in elections)
     if unclean:
         yield from paragraph(
-            f"{count(unclean, 'unclean election')}. Gave up: offsets of earlier epochs, from the start of the new one on, that a replica "
-            "still holds; what nobody holds any more is not counted."
+            f"{count(unclean, 'unclean election')}. Gave up: offsets of earlier epochs that a replica still holds and the elected one did "
+            "not hold; what nobody holds any more is not counted."
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.verdict import Verdict
+from replica_audit.report.document_steps import document_step_lines
 from replica_audit.report.drawing import WIDTH
 from replica_audit.report.drawn_logs import drawing_lines
 from replica_audit.report.epoch_tables import epoch_table_lines
@@ -15,7 +16,7 @@ from replica_audit.report.explanation import Explained, Explanation, Outcome, Re
 from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph
 from replica_audit.report.partition_text import PARTITION_SECTIONS, partition_head
 from replica_audit.report.remedies import steps
-from replica_audit.report.rules_text import document_step_lines, observed_lines, rule_lines
+from replica_audit.report.rules_text import observed_lines, rule_lines
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5
@@ -48,11 +49,6 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
     yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
     yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
-
-
-def _exchange(explanation: Explanation) -> Iterator[str]:
-    yield from exchange_lines(explanation)
-    yield from document_step_lines(explanation)
 
 
 def _what_goes(explanation: Explanation) -> Iterator[str]:
@@ -180,7 +176,8 @@ def _limits(explanation: Explanation) -> Iterator[str]:
 SECTIONS: tuple[Section, ...] = (
     _head,
     drawing_lines,
-    _exchange,
+    exchange_lines,
+    document_step_lines,
     _what_goes,
     rule_lines,
     observed_lines,

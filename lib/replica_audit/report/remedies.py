@@ -24,6 +24,12 @@ def steps(explanation: Explanation) -> Iterator[str]:
             "The leader is inferred from the logs. Ask the cluster who leads (kafka-topics.sh --describe), or audit with a "
             "cluster-metadata.json, before acting on this; a clean verdict is no proof here."
         )
+    cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
+    if verdict.truncation_offset is not None and (cleaned or 0) > verdict.truncation_offset:
+        yield (
+            f"The cleaner had compacted this replica up to {cleaned}, beyond the cut: once it has caught up it may lack keys that the "
+            f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}."
+        )
     if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
         yield (
             f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
@@ -88,8 +94,11 @@ def _of_the_leader(explanation: Explanation) -> str:
 
 
 def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
-    verdict = explanation.verdict
+    verdict, point = explanation.verdict, explanation.applied
     failing = list(_failing(explanation))
+    if point is not None and not point.still_diverged:
+        yield from _diverged_in_the_isr(explanation)
+        return
     if not failing:
         yield (
             f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
@@ -102,6 +111,18 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
             f"The rule {verdict.protocol} lets this happen again. An inter.broker.protocol.version of 2.0 or later brings KIP-279, which "
             "finds such divergence where the logs are not yet mixed."
         )
+
+
+def _diverged_in_the_isr(explanation: Explanation) -> Iterator[str]:
+    """A member of the ISR whose divergence its next exchange with the leader would end."""
+    verdict = explanation.verdict
+    yield (
+        f"Follower {verdict.follower_id} is in the ISR with records that are not the leader's: do not let it lead, no preferred election, "
+        "no restart of the leader before this is done."
+    )
+    yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
+    cut = f"truncates to {verdict.truncation_offset}" if verdict.truncation_offset is not None else "asks the leader where its epochs end"
+    yield f"Then restart broker {verdict.follower_id}: it {cut} and fetches the rest. Audit again."
 
 
 def _content_mismatch(explanation: Explanation) -> Iterator[str]:

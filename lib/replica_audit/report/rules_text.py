@@ -1,16 +1,14 @@
-"""The same pair under every rule, the exchange in the steps of the document that describes it, and what the broker itself logged."""
+"""The same pair under every rule, and what the broker itself logged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Verdict
-from replica_audit.report.exchange_steps import Case, Step
 from replica_audit.report.explained_rows import RuleOutcome, TruncationPoint
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.fitted_table import fitted
-from replica_audit.report.paragraphs import epoch, listed, paragraph
+from replica_audit.report.paragraphs import listed, paragraph
 
 HEAD = ("", "", "cuts\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
 _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
@@ -94,7 +92,8 @@ def observed_lines(explanation: Explanation) -> Iterator[str]:
         return
     gives = "no cut" if cut is None else f"{cut}"
     yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
-    if verdict.verdict != Verdict.TRUNCATED_OTHERWISE:
+    contradicts = verdict.verdict == Verdict.TRUNCATED_OTHERWISE or f"the broker truncated to {seen} " in verdict.reason
+    if not contradicts:
         yield from paragraph("That alone is no contradiction: the log may tell of another exchange, before these copies or after them.")
 
 
@@ -104,62 +103,3 @@ def _same(explanation: Explanation, seen: int) -> str:
     offsets |= {rule.rule: rule.truncation_offset for rule in explanation.rules if rule.accepted}
     same = [name for name, offset in offsets.items() if offset == seen]
     return f" The same offset: {listed(same)}." if same else ""
-
-
-def document_step_lines(explanation: Explanation) -> Iterator[str]:
-    """The exchange again as the document counts its steps; the protocols that have such a document are KIP-101 and KIP-279."""
-    point, outcome = explanation.applied, explanation.outcome
-    if point is None or outcome is None or point.protocol not in (Protocol.KIP_101, Protocol.KIP_279):
-        return
-    is_first = point.protocol == Protocol.KIP_101
-    said = [text for step in outcome.exchange.steps for text in (_kip_101(explanation, step) if is_first else _kip_279(step))]
-    if not outcome.exchange.stuck:
-        said.append(f"{'4.6' if is_first else '5'} it fetches from {outcome.exchange.fetch_offset}")
-    document = "the steps of KIP-101 for a replica that becomes a follower" if is_first else "the steps of KIP-279"
-    yield from paragraph(f"In {document}: {'; '.join(said)}.")
-
-
-def _cuts(step: Step) -> str:
-    return "truncates nothing" if step.truncate_to is None else f"truncates to {step.truncate_to}"
-
-
-def _kip_101(explanation: Explanation, step: Step) -> Iterator[str]:
-    match step.case:
-        case Case.NO_EPOCH | Case.UNDEFINED:
-            asked = step.requested_epoch
-            yield f"4.2 the request holds its latest epoch, {'-1 for none' if asked is None or asked < 0 else asked}"
-            if step.case is Case.UNDEFINED:
-                yield "4.3 the leader cannot find the LastOffset"
-                return
-            yield f"4.3 LastOffset is {step.answered_end_offset}"
-            yield f"4.4 {_entries(explanation, step)}"
-            yield f"4.5 it {_cuts(step)}"
-        case Case.HIGH_WATERMARK:
-            yield f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
-        case _:
-            yield f"(no step) the fetch from {step.log_end_offset} is out of range"
-
-
-def _entries(explanation: Explanation, step: Step) -> str:
-    """What becomes of the follower's epoch file."""
-    state = explanation.follower.state
-    cut = step.truncate_to
-    gone = [entry.epoch for entry in state.epochs if entry.start_offset >= cut] if state is not None and cut is not None else []
-    if not gone:
-        return "its epoch file stays as it is"
-    return f"its epoch file loses {listed(map(epoch, gone))}"
-
-
-def _kip_279(step: Step) -> Iterator[str]:
-    match step.case:
-        case Case.UNKNOWN_EPOCH | Case.COMMON_EPOCH | Case.LATER_EPOCH if not step.fetches:
-            yield f"{'1' if step.number == 1 else '3b'} it asks for {epoch(step.requested_epoch)}"
-            yield f"2 LeaderEpoch is {step.answered_epoch}, LastOffset {step.answered_end_offset}"
-            yield f"{'3a' if step.case is Case.UNKNOWN_EPOCH else '4'} it {_cuts(step)}"
-        case Case.UNDEFINED:
-            yield f"{'1' if step.number == 1 else '3b'} it asks for {epoch(step.requested_epoch)}"
-            yield "2 the leader cannot find the LastOffset"
-        case Case.HIGH_WATERMARK:
-            yield f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
-        case _:
-            yield f"(no step) the fetch from {step.log_end_offset} is out of range"

@@ -35,7 +35,11 @@ LEADER_EPOCHS = Table(
         Column("metadata_offset", BIGINT, "offset of the record in the metadata log: the order of all elections of the cluster", False),
         Column("metadata_epoch", INT, "epoch of the metadata log", False),
         Column("began_at", TIMESTAMP, "when the controller wrote the record, UTC"),
-        Column("start_offset", BIGINT, "where the epoch starts by the leader's table, else by another replica's; null: no table has it"),
+        Column(
+            "start_offset",
+            BIGINT,
+            "where the epoch began by the leader's table, else another replica's; null: no table has it, or the log start moved over it",
+        ),
         Column(
             "given_up_offsets",
             BIGINT,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.elections import beginnings, given_up
-from replica_audit.protocol.lineage import covered
+from replica_audit.protocol.lineage import without
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.transforms.rows import Row
 
@@ -31,10 +31,12 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
     began = beginnings([leader, *own] if leader in own else own) if metadata.elections else {}
     for election in metadata.elections:
-        start, is_exact = began.get(election.leader_epoch, (None, False))
-        is_unclean = election.kind == ElectionKind.UNCLEAN
-        held = given_up(election, start, own) if is_unclean and start is not None else None
-        held = held if held or is_exact else None
+        start = began.get(election.leader_epoch)
+        held = None
+        if start is not None and election.kind == ElectionKind.UNCLEAN:
+            held = given_up(election, start.start_offset, own, compacted=metadata.compacted)
+            held = held if held or start.is_exact else None
+        lacked = without((span for spans in held.values() for span in spans), ()) if held is not None else None
         yield {
             "topic": metadata.topic,
             "partition": metadata.partition,
@@ -47,7 +49,7 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
             "metadata_offset": election.metadata_offset,
             "metadata_epoch": election.metadata_epoch,
             "began_at": utc(election.timestamp_ms),
-            "start_offset": start,
-            "given_up_offsets": None if held is None else covered((s.first_offset, s.end_offset) for spans in held.values() for s in spans),
+            "start_offset": start.start_offset if start and start.is_exact else None,
+            "given_up_offsets": None if lacked is None else sum(span.end_offset - span.first_offset for span in lacked),
             "given_up_held_by": None if held is None else sorted(held),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison import Context, Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
-from replica_audit.protocol.metadata_claims import farthest_copies, latest, nothing_known
+from replica_audit.protocol.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Judgement, Verdict
@@ -25,6 +25,7 @@ from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import impact_rows
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
 from replica_audit.transforms.what_if import leader_rows, rule_rows
@@ -71,6 +72,9 @@ class PartitionAudit:
         self.copies = farthest_copies(claims)
         self.loaded = self._load(row)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
+        self.outdated = self._outdated()
+        if self.outdated:
+            self.metadata = without_leader(self.metadata)
         self.replicas = {
             broker: one.replica(
                 alive=self._alive(broker, one.files),
@@ -94,10 +98,11 @@ class PartitionAudit:
 
     @property
     def best_replica(self) -> replicas.Loaded | None:
-        """The leader, or without it the readable replica that would be inferred to lead; None if there is none."""
+        """The leader, or without it the replica that would be inferred to lead; one that is damaged only if all are; None: none."""
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
+        among = readable or {broker: replace(replica, unreadable=None) for broker, replica in self.replicas.items()}
         leader_id = self.leadership.leader_id
-        best = leader_id if leader_id in readable else leadership(None, list(readable.values())).leader_id
+        best = leader_id if leader_id in among else leadership(None, list(among.values())).leader_id
         return self.compared.get(best)
 
     def row(self) -> Row:
@@ -147,9 +152,18 @@ class PartitionAudit:
             ),
             "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems]
             + made.problems
+            + self.outdated
             + self._gone_everywhere(),
             "unreadable_leaders": self._unreadable_leader(),
         }
+
+    def _outdated(self) -> list[Row]:
+        """Why the metadata is not believed as to who leads, if a replica knows better."""
+        for one in self.compared.values():
+            is_own = one.log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id)
+            if one.log and is_own and is_outdated(self.metadata, one.log):
+                return [{"broker_id": one.broker_id, **asdict(knows_later(one.files, one.log, self.metadata))}]
+        return []
 
     def _gone_everywhere(self) -> list[Row]:
         known = [replica for replica in self.replicas.values() if not replica.unreadable]
@@ -157,7 +171,7 @@ class PartitionAudit:
         if found is None or not {*self.metadata.replicas, *self.compared} <= {replica.broker_id for replica in known}:
             return []
         broker, end, committed = found
-        return [{"broker_id": broker, **asdict(replicas.gone_everywhere(self.compared[broker].files, end, committed))}]
+        return [{"broker_id": broker, **asdict(gone_everywhere(self.compared[broker].files, end, committed))}]
 
     def _roles(self, verdicts: list[Row]) -> list[Row]:
         if not self.has_metadata:

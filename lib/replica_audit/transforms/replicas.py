@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
-from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS, METADATA_TOPIC
+from replica_audit.formats.log_dir import METADATA_TOPIC
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.content import merged
@@ -16,6 +16,7 @@ from replica_audit.protocol.lineage import history_of_runs
 from replica_audit.protocol.reconcile import reconcile
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.transforms.history import utc
+from replica_audit.transforms.replica_problems import log_problems, no_segments
 from replica_audit.transforms.rows import Row, segment, segment_file
 
 
@@ -90,9 +91,9 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
         )
         may_have_holes = compacted or files.cleaner_offset is not None
         if not any(scan["failed"] for scan in scans):  # without all segments nothing can be said of their offsets
-            problems += _log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+            problems += log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
     else:
-        problems.append(_no_segments(files))
+        problems.append(no_segments(files))
     return Loaded(
         broker_id=broker_id,
         files=files,
@@ -122,38 +123,6 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[Row], log: LoadedLog | None
     return None
 
 
-def _no_segments(files: ReplicaFiles) -> Problem:
-    return Problem(
-        path=str(located(files.log_dir) / files.directory),
-        kind="directory",
-        code="no-segments",
-        detail="a replica directory without a readable segment file",
-        remedy="copy the directory again, with its .log files",
-    )
-
-
-def _log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
-    directory = located(files.log_dir) / files.directory
-    for first, last in () if may_have_holes else log.missing:
-        yield Problem(
-            path=str(directory),
-            kind="directory",
-            code="missing-offsets",
-            detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
-            remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
-        )
-    for line, epoch, start in files.checkpoint:
-        if not alive and start > log.log_end_offset:
-            yield Problem(
-                path=str(directory / EPOCH_CHECKPOINT),
-                kind=EPOCH_CHECKPOINT,
-                code="checkpoint-beyond-log-end",
-                detail=f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry",
-                remedy="none: legal after a crash, and without effect",
-                line=line,
-            )
-
-
 def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
     current = Counter(one.broker_id for one in loaded if one.is_compared)
@@ -172,18 +141,6 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
             one = replace(one, unreadable=reason, problems=(*one.problems, problem))
         checked.append(one)
     return checked
-
-
-def gone_everywhere(files: ReplicaFiles, end: int, committed: int) -> Problem:
-    """That a high watermark lies beyond the end of every log: `files` are those of the replica that has persisted it."""
-    return Problem(
-        path=str(located(files.log_dir) / HIGH_WATERMARKS),
-        kind=HIGH_WATERMARKS,
-        code="high-watermark-beyond-log-end",
-        detail=f"the high watermark of {files.directory} is {committed}, and no replica's log goes beyond {end}: offsets "
-        f"{end}..{committed - 1} had been committed and are gone",
-        remedy="look for a copy from before; else the records are lost",
-    )
 
 
 def log_row(loaded: Loaded) -> Row:
