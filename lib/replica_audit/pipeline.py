@@ -26,7 +26,7 @@ from replica_audit.storage.tables import Warehouse
 from replica_audit.summary import About, Frames, summarise
 from replica_audit.transforms import findings as findings_of
 from replica_audit.transforms import partitions
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, metadata_copies
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies
 from replica_audit.transforms.gathering import commits, gather, with_commits
 from replica_audit.transforms.inventory import SOURCES, inventory
 from replica_audit.transforms.segments import segments
@@ -92,19 +92,24 @@ class _Audit:
         listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
         of_groups = F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC)
-        replicas, files, size, offsets, copies, collections = listed.agg(
+        replicas, files, size, offsets, copies, collections, versions = listed.agg(
             F.count(F.when(F.col("is_audited"), F.col("replica"))),
             F.sum(F.size("replica.segments")),
             F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
             F.count(F.when(of_groups, F.col("replica"))),
             F.count("metadata_copy"),
             F.count("replica.scans"),
-        ).first() or (0, 0, 0, 0, 0, 0)
+            F.count("versions"),
+        ).first() or (0, 0, 0, 0, 0, 0, 0)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         best = metadata_copies(listed) if copies else {}
-        self.facts = {root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings) for root in roots}
+        logged = logged_versions(listed) if versions else {}
+        self.facts = {
+            root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
+            for root in roots
+        }
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))

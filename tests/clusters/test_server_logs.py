@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
+from replica_audit.protocol.exchange import Protocol
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,19 @@ def test_real_brokers_did_as_the_rule_says(logs: Path, tmp_path: Path) -> None:
     assert not [
         row["reason"] for row in (*before["replica_verdicts"], *after["replica_verdicts"]) if row["verdict"] == "truncated_otherwise"
     ]
+
+
+@pytest.mark.clusters
+def test_without_metadata_the_logs_tell_the_version_and_so_the_rule(tmp_path: Path) -> None:
+    root = tmp_path / "cluster"
+    shutil.copytree(SAMPLE / "kafka-1.1.1-kip279-scenario-1-all", root)
+    (root / "cluster-metadata.json").unlink()
+    tables, facts = in_process.audit_cluster(root)
+    assert facts.generation == (Protocol.KIP_101, "broker version 1.1.1 (server.log)")
+    assert {row["protocol"] for row in tables["replica_verdicts"]} == {"kip-101"}
+    for log in list(root.rglob("server.log")):
+        log.unlink()
+    assert in_process.audit_cluster(root)[1].generation.reason.startswith("no version known")
 
 
 def _changed(tmp_path: Path, old: str, new: str, *, packed: bool = False) -> dict[str, list[Row]]:

@@ -199,7 +199,7 @@ def test_records_at_and_above_the_log_end_do_not_count(replayed, log_end_offset:
     made = rf.batch(0, *((GROUP, rf.commit_value(3, number)) for number in (1, 2, 3)), (GROUP, b"malformed"))
     found = replayed(made, log_end_offset=log_end_offset)
     assert found.offsets == ({} if offset is None else {("g", "t", 0): offset})
-    assert len(found.problems) == (log_end_offset is None or log_end_offset > 3)
+    assert found.codes == ["malformed-record"], "what cannot be used is told wherever the log ends"
 
 
 MARKER = {True: rf.COMMIT, False: rf.ABORT}
@@ -263,7 +263,15 @@ def test_a_batch_that_cannot_be_read_is_left_out(replayed):
     assert found.offsets == {("g", "t", 0): 1, ("g", "t", 1): 4}
     assert found.codes == ["bad-crc", "bad-records"]
     assert [problem.byte_offset for problem in found.problems] == [len(commit(0, 1)), len(commit(0, 1) + broken)]
-    assert replayed(commit(0, 1), broken, log_end_offset=1).problems == []
+    assert replayed(commit(0, 1), broken, log_end_offset=1).codes == ["bad-crc"]
+
+
+def test_what_stands_behind_damage_is_told_to_be_unknown(replayed):
+    found = replayed(commit(5, 1), commit(2, 3), commit(6, 4))
+    assert found.offsets == {("g", "t", 0): 1}
+    (problem,) = found.problems
+    assert (problem.code, problem.byte_offset) == ("offsets-not-increasing", len(commit(5, 1)))
+    assert "behind it is not known" in problem.detail
 
 
 def test_what_stands_before_the_end_of_a_torn_segment_counts(replayed):

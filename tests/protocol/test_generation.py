@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import Generation, generation
+from replica_audit.protocol.generation import Generation, generation, lowest
 
 HW, KIP_101, KIP_279, ON_FETCH = Protocol
 
@@ -110,3 +112,35 @@ def test_auto_derives(asked: str | None) -> None:
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(ValueError, match="kip-9000"):
         _derived(asked="kip-9000")
+
+
+def _logged(protocol: str | None = None, version: str | None = None, **known: str | int | bool | None) -> Generation:
+    given: dict[str, Any] = {"requested": None, "inter_broker_protocol": None, "metadata_version": None, "broker_version": None}
+    return generation(**(given | known), logged_protocol=protocol, logged_version=version)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "says"),
+    [
+        (_logged(version="1.1.1"), KIP_101, "broker version 1.1.1 (server.log)"),
+        (_logged(version="0.10.2.2"), HW, "broker version 0.10.2.2 (server.log)"),
+        (_logged("1.1-IV0", "2.4.1"), KIP_101, "inter.broker.protocol.version 1.1-IV0 (server.log)"),
+        (_logged("2.7-IV2", "2.7.1"), KIP_279, "inter.broker.protocol.version 2.7-IV2 (server.log)"),
+        (_logged("2.8-IV1", "2.8.0"), ON_FETCH, "inter.broker.protocol.version 2.8-IV1 (server.log)"),
+        (_logged("1.1-IV0", broker_version="2.4.1"), KIP_101, "inter.broker.protocol.version 1.1-IV0 (server.log)"),
+        (_logged(version="1.1.1", broker_version="2.4.1"), KIP_279, "broker version 2.4.1"),
+        (_logged("1.1-IV0", inter_broker_protocol="2.4"), KIP_279, "inter.broker.protocol.version 2.4"),
+        (_logged("2.4-IV1", metadata_version=29), ON_FETCH, "metadata.version level 29 (KRaft)"),
+        (_logged("2.4-IV1", has_metadata_log=True), ON_FETCH, "a metadata log is in the input (KRaft)"),
+    ],
+)
+def test_what_the_brokers_logged_counts_where_nothing_better_is_known(found: Generation, expected: Protocol, says: str) -> None:
+    assert found == Generation(expected, says)
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [([], None), ([None, "unknown"], None), (["2.4.1", None, "0.11.0.3", "1.1.1"], "0.11.0.3"), (["2.4-IV1", "2.4-IV0"], "2.4-IV0")],
+)
+def test_all_brokers_keep_to_the_lowest_version(versions: list[str | None], expected: str | None) -> None:
+    assert lowest(versions) == expected

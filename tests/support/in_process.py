@@ -42,17 +42,20 @@ def audit_cluster(
     partitions: dict[tuple[str, int], Row] = {}
     tables: dict[str, list[Row]] = defaultdict(list)
     copies: list[Row] = []
+    logged: list[Row] = []
     with KeptText() as kept:
         for row in (made for source in sources for made in list_source(source)):
             if row.get("problem"):
                 tables["problems"].append(row["problem"])
             elif row.get("metadata_copy"):
                 copies.append(row["metadata_copy"])
+            elif row.get("versions"):
+                logged.append(row["versions"])
             else:
                 _gather(partitions, row, kept)
     head = cluster_root.head if has_file else None
     best = max(copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
-    cluster = cluster or cluster_facts(head, best, settings or Settings())
+    cluster = cluster or cluster_facts(head, best, settings or Settings(), logged)
     tables["problems"] += _give_commits(partitions, {cluster_root.cluster_id: cluster})
     for _key, entry in sorted(partitions.items()):
         for table, rows in PartitionAudit(entry, cluster).row().items():

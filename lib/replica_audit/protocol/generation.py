@@ -6,6 +6,7 @@ The inter-broker protocol decides, not the version of the jars; truncate-on-fetc
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from replica_audit.protocol.exchange import Protocol
@@ -28,6 +29,8 @@ def generation(
     metadata_version: int | None,
     broker_version: str | None,
     has_metadata_log: bool = False,
+    logged_protocol: str | None = None,
+    logged_version: str | None = None,
 ) -> Generation:
     """Choose the rule.
 
@@ -37,6 +40,8 @@ def generation(
         metadata_version: the finalised level of the feature `metadata.version`: its presence alone means KRaft, 3.0 or later.
         broker_version: release of the brokers, such as `4.2.0`.
         has_metadata_log: whether the input holds a `__cluster_metadata-0`, which only KRaft writes.
+        logged_protocol: the inter-broker protocol by the brokers' own logs, the lowest of several.
+        logged_version: the release of the brokers by their own logs, the lowest of several.
     """
     if requested and requested != "auto":
         return Generation(Protocol(requested), "asked for by --protocol")
@@ -47,9 +52,21 @@ def generation(
         return Generation(Protocol.TRUNCATE_ON_FETCH, f"metadata.version level {metadata_version} (KRaft)")
     if has_metadata_log:
         return Generation(Protocol.TRUNCATE_ON_FETCH, "a metadata log is in the input (KRaft)")
+    in_log, of_log = _parse(logged_protocol), _parse(logged_version)
+    if in_log:
+        reason = f"inter.broker.protocol.version {logged_protocol} (server.log)"
+        return Generation(_by_inter_broker_protocol(in_log, broker or of_log), reason)
     if broker:
         return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {broker_version}")
+    if of_log:
+        return Generation(_by_inter_broker_protocol(of_log, of_log), f"broker version {logged_version} (server.log)")
     return Generation(Protocol.TRUNCATE_ON_FETCH, "no version known: the rule of 2.8 and later")
+
+
+def lowest(versions: Iterable[str | None]) -> str | None:
+    """The lowest of several brokers' versions, None if none is known: what all of them must keep to."""
+    known = [version for version in versions if _parse(version)]
+    return min(known, key=lambda version: _parse(version) or (0, 0, 0), default=None)
 
 
 def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> Protocol:

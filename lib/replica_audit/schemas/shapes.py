@@ -133,6 +133,7 @@ _REPLICA_KEYS: list[Any] = [
     pa.field("topic", STRING),
     pa.field("partition", INT),
 ]
+LOGGED_VERSIONS = struct(kafka_version=STRING, inter_broker_protocol=STRING)
 INVENTORY = pa.schema(
     [
         *_REPLICA_KEYS,
@@ -141,6 +142,7 @@ INVENTORY = pa.schema(
         pa.field("metadata", PARTITION_METADATA),
         pa.field("metadata_copy", METADATA_COPY),
         pa.field("event", LOG_EVENT),
+        pa.field("versions", LOGGED_VERSIONS),
         pa.field("problem", PROBLEM),
     ]
 )

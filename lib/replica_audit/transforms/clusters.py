@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from replica_audit.config import Settings
 from replica_audit.formats.cluster_metadata import ClusterMetadata
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import Generation, generation, protocol_of_moves
+from replica_audit.protocol.generation import Generation, generation, lowest, protocol_of_moves
 from replica_audit.protocol.metadata_image import BrokerState
 from replica_audit.transforms.rows import Row
 
@@ -52,13 +52,23 @@ def metadata_copies(inventory: DataFrame) -> dict[str, Row]:
     return {row["cluster_id"]: row["copy"].asDict(recursive=True) for row in best.collect()}
 
 
-def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Settings) -> ClusterFacts:
+def logged_versions(inventory: DataFrame) -> dict[str, list[Row]]:
+    """For each cluster the versions that its brokers' own logs tell, each combination once; one small collect."""
+    told = inventory.where(F.col("versions").isNotNull()).select("cluster_id", "versions").distinct()
+    found: dict[str, list[Row]] = {}
+    for row in told.collect():
+        found.setdefault(row["cluster_id"], []).append(row["versions"].asDict())
+    return found
+
+
+def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Settings, logged: Sequence[Row] = ()) -> ClusterFacts:
     """The facts of one cluster.
 
     Args:
         head: of its cluster-metadata.json, None if there is none.
         copy: the best copy of its metadata log, a row of the shape METADATA_COPY; None if there is none.
         settings: of the run.
+        logged: what the brokers' own logs tell of their versions, rows of the shape LOGGED_VERSIONS.
     """
     fenced = {broker["broker_id"]: broker["fenced"] for broker in copy["brokers"]} if copy else {}
     in_file = head.metadata_version if head else None
@@ -68,6 +78,8 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
         metadata_version=in_file if in_file is not None or copy is None else copy["metadata_version"],
         broker_version=head.kafka_version if head else None,
         has_metadata_log=copy is not None,
+        logged_protocol=lowest(row["inter_broker_protocol"] for row in logged),
+        logged_version=lowest(row["kafka_version"] for row in logged),
     )
     return ClusterFacts(
         generation=chosen,

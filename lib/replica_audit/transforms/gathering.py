@@ -29,7 +29,8 @@ def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
     """
     with_broker = {name: F.when(F.col(name).isNotNull(), F.struct("broker_id", name)) for name in ("replica", "metadata", "event")}
     none = F.lit(None)
-    found = inventory.where(F.col("problem").isNull() & F.col("metadata_copy").isNull()).select(
+    of_partitions = F.col("problem").isNull() & F.col("metadata_copy").isNull() & F.col("versions").isNull()
+    found = inventory.where(of_partitions).select(
         *KEYS,
         "is_audited",
         with_broker["replica"].alias("replica"),

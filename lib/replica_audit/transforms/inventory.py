@@ -32,7 +32,7 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
         topics: regular expression that a topic's whole name must match; empty for all.
 
     Returns:
-        Rows of the shape INVENTORY: exactly one of `replica`, `metadata`, `metadata_copy`, `event` and `problem` is not null. The
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
         replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
         then false.
     """
@@ -71,11 +71,15 @@ def _is_text(found: ReplicaFiles) -> bool:
 
 
 def _list_server_log(source: Row) -> Iterator[Row]:
-    for found in server_logs.read_events(located(source["path"]), source["broker_id"]):
+    path = located(source["path"])
+    for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
-        else:
-            yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
+            return
+        yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
+    versions = server_logs.read_versions(path)
+    if any(versions):
+        yield _row(source, versions=versions._asdict())
 
 
 def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from replica_audit.formats.logged_versions import LoggedVersions, logged_versions
 from replica_audit.formats.server_log import events
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem
@@ -37,6 +38,15 @@ def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
                 yield event
     except (OSError, EOFError, zlib.error) as error:
         yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
+
+
+def read_versions(path: Path) -> LoggedVersions:
+    """The versions that one log tells; none where it cannot be read, which `read_events` tells."""
+    try:
+        with _opened(path) as stream:
+            return logged_versions(stream)
+    except (OSError, EOFError, zlib.error):
+        return LoggedVersions()
 
 
 @contextmanager

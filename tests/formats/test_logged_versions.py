@@ -1,0 +1,49 @@
+"""The versions that a server.log tells."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from replica_audit.formats.logged_versions import LoggedVersions, logged_versions
+
+CLUSTERS = Path(__file__).resolve().parents[3] / "shared" / "clusters"
+OLD = b"[2026-11-21 06:51:07,477] INFO Kafka version : 1.1.1 (org.apache.kafka.common.utils.AppInfoParser)\n"
+NEW = b"[2026-11-21 06:59:30,356] INFO Kafka version: 2.4.1 (org.apache.kafka.common.utils.AppInfoParser)\n"
+CONFIG = (
+    b"[2026-11-21 06:59:30,100] INFO KafkaConfig values: \n\tbroker.id = 1\n\tinter.broker.protocol.version = 1.1-IV0\n\tlog.dir = /x\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b"", (None, None), id="empty"),
+        pytest.param(OLD, ("1.1.1", None), id="until 1.1"),
+        pytest.param(NEW, ("2.4.1", None), id="since 2.0"),
+        pytest.param(CONFIG + NEW, ("2.4.1", "1.1-IV0"), id="its configuration, too"),
+        pytest.param(OLD + NEW, ("2.4.1", None), id="the last counts: it was upgraded"),
+        pytest.param(NEW + b"INFO Kafka version: unknown\n", ("2.4.1", None), id="one that is no version"),
+        pytest.param(b"INFO Kafka version: 7.5.0-ccs\n", (None, None), id="a vendor counts otherwise"),
+        pytest.param(b"\tinter.broker.protocol.version = null\n", (None, None), id="not set"),
+        pytest.param(b"\xff\x00" * 9 + NEW.rstrip(), ("2.4.1", None), id="bytes that are no text, no line feed"),
+    ],
+)
+def test_what_a_log_tells(content: bytes, told: tuple[str | None, str | None]) -> None:
+    assert logged_versions(io.BytesIO(content)) == LoggedVersions(*told)
+
+
+@pytest.mark.parametrize("before", range((1 << 18) - 120, (1 << 18) + 10, 13))
+def test_it_is_found_across_the_borders_of_what_is_read_at_once(before: int) -> None:
+    assert logged_versions(io.BytesIO(b"x" * before + b"\n" + CONFIG + OLD + b"y" * (1 << 18))) == ("1.1.1", "1.1-IV0")
+
+
+@pytest.mark.skipif(not CLUSTERS.is_dir(), reason="the shared clusters are not here")
+def test_logs_of_real_brokers() -> None:
+    of_lines: dict[str, set[str | None]] = {}
+    for path in sorted(CLUSTERS.glob("kafka-[12]*/broker-logs/*.log")):
+        with path.open("rb") as stream:
+            of_lines.setdefault(path.parents[1].name.split("-")[1], set()).add(logged_versions(stream).kafka_version)
+    assert of_lines == {"1.1.1": {"1.1.1", None}, "2.4.1": {"2.4.1", None}}
