@@ -27,7 +27,7 @@ ALL = [
     scenarios.kip_279_3(high_watermark=2),
     scenarios.many_elections(),
     scenarios.pair([(0, 0, 9), (2, 10, 14)], [(0, 0, 29)], high_watermark=30),
-    scenarios.pair([(1, 0, 9), (3, 12, 30)], [(1, 0, 9), (9, 10, 19)], high_watermark=10, title="the leader never heard of epoch 9"),
+    scenarios.pair([(1, 0, 9), (10, 12, 30)], [(1, 0, 9), (9, 10, 19)], high_watermark=10, title="the leader never heard of epoch 9"),
 ]
 IDS = [f"{number}: {scenario.title}" for number, scenario in enumerate(ALL)]
 

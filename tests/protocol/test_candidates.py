@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
-from replica_audit.protocol.comparison import Effect, Replica
+from replica_audit.protocol.comparison import Effect
 from replica_audit.protocol.epoch_table import end_offset_for
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.lineage import Span, without
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Verdict, judge
 from tests.protocol.lineages import Partition, partitions

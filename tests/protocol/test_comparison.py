@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.comparison import Comparison, Effect, Replica, removal_start, still_diverged
+from replica_audit.protocol.comparison import Comparison, Effect, removal_start, still_diverged
 from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import high_watermark
 from tests.protocol.logs import compare, replica
 
 UP: dict[str, Any] = {"alive": True}
 LIVE: dict[str, Any] = {"alive": True, "in_isr": True}
+FROZEN: dict[str, Any] = {"alive": True, "frozen": True}
 
 
 # --- a replica as either side -------------------------------------------------------------------------------------------------------------
@@ -36,6 +38,10 @@ def test_only_a_leader_keeps_the_entry_at_its_log_end() -> None:
         pytest.param(7, {"alive": None, "in_isr": True}, 7, id="unknown: it may load the file"),
         pytest.param(7, UP, 20, id="up: the file is old"),
         pytest.param(7, LIVE, 20, id="up and in the ISR"),
+        pytest.param(7, FROZEN, 7, id="frozen: it has yet to learn whom it follows"),
+        pytest.param(99, FROZEN, 20, id="frozen, above the log end"),
+        pytest.param(7, {**FROZEN, "in_isr": True}, 20, id="frozen and in the ISR: it holds what is committed"),
+        pytest.param(7, {"alive": False, "frozen": True}, 7, id="frozen, and then down"),
     ],
 )
 def test_the_high_watermark_that_the_fallback_cuts_to(persisted: int | None, fields: dict[str, Any], loaded: int) -> None:
@@ -45,6 +51,7 @@ def test_the_high_watermark_that_the_fallback_cuts_to(persisted: int | None, fie
 def test_a_running_follower_is_not_cut_by_an_old_file() -> None:
     leader, follower = replica(1, [(-1, 0, 99)], **LIVE), replica(2, [(-1, 0, 89)], high_watermark=80, **UP)
     assert compare(leader, follower, protocol=Protocol.HIGH_WATERMARK).cut is None
+    assert compare(leader, replace(follower, frozen=True), protocol=Protocol.HIGH_WATERMARK).cut == 80, "it will be, once it wakes"
 
 
 def test_epochs_are_known_from_the_table_or_from_the_batches() -> None:
@@ -137,6 +144,26 @@ def test_below_the_cleaner_checkpoint_the_cut_is_the_divergence_offset() -> None
     assert compare(leader, refetched, compacted=True).cut == 10
     assert compare(leader, refetched, compacted=True).divergence_offset == 10, "though no batch differs before 12"
     assert compare(leader, replace(refetched, cleaner_offset=10), compacted=True).divergence_offset == 12
+
+
+NO_EPOCHS = replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=20)
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "expected"),
+    [
+        pytest.param(*NO_EPOCHS, True, id="a cut to the high watermark"),
+        pytest.param(NO_EPOCHS[0], replace(NO_EPOCHS[1], high_watermark=30), True, id="no cut"),
+        pytest.param(replica(1, [(-1, 0, 29)], epochs=[(3, 30)]), NO_EPOCHS[1], False, id="a cut, and the leader has an epoch"),
+        pytest.param(replica(1, [(1, 0, 9), (3, 10, 29)]), replica(2, [(1, 0, 14)]), False, id="a cut by epochs"),
+        pytest.param(replica(1, [(1, 0, 29)]), replica(2, [(1, 0, 14)]), True, id="epochs agree"),
+        pytest.param(NO_EPOCHS[0], replace(NO_EPOCHS[1], unreadable="bit rot"), False, id="unreadable"),
+        pytest.param(replica(1, [(-1, 50, 79)]), NO_EPOCHS[1], False, id="a restart"),
+    ],
+)
+def test_where_content_decides(leader: Replica, follower: Replica, expected: bool) -> None:
+    assert compare(leader, follower).content_decides is expected
+    assert not compare(leader, follower, compacted=True).content_decides
 
 
 # --- what survives the cut ----------------------------------------------------------------------------------------------------------------

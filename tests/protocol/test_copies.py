@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.comparison import Replica
+from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.metadata_claims import latest
+from replica_audit.protocol.metadata_image import METADATA_LOG
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
 from tests.protocol.logs import Batch, compare, replica
 
@@ -295,3 +298,30 @@ def test_a_leader_that_was_copied_before_it_was_elected_proves_nothing(
     if verdict is Verdict.INCONCLUSIVE:
         assert found.reason == "leader copied earlier: its copy does not know its epoch 3, and may have been cut before that began"
     assert judge(compare(*pair, **given, simultaneous=True)).verdict is not Verdict.INCONCLUSIVE
+
+
+# --- the file beside the brokers, and copies of the metadata log --------------------------------------------------------------------------
+
+
+def _claim(source: str, leader: int, leader_epoch: int, **fields: Any) -> PartitionMetadata:
+    ordinary: dict[str, Any] = {"topic": "t", "partition": 0, "topic_id": None, "compacted": False, "replicas": (1, 2), "isr": (1, 2)}
+    return PartitionMetadata(source=source, leader=leader, leader_epoch=leader_epoch, **ordinary | fields)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_log", "leader"),
+    [
+        pytest.param((-1, 5), (2, 5), 2, id="the file leaves it out"),
+        pytest.param((1, 5), (2, 5), 1, id="the file tells it"),
+        pytest.param((0, 5), (2, 5), 0, id="broker 0 is one"),
+        pytest.param((-1, 5), (2, 4), -1, id="the log knows an earlier epoch's"),
+        pytest.param((-1, 5), (-1, 5), -1, id="nobody leads"),
+        pytest.param((1, 5), (-1, 5), 1, id="the log leaves it out"),
+    ],
+)
+def test_a_leader_that_the_file_leaves_out_is_the_logs_of_that_epoch(
+    in_file: tuple[int, int], in_log: tuple[int, int], leader: int
+) -> None:
+    found = latest([_claim("cluster-metadata", *in_file), _claim(METADATA_LOG, *in_log, log_epoch=4, log_end_offset=9)])
+    assert found is not None
+    assert (found.leader, found.leader_epoch, found.source) == (leader, 5, "cluster-metadata")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.epoch_table import epoch_for_offset, table
-from replica_audit.protocol.lineage import Piece, Span, first_difference, history_of_runs, history_of_table, pieces, until
+from replica_audit.protocol.lineage import (
+    UNSTAMPED,
+    History,
+    Piece,
+    Span,
+    differ,
+    epoch_at,
+    first_difference,
+    held,
+    history_of_runs,
+    history_of_table,
+    lacking,
+    pieces,
+    until,
+    without,
+)
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, run, runs
 
@@ -22,12 +38,42 @@ def _by_offset(found: list[Batch]) -> dict[int, int]:
     return {offset: epoch for epoch, base, last in found for offset in range(base, last + 1)}
 
 
+def _every(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    return [(span.leader_epoch, offset) for span in spans for offset in range(span.first_offset, span.end_offset)]
+
+
+# any that a log can have, epochs that are none among them; neighbours of one epoch stand apart
+HISTORIES = batches(lowest_epoch=UNSTAMPED, count=12).map(lambda found: [Span(epoch, base, last + 1) for epoch, base, last in found])
+
+
 def test_segment_borders_do_not_show() -> None:
     assert history_of_runs([run(1, 0, 9), run(1, 10, 19), run(2, 20, 29)]) == [Span(1, 0, 20), Span(2, 20, 30)]
 
 
 def test_a_gap_and_another_epoch_do() -> None:
     assert history_of_runs(runs([(1, 0, 9), (1, 12, 19), (-1, 20, 21)])) == [Span(1, 0, 10), Span(1, 12, 20), Span(-1, 20, 22)]
+
+
+def test_a_batch_without_an_epoch_is_told_from_one_of_a_format_without_epochs() -> None:
+    found = history_of_runs([run(-1, 0, 9), run(-1, 10, 19, magic=2), run(-1, 20, 29, magic=2), run(-1, 30, 39, magic=0)])
+    assert found == [Span(-1, 0, 10), Span(UNSTAMPED, 10, 30), Span(-1, 30, 40)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        pytest.param(3, 3, False, id="one epoch"),
+        pytest.param(3, 0, True, id="two epochs"),
+        pytest.param(3, -1, False, id="a format without epochs: the same record, converted down"),
+        pytest.param(UNSTAMPED, 3, True, id="no epoch where the format has one"),
+        pytest.param(UNSTAMPED, UNSTAMPED, False, id="no epoch on either side"),
+        pytest.param(UNSTAMPED, -1, False, id="no epoch, converted down"),
+        pytest.param(3, None, False, id="missing"),
+        pytest.param(UNSTAMPED, None, False, id="no epoch, and missing"),
+    ],
+)
+def test_differ(left: int | None, right: int | None, expected: bool) -> None:
+    assert differ(Piece(0, 5, left, right)) is differ(Piece(0, 5, right, left)) is expected
 
 
 def test_a_table_as_history_is_clipped_to_the_log() -> None:
@@ -119,3 +165,81 @@ def test_a_table_as_history_by_every_offset(entries: list[tuple[int, int]], star
 def test_until_by_every_offset(found: list[Batch], end: int) -> None:
     held = {o: span.leader_epoch for span in until(_spans(found), end) for o in range(span.first_offset, span.end_offset)}
     assert held == {offset: epoch for offset, epoch in _by_offset(found).items() if offset < end}
+
+
+# --- what one side lacks ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("right", "missing_from", "expected"),
+    [
+        pytest.param([(1, 0, 9), (4, 10, 19)], 0, [], id="nothing"),
+        pytest.param([(1, 0, 9)], 0, [(4, 10, 20)], id="the end"),
+        pytest.param([(1, 0, 9)], 15, [(4, 15, 20)], id="the end, in part perhaps compacted"),
+        pytest.param([(1, 0, 9)], 20, [], id="the end, all of it perhaps compacted"),
+        pytest.param([(1, 0, 9), (2, 10, 14)], 99, [(4, 10, 15)], id="another epoch is no work of the cleaner"),
+        pytest.param([(1, 0, 3), (1, 7, 9), (4, 10, 19)], 5, [(1, 5, 7)], id="a hole"),
+        pytest.param([(1, 0, 9), (4, 15, 19)], 99, [], id="a hole that its own epoch follows"),
+        pytest.param([(1, 0, 9), (6, 15, 19)], 99, [(4, 15, 20)], id="a hole that a later epoch follows"),
+        pytest.param([(1, 0, 9), (2, 15, 19)], 99, [(4, 10, 15), (4, 15, 20)], id="a hole that an older epoch follows was never filled"),
+        pytest.param([(1, 0, 9), (-1, 15, 19)], 99, [], id="a hole that a format without epochs follows"),
+        pytest.param([(1, 0, 9), (2, 30, 39)], 99, [(4, 10, 20)], id="an older epoch far behind"),
+    ],
+)
+def test_lacking(right: list[Batch], missing_from: int, expected: list[Batch]) -> None:
+    left = _spans([(1, 0, 9), (4, 10, 19)])
+    assert list(lacking(left, _spans(right), 0, 20, missing_from=missing_from)) == [Span(*span) for span in expected]
+
+
+@given(HISTORIES, HISTORIES, st.integers(0, 20), st.integers(0, 40), st.integers(0, 40))
+def test_lacking_by_every_offset(left: History, right: History, start: int, end: int, missing_from: int) -> None:
+    ours, theirs = ({offset: epoch for epoch, offset in _every(side)} for side in (left, right))
+
+    def is_lacking(offset: int) -> bool:
+        if offset in theirs:
+            return theirs[offset] != ours[offset] and -1 not in (theirs[offset], ours[offset])
+        goes_on_in = next((theirs[later] for later in sorted(theirs) if later > offset), None)
+        never_held = goes_on_in is not None and 0 <= goes_on_in < ours[offset]
+        return never_held or offset >= missing_from
+
+    found = list(lacking(left, right, start, end, missing_from=missing_from))
+    assert _every(found) == [(ours[offset], offset) for offset in sorted(ours) if start <= offset < end and is_lacking(offset)]
+    assert all(span.first_offset < span.end_offset for span in found)
+
+
+def test_without() -> None:
+    spans = [Span(4, 10, 20), Span(1, 0, 5), Span(4, 18, 25), Span(1, 5, 12)]
+    assert without(spans, []) == [Span(1, 0, 12), Span(4, 10, 25)], "each offset of an epoch once"
+    assert without(spans, [Span(1, 10, 25)]) == [Span(1, 0, 10), Span(4, 10, 25)], "another epoch at the same offsets is another record"
+    assert without(spans, [Span(4, 22, 23), Span(4, 0, 12), Span(4, 20, 22)]) == [Span(1, 0, 12), Span(4, 12, 20), Span(4, 23, 25)]
+    assert without(spans, reversed(spans)) == []
+
+
+@given(st.lists(HISTORIES, max_size=3), st.lists(HISTORIES, max_size=3))
+def test_without_by_every_offset(some: list[History], others: list[History]) -> None:
+    spans, taken = ([span for history in histories for span in history] for histories in (some, others))
+    found = _every(without(spans, taken))
+    assert sorted(found) == sorted({*_every(spans)} - {*_every(taken)})
+
+
+# --- the place of an offset is found by bisection -----------------------------------------------------------------------------------------
+
+
+@given(HISTORIES, HISTORIES, st.integers(0, 60), st.integers(0, 60))
+def test_pieces_from_anywhere(left: History, right: History, start: int, end: int) -> None:
+    """As by a walk from the beginning: the pieces of everything, clipped."""
+    clipped = (
+        piece._replace(first_offset=max(piece.first_offset, start), end_offset=min(piece.end_offset, end))
+        for piece in pieces(left, right, 0, 60)
+    )
+    assert list(pieces(left, right, start, end)) == [piece for piece in clipped if piece.first_offset < piece.end_offset]
+
+
+@given(HISTORIES, st.integers(0, 60), st.integers(0, 60))
+def test_held_by_every_offset(history: History, start: int, end: int) -> None:
+    assert held(history, start, end) == sum(start <= offset < end for _epoch, offset in _every(history))
+
+
+@given(HISTORIES, st.integers(-1, 60))
+def test_epoch_at_by_every_offset(history: History, offset: int) -> None:
+    assert epoch_at(history, offset) == {at: epoch for epoch, at in _every(history)}.get(offset)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.comparison import Replica
-from replica_audit.protocol.content import ContentComparison
+from replica_audit.protocol.content import ContentComparison, ContentDifference
 from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.lineage import history_of_runs
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
 from tests.protocol.logs import Batch, compare, replica
 
@@ -25,6 +26,12 @@ def _judged(leader: Replica, follower: Replica, *witnesses: Replica, **options: 
 
 def _verdict(leader: Replica, follower: Replica, *witnesses: Replica, **options: Any) -> Verdict:
     return _judged(leader, follower, *witnesses, **options).verdict
+
+
+def _unstamped(found: Replica, first: int) -> Replica:
+    """The replica without an epoch in the run at an offset, though its format has epochs."""
+    held = tuple(run._replace(leader_epoch=-1) if run.first_offset == first else run for run in found.log.runs)
+    return replace(found, log=replace(found.log, runs=held), history=history_of_runs(held))
 
 
 # --- severities ---------------------------------------------------------------------------------------------------------------------------
@@ -70,7 +77,7 @@ def test_a_stale_topic_id_comes_before_an_unreadable_leader() -> None:
     assert _verdict(leader, replace(DIVERGED, topic_id="b")) is Verdict.STALE_TOPIC_ID
     found = _judged(leader, DIVERGED)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "leader unreadable: bit rot" in found.reason
+    assert "leader unknown or unreadable: bit rot" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -150,6 +157,14 @@ def test_batches_that_differ_and_are_not_cut(leader: list[Batch], follower: list
     found = _judged(replica(1, leader, epochs=[(1, 0)]), replica(2, follower, epochs=[(1, 0)]))
     assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
     assert where in found.reason
+
+
+def test_a_batch_without_an_epoch_where_the_leader_has_one_and_the_format_too() -> None:
+    sides = [replica(broker, [(1, 0, 9), (2, 10, 19), (3, 20, 29)]) for broker in (1, 2)]
+    found = _judged(sides[0], _unstamped(sides[1], 10))
+    assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
+    assert "at 10..19 leader epoch 2, follower no epoch" in found.reason
+    assert "at 10..19 leader no epoch, follower epoch 2" in _judged(_unstamped(sides[0], 10), sides[1]).reason
 
 
 def test_offsets_missing_on_both_sides_or_at_an_edge_are_no_violation() -> None:
@@ -251,6 +266,27 @@ def test_what_is_cut_and_fetched_again_is_a_stale_tail() -> None:
     assert _verdict(leader, follower, replica(3, [(1, 0, 19)], high_watermark=20), protocol=Protocol.HIGH_WATERMARK) is Verdict.STALE_TAIL
 
 
+# --- 7 content mismatch -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        pytest.param(0, Verdict.CONTENT_MISMATCH, id="far below"),
+        pytest.param(19, Verdict.CONTENT_MISMATCH, id="below the cut"),
+        pytest.param(20, Verdict.STALE_TAIL, id="at the cut"),
+        pytest.param(25, Verdict.STALE_TAIL, id="above it"),
+    ],
+)
+def test_of_logs_without_epochs_another_batch_that_is_not_cut_comes_before_the_tail(first: int, expected: Verdict) -> None:
+    cut = compare(replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=20))
+    differing = ContentDifference(first_offset=first, end_offset=first + 1, leader_crc=1, follower_crc=2)
+    found = judge(replace(cut, content=ContentComparison(difference=differing, whole=False)))
+    assert (cut.cut, found.verdict) == (20, expected)
+    says = f"offsets {first}..{first} are another batch than the leader's: leader CRC 00000001, follower CRC 00000002"
+    assert (found.reason == says) == (expected is Verdict.CONTENT_MISMATCH)
+
+
 # --- 9 no epochs, 10 epoch table only -----------------------------------------------------------------------------------------------------
 
 
@@ -338,6 +374,16 @@ def test_a_table_that_contradicts_its_own_batches(leader_table: Any, follower_ta
 )
 def test_a_table_that_may_look_like_this(leader: Replica, follower: Replica) -> None:
     assert _verdict(leader, follower, compacted=True) is Verdict.IDENTICAL
+
+
+@pytest.mark.parametrize("fields", [{}, {"alive": False}, LIVE])
+def test_a_table_beside_a_batch_without_an_epoch(fields: dict[str, Any]) -> None:
+    """Both fetched it; the format has epochs."""
+    sides = [_unstamped(replica(broker, [(1, 0, 9), (2, 10, 19), (3, 20, 29)], **fields), 10) for broker in (1, 2)]
+    assert sides[0].log.epochs == ((1, 0), (2, 10), (3, 20))
+    found = _judged(*sides)
+    assert found.verdict is Verdict.EPOCH_TABLE_ONLY
+    assert found.reason == "follower 2's leader-epoch-checkpoint gives epoch 2 at offset 10, its batches none"
 
 
 def test_a_table_that_contradicts_at_the_floor_itself() -> None:

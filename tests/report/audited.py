@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from replica_audit.protocol.comparison import Comparison, Effect, Replica, removal_start, still_diverged
+from replica_audit.protocol.comparison import Comparison, Effect, removal_start, still_diverged
 from replica_audit.protocol.cuts import can_fail_to_append
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import judge
 from tests.report.test_exchange_steps import point

@@ -196,7 +196,7 @@ def test_roles_tell_who_is_what_and_who_should_not_be_in_the_isr() -> None:
     assert line(text, "4 down") == ["4", "down", "ELR", "-", "-", "2", "nobody"]
     said = " ".join(text.split())
     assert "3 zombie- no 20 19 1 1 FENCED_LEADER_EPOCH follower" in said
-    assert "zombie-follower: follows in an epoch that ended; down: its broker does not run" in said
+    assert "zombie-follower: takes itself for a follower, in an epoch that ended; down: its broker does not run" in said
     assert "Broker 2 should not be in the ISR: its broker is fenced" in said
     assert "(nobody leads)" in words(pair(replica_roles=[role(1, leader_id=-1, leader_epoch=-1, standing="unknown")]))
 

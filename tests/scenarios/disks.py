@@ -39,7 +39,8 @@ class Disk:
     """One replica: batches as (epoch, base, last), single messages of the format before where the epoch is -1.
 
     `epochs` is what leader-epoch-checkpoint holds: the first batch of each epoch unless given. `segments`: base offsets of more segments.
-    `clean`: whether its broker, if down, was shut down cleanly. `other_from`: from this offset on the records have other values.
+    `clean`: whether its broker, if down, was shut down cleanly. `other_from`: from this offset on the records have other values. `cleaned`:
+    the offset up to which its cleaner has gone, if it has.
     """
 
     batches: Sequence[logs.Batch]
@@ -51,6 +52,7 @@ class Disk:
     checkpoint: bool = True
     clean: bool = True
     other_from: int | None = None
+    cleaned: int | None = None
 
     @property
     def table(self) -> logs.Pairs:
@@ -153,6 +155,8 @@ class Cluster:
         offsets = {log_dir.HIGH_WATERMARKS: disk.high_watermark, log_dir.LOG_STARTS: disk.log_start}
         for name, offset in offsets.items():
             (path / name).write_bytes(kf.checkpoint([] if offset is None else [(TOPIC, 0, offset)]))
+        if disk.cleaned is not None:
+            (path / log_dir.CLEANER_OFFSETS).write_bytes(kf.checkpoint([(TOPIC, 0, disk.cleaned)]))
         kraft = version.metadata_version is not None
         (path / log_dir.META_PROPERTIES).write_bytes(kf.meta_properties(broker, version=int(kraft)))
         if kraft:

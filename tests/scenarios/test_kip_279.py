@@ -265,6 +265,17 @@ def test_kip_279_impact_of_compaction_on_the_epoch_file(tmp_path: Path, checkpoi
     assert cluster.audit(tmp_path, Protocol.TRUNCATE_ON_FETCH).in_effect(2) == known
 
 
+@pytest.mark.parametrize(("cleaned", "told"), [(15, True), (10, False), (None, False)])
+def test_kip_279_a_cut_below_the_cleaner_checkpoint_is_told_behind_the_reason(tmp_path: Path, cleaned: int | None, told: bool) -> None:
+    """Its cleaner took 3..6 for the sake of records of epoch 2, which are cut away: no broker gives 3..6 back to it."""
+    leader = Disk(batches=[(1, 0, 9), (3, 10, 19)])
+    follower = Disk(batches=[(1, 0, 2), (1, 7, 9), (2, 10, 14)], high_watermark=12, cleaned=cleaned)
+    cluster = Cluster(disks={1: leader, 2: follower}, leader_epoch=3, configs={"cleanup.policy": "compact"})
+    row = cluster.audit(tmp_path, Protocol.TRUNCATE_ON_FETCH).row()
+    assert (row["verdict"], row["truncation_offset"]) == ("committed_loss", 10)
+    assert ("missing from this replica for good" in row["reason"]) is told
+
+
 # --- rejected alternatives; their counts are in tests/protocol/test_alternatives.py -------------------------------------------------------
 
 

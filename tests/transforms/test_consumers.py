@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from replica_audit.model import Election, PartitionMetadata
-from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.metadata_claims import nothing_known
 from replica_audit.protocol.metadata_image import (
     METADATA_LOG,
 )
+from replica_audit.protocol.replica import Replica
 from replica_audit.schemas.history_tables import CONSUMER_IMPACTS
 from replica_audit.transforms.consumers import impact_rows
 from tests.formats import kafka_files

@@ -259,6 +259,26 @@ def test_several_moves_of_one_partition(tmp_path: Path) -> None:
     assert {broker: (row["lag_offsets"], row["verdict"]) for broker, row in rows.items()} == {1: (10, "lagging"), 2: (0, "identical")}
 
 
+@pytest.mark.parametrize(
+    ("future", "leader_epoch", "cut"),
+    [
+        pytest.param([(0, 0, 4), (1, 5, 7)], 2, 5, id="an epoch that both know"),
+        pytest.param([(0, 0, 4), (1, 5, 7)], 3, 5, id="elected after it was stopped"),
+        pytest.param([*HELD, (3, 15, 17)], 2, 15, id="the future one knows a later epoch than the metadata"),
+    ],
+)
+def test_whom_the_cluster_elected_is_no_matter_between_two_directories(
+    tmp_path: Path, future: Sequence[logs.Batch], leader_epoch: int, cut: int
+) -> None:
+    """The broker was stopped cleanly: its current replica cannot be of before an election and the future one of after it."""
+    root = _metadata(_move(tmp_path, future, high_watermark=cut), leader_epoch=leader_epoch)
+    for log_dir in ("data-0", "data-1"):
+        (root / "broker-1" / log_dir / ".kafka_cleanshutdown").touch()
+    row, _tables = _audited(root)
+    assert (row["verdict"], row["severity"]) == ("stale_tail", "warning")
+    assert (row["divergence_offset"], row["truncation_offset"], row["removed_records"]) == (cut, cut, 3)
+
+
 # --- the rule of moves --------------------------------------------------------------------------------------------------------------------
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from replica_audit import schemas
 from replica_audit.model import Election, PartitionMetadata
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import leadership
 from replica_audit.protocol.metadata_image import METADATA_LOG
+from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.history import leader_epoch_rows, utc
 from replica_audit.transforms.roles import role_rows
@@ -77,7 +77,7 @@ def test_no_elections_are_known_without_a_metadata_log():
 
 
 def test_an_epoch_as_the_log_tells_it():
-    (row,) = history([election(7, 2, isr=(2, 3), elr=(1,))], replica(2, [(7, 30, 39)]))
+    (row,) = history([election(7, 2, isr=(2, 3), elr=(1,))], replica(2, [(6, 20, 29), (7, 30, 39)]))
     assert row == {
         "topic": "orders",
         "partition": 3,
@@ -111,7 +111,8 @@ def test_where_an_epoch_starts_the_leaders_table_tells_first():
 
 
 def test_where_an_epoch_starts_without_a_leader():
-    assert [row["start_offset"] for row in history([election(3, 1)], None, replica(2), replica(3, [(3, 7, 9)]))] == [7]
+    assert [row["start_offset"] for row in history([election(3, 1)], None, replica(2), replica(3, [(1, 0, 6), (3, 7, 9)]))] == [7]
+    assert [row["start_offset"] for row in history([election(3, 1)], replica(3, [(3, 7, 9)]))] == [None], "the log start may have moved it"
     assert [row["start_offset"] for row in history([election(3, 1)], None)] == [None]
 
 
@@ -129,7 +130,7 @@ def test_an_unclean_election_gives_up_what_its_leader_did_not_have():
 def test_every_offset_that_was_given_up_counts_once():
     rows = history(
         [election(3, 1), election(4, 2, "unclean")],
-        replica(2, [(4, 10, 12)]),
+        replica(2, [(1, 0, 9), (4, 10, 12)]),
         replica(3, [(1, 0, 19)]),
         replica(1, [(1, 0, 14), (3, 15, 24)]),
     )
@@ -143,13 +144,13 @@ def test_what_nobody_holds_any_more_counts_nothing():
 
 
 def test_what_came_later_was_not_given_up_by_it():
-    """1 led again in epoch 4, uncleanly, with what it had: its records of epoch 0 were given up in epoch 2, those of epoch 4 were not."""
+    """1 led again in epoch 4, uncleanly, with what it had: its records of epoch 0 were given up in epoch 2, those of 2 in epoch 4."""
     made = [election(0, 1, "created"), election(2, 2, "unclean"), election(4, 1, "unclean")]
     rows = history(made, replica(1, [(0, 0, 20), (4, 21, 30)]), replica(2, [(0, 0, 10), (2, 11, 15)]))
     assert [(row["start_offset"], row["given_up_offsets"], row["given_up_held_by"]) for row in rows] == [
         (0, None, None),
         (11, 10, [1]),
-        (21, 0, []),
+        (21, 5, [2]),
     ]
 
 
@@ -180,8 +181,26 @@ def test_replicas_of_an_earlier_topic_of_the_name_are_left_out():
 
 def test_a_leader_of_an_earlier_topic_of_the_name_tells_nothing():
     """Its broker missed that the topic was deleted and created again; epoch 2 of that topic has nothing to do with epoch 2 of this one."""
-    rows = history([election(2, 2)], replica(2, [(0, 0, 9), (2, 10, 14)], topic_id=OTHER), replica(1, [(2, 4, 9)], topic_id=T))
+    rows = history([election(2, 2)], replica(2, [(0, 0, 9), (2, 10, 14)], topic_id=OTHER), replica(1, [(1, 0, 3), (2, 4, 9)], topic_id=T))
     assert [row["start_offset"] for row in rows] == [4]
+
+
+def test_where_an_epoch_starts_batches_below_the_first_table_tell():
+    """The leader's log start moved its entry; the follower still holds where the epoch began."""
+    leader, follower = replica(2, [(2, 15, 29)]), replica(1, [(0, 0, 9), (2, 10, 24)])
+    assert leader.log.epochs == ((2, 15),)
+    (row,) = history([election(2, 2)], leader, follower)
+    assert row["start_offset"] == 10
+    (row,) = history([election(2, 2, "unclean")], leader, follower, replica(3, [(0, 0, 12)]))
+    assert (row["start_offset"], row["given_up_offsets"], row["given_up_held_by"]) == (10, 3, [3])
+
+
+def test_what_retention_took_from_a_holder_was_not_given_up():
+    """Of 10..29 broker 1 still serves 20..29; its batch begins below its log start."""
+    (row,) = history([election(2, 2, "unclean")], replica(2, [(0, 0, 9), (2, 10, 14)]), replica(1, [(0, 0, 29)], start=20))
+    assert (row["start_offset"], row["given_up_offsets"], row["given_up_held_by"]) == (10, 10, [1])
+    (row,) = history([election(2, 2, "unclean")], replica(2, [(0, 0, 9), (2, 10, 14)]), replica(1, [(0, 0, 29)], start=30))
+    assert (row["given_up_offsets"], row["given_up_held_by"]) == (0, [])
 
 
 @pytest.mark.parametrize("unknown", [None, -1, -(2**63), 2**63 - 1])
@@ -379,3 +398,17 @@ def test_a_member_whose_log_is_not_the_leaders_should_not_be_one():
 def test_other_verdicts_are_no_objection(name):
     """A member that will be cut notices it by itself, or the copies are not of one time."""
     assert objections(verdicts=[verdict(2, name)])[2] is None
+
+
+@pytest.mark.parametrize(
+    ("states", "isr", "objected"),
+    [
+        pytest.param({1: "up", 2: "down"}, (1, 2), "its broker does not run", id="the leader goes on without it"),
+        pytest.param({1: "down", 2: "down"}, (1, 2), None, id="nobody was there to take it out"),
+        pytest.param({1: "up", 2: "paused"}, (1, 2), None, id="frozen"),
+        pytest.param({1: "up", 2: "down"}, (2,), None, id="the last one"),
+        pytest.param({1: "up", 2: "down"}, (1,), None, id="not in it"),
+    ],
+)
+def test_a_member_that_does_not_run_should_not_be_one(states, isr, objected):
+    assert objections(metadata(isr=isr), {}, facts(states))[2] == objected

@@ -309,9 +309,93 @@ def test_followers_that_fail_or_stay_diverged_are_counted(tmp_path: Path) -> Non
     root = _metadata(_write(tmp_path, held), 1, epoch=3, brokers=[1, 2, 3])
     tables = in_process.audit(root, settings=Settings(what_if_leaders=True, protocol="kip-101"))
     row = _leaders(tables, "t", 0)[1]
-    assert (row["followers_cut"], row["followers_diverged"], row["followers_failing"]) == (0, 2, 1)
+    assert (row["followers_cut"], row["followers_diverged"], row["followers_failing"]) == (0, 1, 1)
     assert row["lost_offsets"] == 0, "what is not cut is not lost"
     assert "do not notice" in row["reason"]
+
+
+@pytest.mark.parametrize("epoch", [2, 5])
+def test_an_elected_leader_is_told_by_the_latest_epoch_that_anything_knows(tmp_path: Path, epoch: int) -> None:
+    """Epochs 3 to 5 passed with nobody to write: brokers that were stopped cleanly have no entry of them, and lose what they lose."""
+    root = _write(tmp_path, {1: COMMON, 2: [*COMMON, (2, 10, 14)]}, high_watermarks={1: 10, 2: 13})
+    for broker in (1, 2):
+        (root / f"broker-{broker}" / "data-0" / ".kafka_cleanshutdown").touch()
+    rows, _tables = _audit(_metadata(root, -1, epoch=epoch, brokers=[1, 2], isr=[2]))
+    assert (rows[1]["lost_offsets"], rows[1]["lost_below_high_watermark"]) == (5, 3)
+    assert (rows[2]["lost_offsets"], rows[2]["lost_below_high_watermark"]) == (0, 0)
+    assert [rows[broker]["rank"] for broker in (2, 1)] == [1, 2]
+
+
+def test_what_two_followers_lose_of_one_epoch_at_other_offsets_adds_up(tmp_path: Path) -> None:
+    """Of epoch 11 broker 1, whose log starts late, holds 15..19 and broker 2 holds 9..14."""
+    common: list[logs.Batch] = [(0, 0, 4), (0, 5, 8)]
+    held = {1: [(11, 15, 16), (11, 17, 19)], 2: [*common, (11, 9, 11), (11, 12, 14)], 3: common}
+    root = _write(tmp_path, held, starts={1: 15}, high_watermarks={1: 18, 2: 11})
+    rows, _tables = _audit(_metadata(root, 3, epoch=12, brokers=[1, 2, 3]))
+    lost = [batch for broker in (1, 2) for batch in _batches(root / f"broker-{broker}" / "data-0" / "t-0") if batch.epoch == 11]
+    assert len(lost) == 4
+    assert _loss(rows[3]) == (11, 11, sum(batch.size_bytes for batch in lost))
+    assert (rows[3]["lost_below_high_watermark"], rows[3]["followers_cut"]) == (3 + 2, 2)
+
+
+def test_what_another_follower_keeps_is_not_lost(tmp_path: Path) -> None:
+    """The rule of 0.11 to 1.1 cuts broker 3 to 11, where epoch 3 began. Broker 2 asks for its own epoch 4 and diverges, uncut."""
+    old: list[logs.Batch] = [(1, 0, 10), (2, 11, 14), (2, 15, 17)]
+    held = {1: [(1, 0, 10), (3, 11, 25), (3, 26, 30), (5, 31, 32)], 2: [*old, (4, 18, 25)], 3: old}
+    root = _metadata(_write(tmp_path, held, high_watermarks={3: 14}), 1, epoch=5, brokers=[1, 2, 3])
+    tables = in_process.audit(root, settings=Settings(what_if_leaders=True, protocol="kip-101"))
+    verdicts = {row["follower_id"]: row for row in tables["replica_verdicts"]}
+    assert (verdicts[3]["removed_offsets"], verdicts[3]["removed_below_high_watermark"]) == (7, 3)
+    row = _leaders(tables, "t", 0)[1]
+    assert (row["followers_cut"], row["followers_diverged"], row["followers_failing"]) == (1, 1, 0)
+    assert _loss(row) == (0, 0, 0)
+    assert row["lost_below_high_watermark"] == 0
+
+
+# --- logs without epochs ------------------------------------------------------------------------------------------------------------------
+
+
+def _legacy(root: Path, held: Mapping[int, Sequence[tuple[int, int, bytes]]], *, high_watermarks: Mapping[int, int]) -> Path:
+    """The same of single messages of magic 1: (first, last, value)."""
+    _write(root, dict.fromkeys(held, ()), high_watermarks=high_watermarks)
+    for broker, parts in held.items():
+        made = [kafka_files.legacy(1, range(first, last + 1), value=value) for first, last, value in parts]
+        kafka_files.segment(root / f"broker-{broker}" / "data-0" / "t-0", 0, *made)
+    return root
+
+
+def _size(offsets: int, value: bytes) -> int:
+    return offsets * len(kafka_files.legacy(1, [0], value=value))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "offsets", "size"),
+    [
+        pytest.param([(0, 9, b"old")], 0, 0, id="a prefix"),
+        pytest.param([(0, 9, b"old"), (10, 13, b"longer")], 4, _size(4, b"longer"), id="others above its high watermark"),
+        pytest.param([(0, 9, b"old"), (10, 19, b"new")], 0, 0, id="the same above it"),
+        pytest.param([(0, 11, b"old"), (12, 13, b"new")], 2, _size(2, b"old"), id="some of them"),
+        pytest.param([(0, 9, b"old"), (12, 13, b"new")], 0, 0, id="the same, and some are missing"),
+        pytest.param([(0, 9, b"old"), (10, 24, b"new")], 5, _size(5, b"new"), id="it is longer"),
+        pytest.param([(0, 6, b"old"), (7, 13, b"longer")], 4, _size(4, b"longer"), id="what is not cut is not lost, though it differs"),
+    ],
+)
+def test_without_epochs_the_batches_tell_what_is_lost(
+    tmp_path: Path, theirs: list[tuple[int, int, bytes]], offsets: int, size: int
+) -> None:
+    leader = [(0, 9, b"old"), (10, 19, b"new")]
+    root = _legacy(tmp_path, {1: leader, 2: theirs}, high_watermarks={1: 20, 2: 10})
+    rows, _tables = _audit(_metadata(root, 1, epoch=3, brokers=[1, 2]))
+    assert _loss(rows[1]) == (offsets, offsets, size)
+
+
+def test_without_epochs_messages_of_another_format_prove_no_loss(tmp_path: Path) -> None:
+    """They may be the same, converted when they were fetched."""
+    root = _legacy(tmp_path, {1: [(0, 19, b"same")], 2: []}, high_watermarks={1: 20, 2: 10})
+    kafka_files.segment(root / "broker-2" / "data-0" / "t-0", 0, kafka_files.legacy(0, range(14), value=b"same"))
+    rows, tables = _audit(_metadata(root, 1, epoch=3, brokers=[1, 2]))
+    assert [row["removed_offsets"] for row in tables["replica_verdicts"]] == [4]
+    assert _loss(rows[1]) == (0, 0, 0)
 
 
 # --- random lineages ----------------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.protocol import lineage
-from replica_audit.protocol.comparison import Comparison, Context, Effect, Replica
+from replica_audit.protocol.comparison import Comparison, Context, Effect
 from replica_audit.protocol.epoch_table import table
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog
 from replica_audit.protocol.truncation import truncate_on_fetch
 from replica_audit.protocol.verdict import judge

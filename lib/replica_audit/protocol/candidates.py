@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.comparison import Comparison, Effect, Replica, removal_start
+from replica_audit.protocol.comparison import Comparison, Effect, removal_start
 from replica_audit.protocol.epoch_table import assign
 from replica_audit.protocol.lineage import Span, lacking, until
+from replica_audit.protocol.replica import Replica
 
 
 class Loss(NamedTuple):
@@ -46,8 +47,8 @@ class Cost:
             below_high_watermark=below_high_watermark,
             cut=sum(effect.truncation.truncation_offset is not None for effect, _ in effects),
             restarted=sum(effect.truncation.restart_offset is not None for effect, _ in effects),
-            failing=sum(effect.fetcher_fails for effect, _ in effects),
-            diverged=sum(diverged for _, diverged in effects),
+            failing=sum(_fails(effect) for effect, _ in effects),
+            diverged=sum(diverged and not _fails(effect) for effect, diverged in effects),
         )
 
 
@@ -78,6 +79,11 @@ class Candidate:
             cost=cost,
             reason=f"cannot lead: {replica.unreadable}" if replica.unreadable else _sentence(cost, unread),
         )
+
+
+def _fails(effect: Effect) -> bool:
+    """Whether the follower never gets records: what it fetches cannot be appended, or the exchange has no end."""
+    return effect.fetcher_fails or effect.truncation.stuck
 
 
 def _sentence(cost: Cost, unread: int) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replica_audit.model import Election
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.lineage import Span, lacking, until
+from replica_audit.protocol.replica import Replica
 
 
 class Beginning(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.consumers import Validation, validate_position
 from replica_audit.protocol.epoch_table import EpochEntry, EpochTable, end_offset_for, latest_epoch
 from replica_audit.protocol.lineage import epoch_at, first_difference, held
+from replica_audit.protocol.replica import Replica
 
 
 class Result(StrEnum):

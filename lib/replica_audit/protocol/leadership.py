@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.epoch_table import latest_epoch
+from replica_audit.protocol.replica import Replica
 
 INFERRED = "inferred"
 NO_LEADER = -1

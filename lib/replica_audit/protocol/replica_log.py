@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.model import Run, Segment, Window
+from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, appended, epoch_for_offset, latest_epoch, recovered, truncate_from_start
 
 
@@ -161,7 +161,7 @@ def contradiction(
             continue
         for offset in (max(run.first_offset, floor), run.last_offset):
             said = epoch_for_offset(epochs, offset)
-            if said != run.leader_epoch:
+            if (UNDEFINED_EPOCH if said is None else said) != run.leader_epoch:
                 return run, offset, said
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replica_audit.protocol.comparison import Replica
+from replica_audit.protocol.replica import Replica
 
 
 def unreached_high_watermark(replicas: Iterable[Replica], *, simultaneous: bool) -> tuple[int, int, int] | None:

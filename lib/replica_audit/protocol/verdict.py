@@ -15,7 +15,7 @@ from replica_audit.protocol.replica_log import contradiction, moved_start
 
 
 class Verdict(StrEnum):
-    """What is true of a follower, worst first."""
+    """What is true of a follower, in the order in which they are listed."""
 
     UNREADABLE = "unreadable"
     STALE_TOPIC_ID = "stale_topic_id"
@@ -29,6 +29,17 @@ class Verdict(StrEnum):
     EPOCH_TABLE_ONLY = "epoch_table_only"
     LAGGING = "lagging"
     IDENTICAL = "identical"
+
+
+class Cause(StrEnum):
+    """Why a follower cannot be compared: the words with which the reason of `inconclusive` begins."""
+
+    NOT_COLLECTED = "not collected"
+    LEADER_COPIED_EARLIER = "leader copied earlier"
+    FOLLOWER_COPIED_EARLIER = "follower copied earlier"
+    NO_COMMON_RANGE = "no common range"
+    LEADER_UNKNOWN = "leader unknown or unreadable"
+    NO_EPOCHS = "no epochs"
 
 
 class Severity(StrEnum):
@@ -67,6 +78,11 @@ class Judgement:
     def severity(self) -> Severity:
         """The verdict's severity."""
         return SEVERITIES[self.verdict]
+
+
+def inconclusive(cause: Cause, why: str) -> Judgement:
+    """The judgement that nothing can be said."""
+    return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"{cause}: {why}")
 
 
 def judge(comparison: Comparison) -> Judgement:
@@ -110,23 +126,22 @@ def stale_topic(own: str, theirs: str, whose: str) -> Judgement:
 
 def _incomparable(c: Comparison) -> Judgement | None:
     if c.leader.unreadable:
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unreadable: {c.leader.unreadable}")
+        return inconclusive(Cause.LEADER_UNKNOWN, c.leader.unreadable)
     if c.no_common_range:
-        reason = f"no common range: the log ends at {c.follower.log.log_end_offset}, the leader's starts at {c.leader.log.log_start_offset}"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
+        return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")
     if c.leader_copied_earlier:
         ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
         why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
         if c.leader_copied_before_its_election:
             why = f"its copy does not know its epoch {c.context.leader_epoch}, and may have been cut before that began"
-        reason = f"leader copied earlier: {why}"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
     if c.rests_on_unknown_high_watermark:
-        reason = "not collected: the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        why = "the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
+        return inconclusive(Cause.NOT_COLLECTED, why)
     if c.metadata_is_older:
-        reason = "leader copied earlier: the follower was written in an epoch that neither the metadata nor the leader's copy knows"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        why = "the follower was written in an epoch that neither the metadata nor the leader's copy knows"
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
     return None
 
 
@@ -173,8 +188,7 @@ def _stale_tail(c: Comparison) -> Judgement | None:
     if c.cut is None:
         return None
     if c.follower_copied_earlier:
-        reason = "follower copied earlier: its broker runs, so it was cut when it first fetched from this leader"
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it was cut when it first fetched from this leader")
     tail = f"offsets {removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: {tail} are not known to have been committed")
 
@@ -195,10 +209,8 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
 def _no_epochs(c: Comparison) -> Judgement | None:
     if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history or c.proven_equal:
         return None
-    reason = (
-        "no epochs: neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
-    )
-    return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+    why = "neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
+    return inconclusive(Cause.NO_EPOCHS, why)
 
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.verdict import Verdict
+from replica_audit.protocol.verdict import Cause, Verdict
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.paragraphs import listed
 
@@ -191,25 +191,25 @@ def _inconclusive(explanation: Explanation) -> Iterator[str]:
     verdict = explanation.verdict
     kind = verdict.reason.split(":")[0]
     match kind:
-        case "not collected":
+        case Cause.NOT_COLLECTED:
             yield f"Copy the log directories of broker {verdict.follower_id}, too, and audit again."
-        case "leader copied earlier" | "follower copied earlier":
+        case Cause.LEADER_COPIED_EARLIER | Cause.FOLLOWER_COPIED_EARLIER:
             yield (
                 "Copy both brokers again, at one instant if the storage has snapshots (then set simultaneous_copies: true), else the "
                 "leader after the follower; and audit again."
             )
-        case "no common range":
+        case Cause.NO_COMMON_RANGE:
             yield (
                 f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether what it holds is what the "
                 "leader once held can no longer be told."
             )
             yield f"If its records matter, {_save(explanation)}: nobody else may have them."
-        case "no epochs":
+        case Cause.NO_EPOCHS:
             yield (
                 "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
                 "(kafka-dump-log.sh --print-data-log) where it matters."
             )
-        case "leader unknown or unreadable" | "leader unreadable":
+        case Cause.LEADER_UNKNOWN | "leader unreadable":  # as older runs have it
             yield (
                 "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
                 "until it is known which of them is to lead: the first fetch from a leader that lost its log cuts them."

@@ -11,8 +11,8 @@ from replica_audit.report.partition_facts import PartitionFacts
 
 HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
 _STANDINGS = {
-    "zombie-leader": "acts as leader in an epoch that ended",
-    "zombie-follower": "follows in an epoch that ended",
+    "zombie-leader": "takes itself for the leader, in an epoch that ended",
+    "zombie-follower": "takes itself for a follower, in an epoch that ended",
     "ahead": "knows an epoch that the leader does not know yet",
     "behind": "its metadata is older: copied earlier, or a zombie",
     "down": "its broker does not run",

@@ -43,7 +43,7 @@ LEADER_EPOCHS = Table(
         Column(
             "given_up_offsets",
             BIGINT,
-            "unclean: offsets of earlier epochs at or above the start that a replica still holds; null: not known",
+            "unclean: offsets of earlier epochs that a replica still holds and the elected one did not hold; null: not known",
         ),
         Column("given_up_held_by", pa.list_(INT), "the replicas that hold them"),
     ),

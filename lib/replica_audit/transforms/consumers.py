@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
 from replica_audit.model import PartitionMetadata, Problem
 from replica_audit.protocol import impact
-from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.epoch_table import latest_epoch
+from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Judgement, Severity, Verdict, judge, stale_topic
 from replica_audit.transforms.pairs import Pair, Side, measure
 from replica_audit.transforms.replicas import Loaded

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.elections import beginnings, given_up
-from replica_audit.protocol.lineage import without
+from replica_audit.protocol.lineage import covered
 from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.rows import Row
 
 
@@ -36,7 +36,6 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         if start is not None and election.kind == ElectionKind.UNCLEAN:
             held = given_up(election, start.start_offset, own, compacted=metadata.compacted)
             held = held if held or start.is_exact else None
-        lacked = without((span for spans in held.values() for span in spans), ()) if held is not None else None
         yield {
             "topic": metadata.topic,
             "partition": metadata.partition,
@@ -50,6 +49,6 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
             "metadata_epoch": election.metadata_epoch,
             "began_at": utc(election.timestamp_ms),
             "start_offset": start.start_offset if start and start.is_exact else None,
-            "given_up_offsets": None if lacked is None else sum(span.end_offset - span.first_offset for span in lacked),
+            "given_up_offsets": None if held is None else covered((s.first_offset, s.end_offset) for spans in held.values() for s in spans),
             "given_up_held_by": None if held is None else sorted(held),
         }

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.protocol.comparison import Comparison, Context, Effect, Replica, difference, removal_start, still_diverged
+from replica_audit.protocol.comparison import Comparison, Context, Effect, difference, removal_start, still_diverged
 from replica_audit.protocol.cuts import Removal
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.exchange import Protocol, Request, Step
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.observed import ObservedTruncation
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
 from replica_audit.transforms import content, second_read, server_logs

@@ -11,13 +11,14 @@ from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
 from replica_audit.protocol.candidates import next_epoch, with_new_epoch
-from replica_audit.protocol.comparison import Context, Replica
+from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
-from replica_audit.protocol.verdict import Judgement, Verdict
+from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
 from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
@@ -259,8 +260,7 @@ class PartitionAudit:
     def _pair(self, follower_id: int) -> pairs.Pair | Judgement:
         follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
         if follower is None:
-            reason = "not collected: the metadata names this replica, the input does not hold it"
-            return Judgement(verdict=Verdict.INCONCLUSIVE, reason=reason)
+            return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
         if follower.log is None or follower.files.checkpoint_state == "unreadable":
             return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
         if leader is None:
@@ -269,12 +269,12 @@ class PartitionAudit:
                 if self.leadership.leader_id < 0
                 else f"the input does not hold the replica of leader {self.leadership.leader_id}"
             )
-            return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {named}")
+            return inconclusive(Cause.LEADER_UNKNOWN, named)
         if leader.log is None or leader.files.checkpoint_state == "unreadable":
-            return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {leader.unreadable}")
+            return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
         if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
             reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
-            return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"leader unknown or unreadable: {reason}")
+            return inconclusive(Cause.LEADER_UNKNOWN, reason)
         return self._make_pair(
             pairs.Side(loaded=leader, replica=self.replicas[leader.broker_id]),
             pairs.Side(loaded=follower, replica=self.replicas[follower_id]),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import METADATA_TOPIC
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.content import merged
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
 from replica_audit.protocol.lineage import history_of_runs
 from replica_audit.protocol.reconcile import reconcile
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replica_problems import log_problems, no_segments

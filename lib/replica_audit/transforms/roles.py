@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.fencing import Belief, Standing, fetch_error, standings
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.metadata_image import METADATA_LOG
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Verdict
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.rows import Row
@@ -63,7 +63,7 @@ def role_rows(
             "fenced": cluster.fenced.get(broker),
             "log_end_offset": replica.log.log_end_offset if replica else None,
             "high_watermark": replica.high_watermark if replica else None,
-            "isr_objection": _objection(broker, found.get(broker), cluster.fenced.get(broker), metadata) if in_isr else None,
+            "isr_objection": _objection(broker, found.get(broker), cluster, metadata) if in_isr else None,
         }
 
 
@@ -83,11 +83,15 @@ def _belief(broker: int, copy: PartitionMetadata | None) -> Belief:
     return Belief(broker_id=broker, leader_epoch=copy.leader_epoch if copy else None, leader_id=copy.leader if copy else None)
 
 
-def _objection(broker: int, verdict: Row | None, fenced: bool | None, metadata: PartitionMetadata) -> str | None:
-    """Why an ISR member should not be one: it is fenced and not the last one, or its log is not the leader's and it will not notice."""
+def _objection(broker: int, verdict: Row | None, cluster: ClusterFacts, metadata: PartitionMetadata) -> str | None:
+    """Why an ISR member should not be one: it is fenced, or down, and not the last one, or its log is not the leader's and stays so."""
+    is_last = len(metadata.isr) == 1 or broker == metadata.leader
     # in one record with the fencing the controller takes a broker out of every ISR but one that it is the last of
-    if fenced and metadata.source == METADATA_LOG and len(metadata.isr) > 1 and broker != metadata.leader:
+    if cluster.fenced.get(broker) and metadata.source == METADATA_LOG and not is_last:
         return "its broker is fenced"
+    # where the leader is down, too, nobody has been there to take it out
+    if cluster.broker_states.get(broker) == "down" and cluster.broker_states.get(metadata.leader) != "down" and not is_last:
+        return "its broker does not run"
     if verdict and verdict["verdict"] == Verdict.LOG_MATCHING_VIOLATION:
         return f"its log is not the leader's: {verdict['reason']}"
     return None

@@ -9,9 +9,9 @@ from replica_audit.formats.locations import located
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem
-from replica_audit.protocol.comparison import Replica
 from replica_audit.protocol.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal
 from replica_audit.protocol.exchange import Truncation
+from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.replicas import Loaded
 
 

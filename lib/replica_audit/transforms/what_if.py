@@ -69,14 +69,15 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
     followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
     unread = sum(bool(other.replica.unreadable) for other in others)
     measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
-    kept = [span for found in measured for span in survivors(found.comparison)]  # by a follower that diverges and is not cut
+    # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
+    kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]
     losses: list[Loss] = []
     committed: list[Span] = []
     for found, follower in zip(measured, followers, strict=True):
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
             committed += without(found.comparison.lost_spans, [*kept, *committed])
         try:
-            spans = without(_taken(found.comparison, led, follower), [*kept, *(span for one in losses for span in one.spans)])
+            spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
             losses.append(_loss(follower, spans))
         except (OSError, DumpLogError):  # gone since it was scanned
             unread += 1
@@ -87,7 +88,7 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
 
 
 def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:
-    """What the follower's cut takes and the leader does not hold; where neither has epochs, the batches themselves tell."""
+    """What the follower's cut takes and the leader, as it is on disk, does not hold; without epochs the batches themselves tell."""
     start = removal_start(follower.replica, comparison.effect)
     if start is None or leader.replica.has_epochs or follower.replica.has_epochs:
         return taken(comparison)
