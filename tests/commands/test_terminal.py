@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from rich.cells import cell_len
@@ -131,6 +132,65 @@ def test_a_terminal_gets_tables_that_fit(capsys: pytest.CaptureFixture[str], mon
         assert said in plain
     assert plain.count("支") == plain.count("費") == 4, "a wide name is folded, not cut"
     assert "Exit code 1: there are findings at or above 'error'." in bare
+
+
+@pytest.mark.parametrize("columns", [None, 80, 120])
+def test_of_several_clusters_each_row_names_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int | None
+) -> None:
+    if columns:
+        monkeypatch.setenv(terminal.STDOUT_COLUMNS, str(columns))
+    other = replace(CLUSTER, cluster_id="c2", path="/other", label="other")
+    findings = (FINDING, replace(FINDING, cluster_id="c2", topic="a-topic-of-thirty-letters-name"))
+    groups = (replace(IMPACT, group_id="g1"), replace(IMPACT, cluster_id="c2", group_id="g2"))
+    choices = (*REPORT.candidates, *(replace(one, cluster_id="c2") for one in REPORT.candidates))
+    terminal.show_report(replace(REPORT, clusters=(CLUSTER, other), findings=findings, impacts=groups, candidates=choices))
+    bare = _STYLE.sub("", capsys.readouterr().out)
+    assert bare.count("CLUSTER ") == 3
+    assert columns == 80 or "a-topic-of-thirty-letters-name-0" in bare.split(), "whole, to be copied; in a narrow terminal it is folded"
+    rows = [line.split() for line in bare.splitlines()]
+    assert [row[:3] for row in rows if row[:1] in (["backup"], ["other"])] == [
+        ["backup", "orders-0", "2>1"],
+        ["other", ANY, "2>1"],
+        ["backup", "g1", "orders-0"],
+        ["other", "g2", "orders-0"],
+        ["backup", "orders-0", "2"],
+        ["other", "orders-0", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choices", "best_led", "said"),
+    [
+        pytest.param((), 3, "In 3 partitions with something to lose, no other replica would lose less.", id="the leaders are the best"),
+        pytest.param((), 0, None, id="nothing is lost"),
+        pytest.param((replace(CHOICE, rank=None, lost_records=None),), 0, "orders-0 - - 1 cannot be read", id="none can be read"),
+        pytest.param((replace(CHOICE, lost_records=2),), 1, "orders-0 - - 1 2 (5 offsets committed)", id="a compacted log"),
+    ],
+)
+def test_what_other_leaders_would_lose(
+    capsys: pytest.CaptureFixture[str], choices: tuple[Choice, ...], best_led: int, said: str | None
+) -> None:
+    terminal.show_report(replace(REPORT, candidates=choices, best_led_partitions=best_led))
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("If another replica led" in out) is (said is not None)
+    assert said is None or said in out
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"removed_records": 16, "removed_below_high_watermark": 18}, "16 records, 18 offsets committed"),
+        ({"verdict": "log_matching_violation", "still_diverged": True}, "stays diverged"),
+        ({"verdict": "log_matching_violation", "still_diverged": True, "fetcher_fails": True}, "stays; fetch fails"),
+        ({"verdict": "log_matching_violation"}, "diverged in the ISR"),
+        ({"verdict": "truncated_otherwise", "reason": "the broker's own log contradicts the rule: x"}, "its broker did otherwise"),
+    ],
+)
+def test_what_a_finding_loses_in_a_few_words(capsys: pytest.CaptureFixture[str], changed: dict[str, object], said: str) -> None:
+    terminal.show_report(replace(REPORT, findings=(replace(FINDING, **changed),)))  # type: ignore[arg-type]
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("orders-0") and "2>1" in line)
+    assert row.endswith(said)
 
 
 def test_no_color_is_honoured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

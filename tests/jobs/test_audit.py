@@ -258,7 +258,10 @@ class TestExitCodes:
 
     def test_nothing_readable_is_2_with_a_row(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert self.audit(spark, tmp_path, "--input", str(tmp_path / "missing")) == 2
-        assert "does not exist" in capsys.readouterr().out
+        said = capsys.readouterr()
+        assert "does not exist" in said.out
+        first, *_ = said.err.splitlines()
+        assert first == f"{tmp_path / 'missing'}: does not exist; check the path given to --input", "before anything else"
         assert [row["code"] for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS)] == ["no-such-path", "no-replicas"]
 
     def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

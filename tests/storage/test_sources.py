@@ -13,7 +13,7 @@ import pytest
 from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats.checkpoints import meta_properties
 from replica_audit.model import Problem
-from replica_audit.storage.sources import Found, Root, discover
+from replica_audit.storage.sources import Found, Root, discover, unusable
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
 
@@ -398,6 +398,16 @@ def test_a_missing_path(tmp_path: Path):
 def test_a_missing_path_beside_a_good_one(tmp_path: Path):
     found = find(tmp_path / "nowhere", cluster(tmp_path / "prod"))
     assert (len(found.roots), codes(found)) == (1, ["no-such-path"])
+
+
+def test_what_cannot_be_looked_into_is_known_without_looking_farther(tmp_path: Path):
+    inputs = [str(tmp_path), str(tmp_path / "nowhere"), f"file://{tmp_path}/nothing", "s3a://bucket/folder"]
+    assert [(problem.path, problem.code) for problem in unusable(inputs)] == [
+        (str(tmp_path / "nowhere"), "no-such-path"),
+        (str(tmp_path / "nothing"), "no-such-path"),
+    ]
+    with pytest.raises(UsageError, match="empty"):
+        unusable([""])
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def _audit(given: argparse.Namespace) -> int:
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
     from replica_audit.storage.session import session
+    from replica_audit.storage.sources import unusable
 
     request = pipeline.Request(
         inputs=tuple(given.input or [str(SAMPLE)]),
@@ -73,6 +74,8 @@ def _audit(given: argparse.Namespace) -> int:
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
+        tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as told:
         report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:

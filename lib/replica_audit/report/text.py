@@ -48,6 +48,8 @@ def _grid(given: Grid) -> Iterator[str]:
         if part.label:
             yield f"  {part.label}"
         for row in (grid.header, *part.rows):
+            # a name that is shortened stands above its row, whole, to be copied
+            yield from (f"    {row[i]}" for i in sorted(grid.shrinks) if across[i] < len(row[i]) <= WIDTH - 4)
             yield f"    {_row(row, across, grid.right)}".rstrip()
     yield from _wrapped(grid.legend)
 

@@ -24,9 +24,9 @@ def labels(paths: Mapping[str, PurePath]) -> dict[str, str]:
         paths: of the clusters' roots, by cluster id; where two are the same, they are labelled by them all the same.
     """
     parts = {cluster: path.parts for cluster, path in paths.items()}
-    while len(parts) > 1 and len({one[-1:] for one in parts.values()}) == 1 and all(len(one) > 1 for one in parts.values()):
+    while len(parts) > 1 and len({one[-1:] for one in parts.values()}) == 1 and all(len(one) > 2 for one in parts.values()):
         parts = {cluster: one[:-1] for cluster, one in parts.items()}
     depth, longest = 1, max(map(len, parts.values()), default=1)
     while depth < longest and len({one[-depth:] for one in parts.values()}) < len(parts):
         depth += 1
-    return {cluster: "/".join(one[-depth:]) for cluster, one in parts.items()}
+    return {cluster: str(PurePath(*one[-depth:])) for cluster, one in parts.items()}

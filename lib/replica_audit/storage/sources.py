@@ -90,6 +90,16 @@ def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
     return found
 
 
+def unusable(inputs: Sequence[str]) -> list[Problem]:
+    """The local inputs that cannot be looked into at all; what is in a store can be told only with what Spark knows of it.
+
+    Raises:
+        UsageError: an input is of a kind that cannot be read.
+    """
+    local = [_local(given) for given in inputs if given.startswith("file:") or "://" not in given]
+    return [problem for path in local if (problem := _unusable(path)) is not None]
+
+
 def _local(given: str) -> Path:
     if not given:
         raise UsageError("--input: empty; give a directory")
