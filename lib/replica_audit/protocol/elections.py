@@ -1,4 +1,4 @@
-"""What the replicas tell of the elections that the metadata log lists: where each epoch began, and what an unclean one gave up.
+"""The elections that the metadata log lists: where each epoch began, what an unclean one gave up, which were preferred ones.
 
 Sources: KIP-101 (an epoch begins at the log end of the replica that is elected), UnifiedLog.maybeIncrementLogStartOffset (the log start
 moves the first entry of a table).
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replica_audit.model import Election
+from replica_audit.model import Election, PartitionMetadata
+from replica_audit.protocol import alternatives
 from replica_audit.protocol.lineage import Span, lacking, until
+from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.replica import Replica
 
 
@@ -74,3 +76,21 @@ def _lacked(elected: Replica | None, replica: Replica, start: int, *, compacted:
     first = max(elected.log.log_start_offset, replica.log.log_start_offset)
     missing_from = start if compacted and elected.cleaner_offset is None else min(elected.cleaner_offset or 0, start)
     return list(lacking(replica.history, until(elected.history, start), first, end, missing_from=missing_from))
+
+
+def with_preference(metadata: PartitionMetadata) -> list[alternatives.Election]:
+    """The metadata log's elections, ascending, each with whether it was a preferred one.
+
+    It is if it is clean and makes the first replica the leader, its predecessor being in the ISR.
+    """
+    found = []
+    before = -1
+    for election in metadata.elections:
+        preferred = election.kind == ElectionKind.CLEAN and before in election.electable and (election.leader_id,) == metadata.replicas[:1]
+        found.append(
+            alternatives.Election(
+                leader_epoch=election.leader_epoch, leader_id=election.leader_id, preferred=preferred, isr=election.electable
+            )
+        )
+        before = election.leader_id
+    return found

@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from replica_audit.model import PartitionMetadata
+from replica_audit.protocol.metadata_image import METADATA_LOG
+
+DOWN, BEHIND = "down", "behind"
+
 
 class FencingError(StrEnum):
     """Why a leader refuses a fetch before it looks at its log, by Kafka's names."""
@@ -98,3 +103,49 @@ def _standing(belief: Belief, leader_epoch: int, leader_id: int | None, answers_
     if epoch > answers_in:
         return Standing.AHEAD
     return Standing.LEADER if belief.broker_id == leader_id else Standing.FOLLOWER
+
+
+def as_told(standing: Standing, state: str | None, *, simultaneous: bool) -> str:
+    """What can be said of a broker's standing: a copy of old metadata alone does not make a zombie.
+
+    It may be of a broker that is down, or have been taken before the election.
+
+    Args:
+        standing: by the broker's copy of the metadata.
+        state: of the broker: up, down, paused or stopped; None if unknown.
+        simultaneous: whether all brokers were copied at one instant.
+    """
+    if state == DOWN:
+        return DOWN
+    is_zombie = standing in (Standing.ZOMBIE_LEADER, Standing.ZOMBIE_FOLLOWER)
+    return BEHIND if is_zombie and not simultaneous and state != "paused" else str(standing)
+
+
+def isr_objection(
+    broker_id: int, metadata: PartitionMetadata, *, fenced: bool, down: bool, leader_down: bool, stays_diverged: str | None
+) -> str | None:
+    """Why a broker should not be in the ISR: it is fenced, or down, and not the last one, or its log is not the leader's and stays so.
+
+    KIP-320: a leader may not add a replica that the controller has marked as offline.
+
+    Args:
+        broker_id: of the replica.
+        metadata: of the partition.
+        fenced: whether the metadata log says that the broker is fenced.
+        down: whether it is known not to run.
+        leader_down: the same of the leader's broker.
+        stays_diverged: what of its log differs from the leader's whatever is cut; None if nothing does.
+
+    Returns:
+        The reason; None if there is none, or it is not in the ISR.
+    """
+    if broker_id not in metadata.isr:
+        return None
+    is_last = len(metadata.isr) == 1 or broker_id == metadata.leader
+    # in one record with the fencing the controller takes a broker out of every ISR but one that it is the last of
+    if fenced and metadata.source == METADATA_LOG and not is_last:
+        return "its broker is fenced"
+    # where the leader is down, too, nobody has been there to take it out
+    if down and not leader_down and not is_last:
+        return "its broker does not run"
+    return None if stays_diverged is None else f"its log is not the leader's: {stays_diverged}"

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from replica_audit.model import UNDEFINED_EPOCH
+from replica_audit.model import UNDEFINED_EPOCH, Election
+from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.consumers import Validation, validate_position
 from replica_audit.protocol.epoch_table import EpochEntry, EpochTable, end_offset_for, latest_epoch
 from replica_audit.protocol.lineage import epoch_at, first_difference, held
@@ -70,6 +71,33 @@ class Known:
     later_than_commit: bool
     compacted: bool
     replaced_from: int | None = None
+
+
+def known(leader: Replica, elections: Sequence[Election], commit: Commit, context: Context, *, leader_is_down: bool) -> Known:
+    """What the metadata tells of the time of a commit; a copy of a log that was written in a later election is later than the commit.
+
+    The clocks are the controller's and the coordinator's; those of producers, in the records, prove nothing.
+
+    Args:
+        leader: of the partition.
+        elections: by the metadata log.
+        commit: of the group.
+        context: of the partition.
+        leader_is_down: whether nothing was written after the copy.
+    """
+    # an entry beyond the end is of a table that was copied after its log
+    starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs if entry.start_offset <= leader.log.log_end_offset}
+    timed = commit.committed_at_ms >= 0
+    after = [one for one in elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
+    is_later = max(starts, default=-1) > commit.leader_epoch >= 0 or bool(after)
+    latest = latest_epoch(leader.log.epochs)
+    return Known(
+        # up to 2.0 a leader enters its epoch with its first record
+        leader_epoch=latest if context.enters_epoch_at_once else max(latest, context.leader_epoch),
+        later_than_commit=context.simultaneous or is_later or leader_is_down,
+        compacted=context.compacted,
+        replaced_from=min((starts[e.leader_epoch] for e in after), default=None),
+    )
 
 
 def assess(leader: Replica, others: Sequence[Replica], commit: Commit, known: Known) -> Impact:

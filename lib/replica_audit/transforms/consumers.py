@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
 from replica_audit.model import PartitionMetadata, Problem
 from replica_audit.protocol import impact
 from replica_audit.protocol.comparison import Context
-from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
@@ -58,8 +57,7 @@ def impact_rows(
             found = impact.unknown("the leader's log is of an earlier topic of this name")
         else:
             others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
-            known = _known(leader, metadata, commit, context)
-            known = replace(known, later_than_commit=known.later_than_commit or leader_is_down)
+            known = impact.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
             found = impact.assess(leader, others, commit, known)
         values = asdict(found)
         yield {
@@ -77,23 +75,3 @@ def impact_rows(
 
 def _same(replica: Replica, leader: Replica) -> bool:
     return not replica.topic_id or not leader.topic_id or replica.topic_id == leader.topic_id
-
-
-def _known(leader: Replica, metadata: PartitionMetadata, commit: impact.Commit, context: Context) -> impact.Known:
-    """What the metadata tells of the time of the commit; a copy of a log that was written in a later election is later than the commit.
-
-    The clocks are the controller's and the coordinator's; those of producers, in the records, prove nothing.
-    """
-    # an entry beyond the end is of a table that was copied after its log
-    starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs if entry.start_offset <= leader.log.log_end_offset}
-    timed = commit.committed_at_ms >= 0
-    after = [one for one in metadata.elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
-    is_later = max(starts, default=-1) > commit.leader_epoch >= 0 or bool(after)
-    latest = latest_epoch(leader.log.epochs)
-    return impact.Known(
-        # up to 2.0 a leader enters its epoch with its first record
-        leader_epoch=latest if context.enters_epoch_at_once else max(latest, context.leader_epoch),
-        later_than_commit=context.simultaneous or is_later,
-        compacted=context.compacted,
-        replaced_from=min((starts[e.leader_epoch] for e in after), default=None),
-    )

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.fencing import Belief, Standing, fetch_error, standings
+from replica_audit.protocol.fencing import DOWN, Belief, as_told, fetch_error, isr_objection, standings
 from replica_audit.protocol.leadership import Leadership
-from replica_audit.protocol.metadata_image import METADATA_LOG
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Verdict
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.rows import Row
-
-DOWN, BEHIND = "down", "behind"
 
 
 def role_rows(
@@ -45,7 +42,6 @@ def role_rows(
     found = {row["follower_id"]: row for row in verdicts}
     for belief, (broker, standing) in zip(beliefs, standings(beliefs, metadata.leader_epoch, metadata.leader), strict=True):
         replica = replicas.get(broker)
-        in_isr = broker in metadata.isr
         asks = broker != metadata.leader and metadata.leader >= 0 and belief.leader_epoch is not None
         error = fetch_error(belief.leader_epoch, answers_in, leader_copy is None or leader_copy.leader == metadata.leader) if asks else None
         yield {
@@ -56,27 +52,15 @@ def role_rows(
             "leader_epoch": metadata.leader_epoch,
             "known_leader_id": belief.leader_id,
             "known_leader_epoch": belief.leader_epoch,
-            "standing": _standing(standing, broker, cluster),
+            "standing": as_told(standing, cluster.broker_states.get(broker), simultaneous=cluster.simultaneous),
             "fetch_error": None if error is None else str(error),
-            "in_isr": in_isr,
+            "in_isr": broker in metadata.isr,
             "in_elr": broker in metadata.elr,
             "fenced": cluster.fenced.get(broker),
             "log_end_offset": replica.log.log_end_offset if replica else None,
             "high_watermark": replica.high_watermark if replica else None,
-            "isr_objection": _objection(broker, found.get(broker), cluster, metadata) if in_isr else None,
+            "isr_objection": _objection(broker, found.get(broker), cluster, metadata),
         }
-
-
-def _standing(standing: Standing, broker: int, cluster: ClusterFacts) -> str:
-    """What can be said of a broker's standing: a copy of old metadata alone does not make a zombie.
-
-    It may be of a broker that is down, or have been taken before the election.
-    """
-    state = cluster.broker_states.get(broker)
-    if state == "down":
-        return DOWN
-    is_zombie = standing in (Standing.ZOMBIE_LEADER, Standing.ZOMBIE_FOLLOWER)
-    return BEHIND if is_zombie and not cluster.simultaneous and state != "paused" else str(standing)
 
 
 def _belief(broker: int, copy: PartitionMetadata | None) -> Belief:
@@ -84,14 +68,12 @@ def _belief(broker: int, copy: PartitionMetadata | None) -> Belief:
 
 
 def _objection(broker: int, verdict: Row | None, cluster: ClusterFacts, metadata: PartitionMetadata) -> str | None:
-    """Why an ISR member should not be one: it is fenced, or down, and not the last one, or its log is not the leader's and stays so."""
-    is_last = len(metadata.isr) == 1 or broker == metadata.leader
-    # in one record with the fencing the controller takes a broker out of every ISR but one that it is the last of
-    if cluster.fenced.get(broker) and metadata.source == METADATA_LOG and not is_last:
-        return "its broker is fenced"
-    # where the leader is down, too, nobody has been there to take it out
-    if cluster.broker_states.get(broker) == "down" and cluster.broker_states.get(metadata.leader) != "down" and not is_last:
-        return "its broker does not run"
-    if verdict and verdict["verdict"] == Verdict.LOG_MATCHING_VIOLATION:
-        return f"its log is not the leader's: {verdict['reason']}"
-    return None
+    stays_diverged = verdict["reason"] if verdict and verdict["verdict"] == Verdict.LOG_MATCHING_VIOLATION else None
+    return isr_objection(
+        broker,
+        metadata,
+        fenced=bool(cluster.fenced.get(broker)),
+        down=cluster.broker_states.get(broker) == DOWN,
+        leader_down=cluster.broker_states.get(metadata.leader) == DOWN,
+        stays_diverged=stays_diverged,
+    )

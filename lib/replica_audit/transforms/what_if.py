@@ -8,13 +8,13 @@ from dataclasses import replace
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import BatchHeader, PartitionMetadata
-from replica_audit.protocol.alternatives import Election, traffic, what_if
+from replica_audit.protocol.alternatives import traffic, what_if
 from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
 from replica_audit.protocol.comparison import Comparison, removal_start
 from replica_audit.protocol.cuts import records_in
+from replica_audit.protocol.elections import with_preference
 from replica_audit.protocol.exchange import Truncation
 from replica_audit.protocol.lineage import Span, without
-from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.verdict import Verdict, judge
 from replica_audit.transforms.content import only_in_follower
 from replica_audit.transforms.pairs import Measured, Pair, Side, measure
@@ -140,7 +140,7 @@ def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> It
             "response_bytes": cost.response_bytes,
             "reason": _outcome(truncation),
         }
-    for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), _elections(metadata)):
+    for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), with_preference(metadata)):
         yield {
             **pair.keys,
             "rule": str(outcome.alternative),
@@ -159,16 +159,3 @@ def _outcome(truncation: Truncation) -> str:
         return f"empties its log and starts at {truncation.restart_offset}"
     cut = truncation.truncation_offset
     return f"fetches from {truncation.fetch_offset}" if cut is None else f"truncates to {cut}, fetches from {truncation.fetch_offset}"
-
-
-def _elections(metadata: PartitionMetadata) -> list[Election]:
-    """The metadata log's elections. One is preferred if it is clean and makes the first replica the leader, its predecessor in the ISR."""
-    found = []
-    before = -1
-    for election in metadata.elections:
-        preferred = election.kind == ElectionKind.CLEAN and before in election.electable and (election.leader_id,) == metadata.replicas[:1]
-        found.append(
-            Election(leader_epoch=election.leader_epoch, leader_id=election.leader_id, preferred=preferred, isr=election.electable)
-        )
-        before = election.leader_id
-    return found
