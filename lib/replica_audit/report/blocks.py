@@ -63,8 +63,8 @@ Block = Notes | Grid
 
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
-    for cluster in report.clusters:
-        yield _cluster(cluster)
+    for number, cluster in enumerate(report.clusters, 1):
+        yield _cluster(cluster, number if len(report.clusters) > 1 else None)
     if report.findings:
         yield _findings(report)
     if report.unreadable_leaders > 0:
@@ -100,8 +100,9 @@ def _shown(shown: int, total: int, which: str) -> str:
     return "" if shown == total else f", the {which} {shown} of {total}"
 
 
-def _cluster(cluster: Cluster) -> Notes:
-    return Notes(title=f"Cluster {cluster.cluster_id}", exact=(cluster.path,), lines=tuple(_about_cluster(cluster)))
+def _cluster(cluster: Cluster, number: int | None) -> Notes:
+    named = f"Cluster {cluster.cluster_id}" if number is None else f"Cluster {number}: {cluster.cluster_id}"
+    return Notes(title=named, exact=(cluster.path,), lines=tuple(_about_cluster(cluster)))
 
 
 def _about_cluster(cluster: Cluster) -> Iterator[str]:
@@ -120,18 +121,19 @@ def _about_cluster(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
-    """The grid with a first column that names the cluster of each row, where there are several: a partition's name stays one to copy."""
+    """The grid with a first column of the clusters' numbers, where there are several: a partition's name stays one to copy."""
     if len(report.clusters) < 2:
         return grid
-    label = {cluster.cluster_id: cluster.label for cluster in report.clusters}
-    names = iter(clusters)
-    parts = tuple(replace(part, rows=tuple((label[next(names)], *row) for row in part.rows)) for part in grid.parts)
+    number = {cluster.cluster_id: str(place) for place, cluster in enumerate(report.clusters, 1)}
+    of_rows = iter(clusters)
+    parts = tuple(replace(part, rows=tuple((number[next(of_rows)], *row) for row in part.rows)) for part in grid.parts)
     return replace(
         grid,
-        header=("CLUSTER", *grid.header),
+        header=("#", *grid.header),
         parts=parts,
-        right=frozenset(place + 1 for place in grid.right),
-        shrinks=(0, *(place + 1 for place in grid.shrinks)),
+        right=frozenset((0, *(place + 1 for place in grid.right))),
+        shrinks=tuple(place + 1 for place in grid.shrinks),
+        legend=f"#: the cluster, as numbered above. {grid.legend}",
     )
 
 
