@@ -17,7 +17,6 @@ from replica_audit.formats.segment_problems import Scanned, scanned
 from replica_audit.formats.segment_scan import TAILS, Scan
 from replica_audit.model import SegmentFile
 
-# what the end of a segment looks like while a batch is being written, and of one that was made longer in advance
 _PAUSES = (0.05, 0.2, 0.5)
 _TAIL = 1 << 12
 _CHUNK = 1 << 20

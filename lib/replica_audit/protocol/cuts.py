@@ -50,9 +50,12 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
         if batch.base_offset >= log_end_offset:
             continue
         if batch.last_offset < offset:
-            if batch.is_transactional:
-                (opened.discard if batch.is_control else opened.add)(batch.producer_id)
-                (ended.add if batch.is_control else ended.discard)(batch.producer_id)
+            if batch.is_transactional and batch.is_control:
+                opened.discard(batch.producer_id)
+                ended.add(batch.producer_id)
+            elif batch.is_transactional:
+                opened.add(batch.producer_id)
+                ended.discard(batch.producer_id)
             continue
         physical = min(physical, batch.base_offset)
         records += records_in(batch)

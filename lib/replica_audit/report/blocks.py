@@ -212,7 +212,7 @@ def _cost(choice: Choice | None) -> tuple[str, str]:
     if choice.rank is None:
         return str(choice.candidate_id), "cannot be read"
     records, committed = choice.lost_records or 0, choice.lost_below_high_watermark or 0
-    return str(choice.candidate_id), f"{records} ({committed}{' offsets' if committed > records else ''} committed)"
+    return str(choice.candidate_id), f"{records} ({_committed(records, committed)})"
 
 
 def _offset(value: int | None) -> str:
@@ -229,7 +229,8 @@ def cut(finding: Finding) -> str:
 def _loses(finding: Finding) -> str:
     match finding.verdict:
         case "committed_loss":
-            return _records(finding.removed_records or 0, finding.removed_below_high_watermark or 0)
+            records, committed = finding.removed_records or 0, finding.removed_below_high_watermark or 0
+            return f"{records} records, {_committed(records, committed)}"
         case "stale_tail":
             return f"{finding.removed_records} records"
         case "log_matching_violation":
@@ -248,9 +249,9 @@ def _loses(finding: Finding) -> str:
             return finding.reason.split(":")[0]
 
 
-def _records(records: int, committed: int) -> str:
-    """What is lost; of a compacted log fewer records than offsets."""
-    return f"{records} records, {committed}{' offsets' if committed > records else ''} committed"
+def _committed(records: int, committed: int) -> str:
+    """How many of the offsets that go had been committed; of a compacted log there are fewer records than that."""
+    return f"{committed}{' offsets' if committed > records else ''} committed"
 
 
 def _count(number: int, noun: str) -> str:
