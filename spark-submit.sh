@@ -75,6 +75,7 @@ if [ -z "$job" ]; then
     environment_require_java
     environment_packages ""
     environment_jars
+    environment_classes
     printf 'ready: ./spark-submit.sh JOB [options]\n'
     list_jobs
     exit 0
@@ -100,6 +101,12 @@ for argument in ${arguments[@]+"${arguments[@]}"}; do
     case "$argument" in -h | --help) needs_spark=false ;; esac
 done
 
+if $needs_spark && ! $dry_run; then
+    environment_require_java
+    environment_packages ""
+    environment_jars
+    environment_classes
+fi
 if $needs_spark; then
     environment_spark_flags "replica-audit $job"
     # Word splitting is the point of SPARK_SUBMIT_ARGS; file name patterns in it are not.
@@ -127,9 +134,6 @@ if ! $needs_spark; then
     environment_packages ""
     exec "${command[@]}"
 fi
-environment_require_java
-environment_packages ""
-environment_jars
 environment_for_executors
 environment_spark_variables
 terminal_columns

@@ -20,7 +20,7 @@ from replica_audit.config import Settings
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
-from replica_audit.storage.session import StageProgress
+from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
 from replica_audit.summary import About, Frames, summarise
@@ -103,6 +103,7 @@ class _Audit:
         ).first() or (0, 0, 0, 0, 0, 0, 0)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
+        suit_input(self.spark, files or 0)
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         best = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,42 @@ def test_variables_reach_the_command(checkout: Checkout) -> None:
     assert flag(ran, "--driver-memory") == "5g"
     words = shlex.split(ran.out)
     assert words[-4:-1] == ["--conf", "spark.x=*", "--verbose"]
+
+
+def warm_up(checkout: Checkout, *lines: str) -> None:
+    """A spark-submit that runs `lines` when it is to archive classes ($made: where to), and else prints its JVM's flags."""
+    checkout.java("17")
+    checkout.script(checkout.path / "python3", f'exec "{sys.executable}" "$@"')
+    checkout.script(checkout.path / "touch", ': >"$1"')
+    checkout.prepared()
+    (checkout.root / ".cache/classes.jsa.made-for").write_text("another Java\n")
+    made = """all="$*"; case "$all" in *AtExit=*) made="${all#*AtExit=?}" made="${made%%.new*}.new" ;; *) made="" ;; esac"""
+    checkout.script(
+        checkout.root / ".venv/bin/spark-submit",
+        made,
+        'if [ -n "$made" ]; then',
+        *lines,
+        "fi",
+        'printf "%s\n" "$@" | grep -F TieredStopAtLevel',
+    )
+
+
+def test_the_classes_are_archived_once_and_then_used(checkout: Checkout) -> None:
+    warm_up(checkout, 'echo x >"$made"; exit 1')
+    first, second = checkout.run("audit"), checkout.run("audit")
+    assert "archiving the JVM's classes" in first.err
+    assert second.err == ""
+    assert f'-XX:SharedArchiveFile="{checkout.root}/.cache/classes.jsa" ' in first.out
+    assert first.out == second.out
+
+
+def test_without_a_class_archive_jobs_run_all_the_same(checkout: Checkout) -> None:
+    warm_up(checkout, "exit 1")
+    first, second = checkout.run("audit"), checkout.run("audit")
+    assert "the classes could not be archived (whole output: .cache/setup.log)" in first.err
+    assert second.err == ""
+    assert "SharedArchiveFile" not in first.out + second.out
+    assert (first.code, second.code) == (0, 0)
 
 
 def test_jars_and_package_travel_to_a_cluster(checkout: Checkout) -> None:

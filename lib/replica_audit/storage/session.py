@@ -24,6 +24,23 @@ _OF_HADOOP = {
     "endpoint": _ENDPOINT,
 }
 
+_SEGMENTS_ARE_MANY = 2_000
+_FOR_MUCH = {
+    # setting: (its value in conf/spark-defaults.conf, which suits little input; the one that suits much)
+    "spark.sql.shuffle.partitions": ("2", "8"),
+    "spark.sql.adaptive.enabled": ("false", "true"),
+    "spark.sql.codegen.wholeStage": ("false", "true"),
+    "spark.sql.codegen.factoryMode": ("NO_CODEGEN", "FALLBACK"),
+}
+
+
+def suit_input(spark: SparkSession, segments: int) -> None:
+    """Let the session plan adaptively, and compile its plans, if the input is much. What the user set otherwise stays."""
+    if segments > _SEGMENTS_ARE_MANY:
+        for setting, (little, much) in _FOR_MUCH.items():
+            if spark.conf.get(setting) == little:
+                spark.conf.set(setting, much)
+
 
 def session() -> SparkSession:
     """The session that spark-submit configured."""
