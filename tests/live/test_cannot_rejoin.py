@@ -1,4 +1,4 @@
-"""A leader whose checkpoint lacks an epoch of its own log: the follower that the audit says cannot come back does not, and the remedy works."""
+"""A leader whose checkpoint lacks an epoch of its own log: followers that the audit says cannot come back do not, and the remedy works."""
 
 from __future__ import annotations
 

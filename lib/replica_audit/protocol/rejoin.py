@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from replica_audit.protocol.catch_up import Refusal, WrongLine, refusal, wrong_lines
-from replica_audit.protocol.epoch_table import EMPTY, epoch_for_offset
+from replica_audit.protocol.epoch_table import EMPTY, assign, epoch_for_offset, latest_epoch
 from replica_audit.protocol.exchange import Protocol, ReplicaState, Truncation
 from replica_audit.protocol.lineage import epoch_at
 from replica_audit.protocol.replica import Replica
@@ -38,14 +38,17 @@ def cannot_rejoin(
         leader_epoch: the metadata's, -1 if unknown.
         simultaneous: all brokers were copied at one instant.
     """
-    if follower.alive and follower.in_isr and not simultaneous:
-        return None  # it fetches, so what its leader knows is more than what was copied
-    state = leader.as_leader()
+    if follower.alive and follower.in_isr:
+        return None  # it fetches: there is nothing to rejoin
+    state, believed = leader.as_leader(), _file_is_what_it_knows(leader, follower, leader_epoch, simultaneous=simultaneous)
     found = refusal(state, leader.log, truncation)
-    if found is None and leader.log.epochs_on_disk and _file_is_what_it_knows(leader, follower, leader_epoch, simultaneous=simultaneous):
+    if found is None and believed and leader.log.epochs_on_disk:
         state = replace(state, epochs=leader.log.epochs_on_disk)
         found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
-    if found is None:
+    if found is not None and not leader.alive:
+        state = _elected(state, leader, follower, leader_epoch)
+        found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
+    if found is None or (leader.alive and not state.epochs and not believed):
         return None
     lines, broker_id = wrong_lines(state, leader.log), leader.broker_id
     if lines and leader.alive and not simultaneous:
@@ -54,9 +57,14 @@ def cannot_rejoin(
             return None
     if not lines:
         lines, broker_id = _own_wrong_line(follower, found), follower.broker_id
-    if not lines and leader.alive is False:
-        return None  # its next election enters an epoch above all others, and then it knows where they end
     return CannotRejoin(refusal=found, broker_id=broker_id if lines else None, lines=lines, fresh_too=_refuses_a_fresh_one(leader, state))
+
+
+def _elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
+    """A leader that does not run, as it will lead: in an epoch above all others, which its table then has at its log end."""
+    latest = [latest_epoch(side.log.epochs) for side in (leader, follower)]
+    written = [span.leader_epoch for side in (leader, follower) for span in side.history]
+    return replace(state, epochs=assign(state.epochs, max([leader_epoch, *latest, *written]) + 1, state.log_end_offset))
 
 
 def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int, *, simultaneous: bool) -> bool:
