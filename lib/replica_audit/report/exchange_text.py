@@ -161,7 +161,7 @@ class Words:
     def ending(self, exchanged: Exchange) -> Iterator[str]:
         """How it ends."""
         at = exchanged.fetch_offset
-        if exchanged.stuck and self.stuck is None:
+        if exchanged.stuck and self.stuck is None and self.point.catches_up is not None:
             yield (
                 "This has no end as the leader's table is now. It does not run, and begins a new epoch when it leads again: then it "
                 "answers otherwise."

@@ -122,6 +122,7 @@ class TruncationPoint:
     falls_back_to_high_watermark: bool
     removed_offsets: int
     still_diverged: bool
+    catches_up: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,9 +33,9 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
     told = [entry for entry in side.epochs if entry.checkpoint_start_offset is not None]
     total = len(told) + sum(line.found_offset is None for line in lines) - sum(line.start_offset is None for line in lines)
     yield (
-        f"Stop broker {verdict.leader_id}, if it runs, in order (SIGTERM; where it alone is in the ISR the partition is offline meanwhile). In {file} "
-        f"{'; '.join(_edit(line, told) for line in lines)}. Line 1 stays 0, the version; line 2 becomes {total}, the number of entries; "
-        "then one `EPOCH START` a line, ascending, each ended by a line feed. Start the broker: the follower catches up by itself."
+        f"Stop broker {verdict.leader_id}, if it runs, in order (SIGTERM; the partition is offline meanwhile if it alone is in the ISR). "
+        f"In {file} {'; '.join(_edit(line, told) for line in lines)}. Line 1 stays 0, the version; line 2 becomes {total}, the number of "
+        "entries; then one `EPOCH START` a line, ascending, each ended by a line feed. Start the broker: the follower catches up by itself."
     )
     yield (
         "Or let another member of the ISR lead whose own leader-epoch-checkpoint has the right lines (kafka-leader-election.sh, or a "

@@ -159,7 +159,9 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
     if point is None or outcome is None:
         return
-    if outcome.exchange.stuck:
+    if outcome.exchange.stuck and explanation.verdict.stuck is None and point.catches_up is not None:
+        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
+    elif outcome.exchange.stuck:
         yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
