@@ -47,9 +47,12 @@ class About:
 
 
 def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
-    """The partitions where some choice of a leader loses something, and the present leader is the best choice, or is not."""
-    is_best = F.coalesce(F.element_at("what_if_leaders", 1).is_leader, F.lit(False))
-    return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & (is_best == F.lit(leader_is_best)))
+    """The partitions that lose something, though the present leader is the best choice; or where another would be better than it."""
+    best = F.element_at("what_if_leaders", 1)
+    is_best = F.coalesce(best.is_leader, F.lit(False))
+    if leader_is_best:
+        return audited.where(is_best & (best.lost_offsets > 0))
+    return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & ~is_best)
 
 
 def summarise(frames: Frames, about: About) -> Report:

@@ -29,6 +29,7 @@ def finding(**changed: Any) -> Finding:
         still_diverged=False,
         removed_records=5,
         removed_below_high_watermark=0,
+        already_truncated=None,
         reason="truncates to 10: offsets 10..14 are not known to have been committed",
         evidence=None,
     )

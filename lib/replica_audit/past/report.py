@@ -156,7 +156,8 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     chosen: list[Any] = better.take(in_order(better, order)[:count])["begins"].to_pylist()
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
-    return choices, len(first) - len(better)
+    loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
+    return choices, len(run.read(schemas.WHAT_IF_LEADERS, PARTITION, loses))
 
 
 def _path(row: RunRow, rows: Sequence[RunRow]) -> str:

@@ -38,8 +38,15 @@ class Cost:
     diverged: int
 
     @classmethod
-    def of(cls, losses: Sequence[Loss], below_high_watermark: int, effects: Sequence[tuple[Effect, bool]]) -> Cost:
-        """Sum up; `effects` holds each follower's effect and whether it stays diverged."""
+    def of(cls, losses: Sequence[Loss], below_high_watermark: int, effects: Sequence[tuple[Effect, bool]], refused: int = 0) -> Cost:
+        """Sum up.
+
+        Args:
+            losses: of each follower.
+            below_high_watermark: lost offsets that were committed.
+            effects: of each follower, and whether it stays diverged.
+            refused: followers that get records, and then are sent back for good.
+        """
         return cls(
             offsets=sum(span.end_offset - span.first_offset for one in losses for span in one.spans),
             records=sum(one.records for one in losses),
@@ -47,8 +54,8 @@ class Cost:
             below_high_watermark=below_high_watermark,
             cut=sum(effect.truncation.truncation_offset is not None for effect, _ in effects),
             restarted=sum(effect.truncation.restart_offset is not None for effect, _ in effects),
-            failing=sum(_fails(effect) for effect, _ in effects),
-            diverged=sum(diverged and not _fails(effect) for effect, diverged in effects),
+            failing=sum(never_begins(effect) for effect, _ in effects) + refused,
+            diverged=sum(diverged and not never_begins(effect) for effect, diverged in effects),
         )
 
 
@@ -81,7 +88,7 @@ class Candidate:
         )
 
 
-def _fails(effect: Effect) -> bool:
+def never_begins(effect: Effect) -> bool:
     """Whether the follower never gets records: what it fetches cannot be appended, or the exchange has no end."""
     return effect.fetcher_fails or effect.truncation.stuck
 

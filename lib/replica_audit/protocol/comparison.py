@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from replica_audit.protocol import lineage
+from replica_audit.protocol.catch_up import refusal
 from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.exchange import Truncation
+from replica_audit.protocol.holes import Hole, hole_at
+from replica_audit.protocol.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.replica import Replica
 
 
@@ -58,10 +61,18 @@ class Comparison:
     did_otherwise: str | None = None
     content: ContentComparison | None = None
     difference: lineage.Piece | None = field(init=False)
+    cannot_rejoin: CannotRejoin | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the first difference that is evidence, which most rules ask for."""
+        """Find the first difference that is evidence, which most rules ask for, and what the leader refuses for good."""
         object.__setattr__(self, "difference", difference(self.leader, self.follower, self.context, self.end))
+        object.__setattr__(self, "cannot_rejoin", None if self.effect.fetcher_fails else self._replayed())
+
+    def _replayed(self) -> CannotRejoin | None:
+        context, truncation = self.context, self.effect.truncation
+        if self.leader.unreadable or self.follower.unreadable:
+            return None
+        return cannot_rejoin(self.leader, self.follower, truncation, leader_epoch=context.leader_epoch, simultaneous=context.simultaneous)
 
     @property
     def start(self) -> int:
@@ -184,7 +195,23 @@ class Comparison:
     @property
     def still_diverged(self) -> bool:
         """Whether batches that survive the cut still conflict with the leader."""
-        return still_diverged(self.leader, self.follower, self.context, self.effect)
+        return self.surviving_difference is not None
+
+    @property
+    def surviving_difference(self) -> lineage.Piece | None:
+        """The first difference that the follower keeps."""
+        return surviving_difference(self.leader, self.follower, self.context, self.effect)
+
+    @property
+    def hole(self) -> Hole | None:
+        """The offsets of the first difference that stays, where one of the two misses them; else those of the first difference."""
+        piece = self.surviving_difference or self.difference
+        if piece is None or self.context.compacted or None not in (piece.left_epoch, piece.right_epoch):
+            return None
+        physical, fetched = self.effect.physical_offset, self.effect.truncation.fetch_offset
+        if piece.right_epoch is None and physical is not None and physical <= piece.first_offset < fetched:
+            return Hole(self.follower.broker_id, physical, fetched, None, is_cut=True)
+        return hole_at(self.leader if piece.left_epoch is None else self.follower, piece.first_offset)
 
     @property
     def lost(self) -> int:
@@ -224,14 +251,24 @@ def difference(leader: Replica, follower: Replica, context: Context, end: int) -
     return lineage.first_difference(leader.history, follower.history, start, end, gaps_count=not context.compacted)
 
 
+def catches_up(leader: Replica, effect: Effect) -> bool:
+    """Whether the follower's fetches go on until it holds all that the leader holds."""
+    return not effect.fetcher_fails and refusal(leader.as_leader(), leader.log, effect.truncation) is None
+
+
 def still_diverged(leader: Replica, follower: Replica, context: Context, effect: Effect) -> bool:
-    """Whether what the follower holds once records flow again conflicts with the leader.
+    """Whether what the follower holds once records flow again conflicts with the leader."""
+    return surviving_difference(leader, follower, context, effect) is not None
+
+
+def surviving_difference(leader: Replica, follower: Replica, context: Context, effect: Effect) -> lineage.Piece | None:
+    """The first difference between the leader and what the follower holds once records flow again.
 
     What lies between the physical cut and the fetch offset is never fetched again, so it is missing; unless the fetcher fails there.
     """
     truncation = effect.truncation
     if truncation.restart_offset is not None:
-        return False
+        return None
     survives_to = truncation.fetch_offset if effect.physical_offset is None else min(effect.physical_offset, truncation.fetch_offset)
     survivor = Replica(
         broker_id=follower.broker_id,
@@ -240,7 +277,7 @@ def still_diverged(leader: Replica, follower: Replica, context: Context, effect:
         cleaner_offset=follower.cleaner_offset,
     )
     compared_to = survives_to if effect.fetcher_fails else truncation.fetch_offset
-    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset)) is not None
+    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset))
 
 
 def removal_start(follower: Replica, effect: Effect) -> int | None:

@@ -22,7 +22,8 @@ class LoadedLog:
     `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
-    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other.
+    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
+    offsets of its segments, ascending. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has more; else empty.
     """
 
     log_start_offset: int
@@ -36,6 +37,8 @@ class LoadedLog:
     missing: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()
     digested_until: int = 0
+    segment_bases: tuple[int, ...] = ()
+    epochs_on_disk: EpochTable = EMPTY
 
 
 def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
@@ -73,6 +76,7 @@ def load_log(
         recovers: whether the broker would recover the log, that is: it was not shut down cleanly and is not running.
         runs_on: whether the broker is running: it knows every epoch of its batches, a table that lacks the newest was copied before them.
     """
+    found = checkpoint
     if runs_on and checkpoint:
         for run in (run for segment in segments for run in segment.runs):
             checkpoint = recovered(checkpoint, run.leader_epoch, run.first_offset, run.magic)
@@ -103,6 +107,8 @@ def load_log(
         ),
         windows=tuple(window for segment in kept for window in segment.windows),
         digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
+        segment_bases=tuple(segment.base_offset for segment in kept),
+        epochs_on_disk=truncate_from_start(found, log_start_checkpoint or 0) if runs_on and found != checkpoint else EMPTY,
     )
 
 

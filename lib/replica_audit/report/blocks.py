@@ -17,8 +17,8 @@ MEANING = {
 _LEGEND = (
     "L>F: leader and follower. PARTS AT: first offset at which the follower's log is not the leader's. "
     "CUTS TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: records cut away; 'committed' are offsets below a persisted high watermark that "
-    "the leader does not hold."
+    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': by its broker's own log); 'committed' are offsets "
+    "below a persisted high watermark that the leader does not hold."
 )
 _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
@@ -227,14 +227,18 @@ def cut(finding: Finding) -> str:
 
 
 def _loses(finding: Finding) -> str:
+    already = "already: " if finding.already_truncated else ""
     match finding.verdict:
         case "committed_loss":
-            records, committed = finding.removed_records or 0, finding.removed_below_high_watermark or 0
-            return f"{records} records, {_committed(records, committed)}"
+            return f"{already}{_records(finding)}"
         case "stale_tail":
-            return f"{finding.removed_records} records"
+            return f"{already}{finding.removed_records} records"
         case "log_matching_violation":
-            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
+            stays = "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
+            return f"{stays}; {already}{_records(finding)}" if finding.removed_records else stays
+        case "cannot_rejoin":
+            stuck = "never catches up"
+            return f"{stuck}; {already}{_records(finding)}" if finding.removed_records else stuck
         case "truncated_otherwise":
             return "its broker did otherwise"
         case "content_mismatch":
@@ -247,6 +251,11 @@ def _loses(finding: Finding) -> str:
             return "log of an earlier topic"
         case _:
             return finding.reason.split(":")[0]
+
+
+def _records(finding: Finding) -> str:
+    records, committed = finding.removed_records or 0, finding.removed_below_high_watermark or 0
+    return f"{records} records, {_committed(records, committed)}"
 
 
 def _committed(records: int, committed: int) -> str:

@@ -31,6 +31,7 @@ class Finding:
     still_diverged: bool
     removed_records: int | None
     removed_below_high_watermark: int | None
+    already_truncated: bool | None
     reason: str
     evidence: str | None
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from replica_audit.report.explained_structs import Hole, Stuck, WrongLine
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -85,6 +87,11 @@ class Verdict:
     last_removed_timestamp_ms: int | None = None
     open_transactions: tuple[int, ...] | None = None
     observed_truncation_offset: int | None = None
+    already_truncated: bool | None = None
+    stuck: Stuck | None = None
+    wrong_lines_broker_id: int | None = None
+    wrong_lines: tuple[WrongLine, ...] | None = None
+    hole: Hole | None = None
     compacted: bool | None = None
     evidence: str | None = None
 
@@ -115,6 +122,7 @@ class TruncationPoint:
     falls_back_to_high_watermark: bool
     removed_offsets: int
     still_diverged: bool
+    catches_up: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

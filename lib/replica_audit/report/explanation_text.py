@@ -102,8 +102,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
     if outcome.conflicts:
         yield from paragraph("Afterwards the logs still differ:")
         for piece in outcome.conflicts[:_SHOWN]:
-            has = f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
-            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {has}", 4)
+            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {_who_has(explanation, piece)}", 4)
         if len(outcome.conflicts) > _SHOWN:
             yield from paragraph(f"and {len(outcome.conflicts) - _SHOWN} more such ranges", 4)
         return
@@ -117,6 +116,15 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
         yield from paragraph(f"Of what stays, {below} cannot be compared: the leader's log starts at {leader.log_start_offset}.")
     elif outcome.physical_offset is not None:
         yield from paragraph("What stays agrees with the leader's log.")
+
+
+def _who_has(explanation: Explanation, piece: lineage.Piece) -> str:
+    leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
+    if piece.left_epoch is None:
+        return f"a hole in the log of {leader}, {follower} has {epoch(piece.right_epoch)}"
+    if piece.right_epoch is None:
+        return f"a hole in the log of {follower}, {leader} has {epoch(piece.left_epoch)}"
+    return f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
 
 
 def _evidence(explanation: Explanation) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Cause, Verdict
+from replica_audit.report import rejoin_remedies
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.paragraphs import listed
 
@@ -55,11 +56,12 @@ def _save(explanation: Explanation) -> str:
 def is_cut_already(explanation: Explanation) -> bool:
     """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
     verdict = explanation.verdict
+    if verdict.already_truncated is not None:
+        return verdict.already_truncated
     return verdict.truncation_offset is not None and verdict.observed_truncation_offset == verdict.truncation_offset
 
 
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
-    verdict = explanation.verdict
     if is_cut_already(explanation):
         yield (
             f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
@@ -73,9 +75,7 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
         )
         yield (
             "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
-            f"and have the application write them again; consumers may have processed them already. With broker {verdict.follower_id} made "
-            "leader instead (an unclean election): "
-            f"they stay, and {_of_the_leader(explanation)}."
+            f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
         )
     yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
     yield (
@@ -85,12 +85,22 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
     yield from _failing(explanation)
 
 
+def _if_it_led(explanation: Explanation) -> str:
+    """What it costs if the follower leads instead, as every replica was tried; else what becomes of the leader's own records."""
+    follower = explanation.verdict.follower_id
+    instead = f"With broker {follower} made leader instead (an unclean election)"
+    choice = next((one for one in explanation.choices if one.candidate_id == follower), None)
+    if choice is not None:
+        return f"{instead}: {choice.reason}."
+    return f"{instead}: they stay, and {_of_the_leader(explanation)} (--what-if-leaders tries every replica)."
+
+
 def _of_the_leader(explanation: Explanation) -> str:
     """What becomes of the leader's own records if the follower leads."""
     verdict, leader = explanation.verdict, explanation.leader.state
     if leader is not None and verdict.divergence_offset is not None and leader.log_end_offset <= verdict.divergence_offset:
-        return f"nothing is lost of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
-    return f"what broker {verdict.leader_id} wrote since goes the same way"
+        return f"nothing is cut of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
+    return f"broker {verdict.leader_id} is cut where the logs diverge"
 
 
 def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
@@ -99,7 +109,13 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
     if point is not None and not point.still_diverged:
         yield from _diverged_in_the_isr(explanation)
         return
-    if not failing:
+    hole = verdict.hole
+    if hole is not None and hole.broker_id == verdict.leader_id:
+        yield from rejoin_remedies.hole_of_the_leader(explanation, hole, _if_it_led(explanation))
+        return
+    if not failing and hole is not None:
+        yield rejoin_remedies.hole_of_the_follower(verdict, hole)
+    elif not failing:
         yield (
             f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
             "it leads. Do not let it lead: no preferred election, no restart of the leader before this is done."
@@ -143,7 +159,9 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
     if point is None or outcome is None:
         return
-    if outcome.exchange.stuck:
+    if outcome.exchange.stuck and explanation.verdict.stuck is None and point.catches_up is not None:
+        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
+    elif outcome.exchange.stuck:
         yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
@@ -157,7 +175,15 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
 
 
+def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
+    if explanation.verdict.truncation_offset is not None and not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: it is cut before it is stuck."
+    yield from rejoin_remedies.cannot_rejoin(explanation, _refetch(explanation))
+
+
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
+    if not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: the cut removes its records from {explanation.verdict.truncation_offset} on."
     yield (
         "Decide whether these records matter; the follower cuts them by itself. No persisted high watermark says that they had been "
         "committed, and none can say that they had not: it is written every 5 s. Producers with acks=1 may have been told that they are "
@@ -165,8 +191,6 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
     )
     if is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
-    else:
-        yield f"If they do, {_save(explanation)}: the cut removes them."
     yield from _failing(explanation)
 
 
@@ -257,6 +281,7 @@ _BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.INCONCLUSIVE: _inconclusive,
     Verdict.LOG_MATCHING_VIOLATION: _log_matching_violation,
     Verdict.COMMITTED_LOSS: _committed_loss,
+    Verdict.CANNOT_REJOIN: _cannot_rejoin,
     Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
     Verdict.STALE_TAIL: _stale_tail,
     Verdict.CONTENT_MISMATCH: _content_mismatch,

@@ -30,6 +30,11 @@ WHAT_IF_LEADERS = Table(
         Column("followers_restarted", INT, "replicas that empty their log and start at the candidate's log start offset"),
         Column("followers_failing", INT, "replicas that then get no records: their fetcher fails, or the exchange has no end"),
         Column("followers_diverged", INT, "replicas that conflict with the candidate and do not notice"),
+        Column(
+            "already_lost_offsets",
+            BIGINT,
+            "offsets that brokers have truncated since they were copied and that no other one holds: gone whichever leads, not in lost_*",
+        ),
         Column("reason", STRING, "why it cannot lead or what it costs, in one sentence", False),
     ),
     constraints={**PARTITION_CHECK, "rank_from_one": "rank IS NULL OR rank >= 1"},

@@ -29,7 +29,7 @@ from replica_audit.transforms.history import leader_epoch_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
-from replica_audit.transforms.what_if import leader_rows, rule_rows
+from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
 
@@ -43,6 +43,7 @@ class _Compared:
     lookups: list[Row] = field(default_factory=list)
     rules: list[Row] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
+    cuts: dict[int, Cut] = field(default_factory=dict)
 
 
 def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
@@ -137,7 +138,7 @@ class PartitionAudit:
             "truncation_points": made.points,
             "replica_verdicts": made.verdicts,
             "what_if_rules": made.rules,
-            "what_if_leaders": list(self._what_if_leaders()) if self.cluster.what_if_leaders else [],
+            "what_if_leaders": list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders else [],
             "replica_roles": self._roles(made.verdicts),
             "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.moves)),
             "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
@@ -179,7 +180,7 @@ class PartitionAudit:
             return []
         return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
 
-    def _what_if_leaders(self) -> Iterator[Row]:
+    def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[Row]:
         leader = self.replicas.get(self.leadership.leader_id)
         topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
@@ -190,7 +191,7 @@ class PartitionAudit:
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         if len(sides) > 1:
             known_epoch = self.metadata.leader_epoch
-            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair, known_epoch=known_epoch)
+            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair, known_epoch=known_epoch, cuts=cuts)
 
     def _as_groups_find_it(self) -> Replica | None:
         """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch."""
@@ -251,6 +252,7 @@ class PartitionAudit:
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
+            made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
             if measured.unread:

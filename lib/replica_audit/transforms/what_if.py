@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import BatchHeader, PartitionMetadata
+from replica_audit.protocol.already_cut import as_truncated, has_truncated
 from replica_audit.protocol.alternatives import traffic, what_if
-from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
-from replica_audit.protocol.comparison import Comparison, removal_start
+from replica_audit.protocol.candidates import Candidate, Cost, Loss, never_begins, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.comparison import Comparison, catches_up, removal_start
 from replica_audit.protocol.cuts import records_in
 from replica_audit.protocol.elections import with_preference
 from replica_audit.protocol.exchange import Truncation
@@ -23,8 +26,34 @@ from replica_audit.transforms.rows import Row
 MakePair = Callable[[Side, Side], Pair]
 
 
+class Cut(NamedTuple):
+    """Where a broker has truncated its replica since it was copied: its log ends at `offset`, its files at `physical_offset`."""
+
+    offset: int
+    physical_offset: int
+
+
+def cuts_since(measured: Measured) -> dict[int, Cut]:
+    """Where a follower's broker has truncated since it was copied, by its own log: as the rule says, or otherwise; empty if it has not."""
+    comparison, seen = measured.comparison, measured.observed
+    truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
+    if seen is None or seen.truncation_offset is None:
+        return {}
+    if has_truncated(seen, truncation):
+        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset if physical is None else physical)}
+    did_otherwise = comparison.did_otherwise is not None and seen.truncation_offset < follower.log.log_end_offset
+    return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)} if did_otherwise else {}
+
+
 def leader_rows(
-    topic: str, partition: int, sides: Sequence[Side], leader_id: int, make_pair: MakePair, *, known_epoch: int
+    topic: str,
+    partition: int,
+    sides: Sequence[Side],
+    leader_id: int,
+    make_pair: MakePair,
+    *,
+    known_epoch: int,
+    cuts: Mapping[int, Cut] = MappingProxyType({}),
 ) -> Iterator[Row]:
     """Every replica as the leader of all others, ranked by what that loses.
 
@@ -35,7 +64,10 @@ def leader_rows(
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
         known_epoch: the latest leader epoch by the metadata, -1 if unknown.
+        cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
     """
+    gone = _gone(sides, cuts)
+    sides = [_as_it_is(side, cuts) for side in sides]
     # an elected leader enters a new epoch at its log end offset; the one that leads has done so
     new_epoch = next_epoch((side.replica for side in sides), known_epoch)
     candidates = [_candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id) for side in sides]
@@ -59,8 +91,35 @@ def leader_rows(
             "followers_restarted": cost.restarted if known else None,
             "followers_failing": cost.failing if known else None,
             "followers_diverged": cost.diverged if known else None,
-            "reason": candidate.reason,
+            "already_lost_offsets": sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
+            "reason": "; ".join([candidate.reason, *_said(gone)]),
         }
+
+
+def _as_it_is(side: Side, cuts: Mapping[int, Cut]) -> Side:
+    cut = cuts.get(side.replica.broker_id)
+    return side if cut is None else replace(side, replica=as_truncated(side.replica, *cut))
+
+
+def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut]) -> dict[int, list[Span]]:
+    """What brokers have truncated and no other one holds, by broker; what two of them cut counts once."""
+    kept = [span for side in sides for span in _as_it_is(side, cuts).replica.history if span.leader_epoch >= 0]
+    found: dict[int, list[Span]] = {}
+    for side in sides:
+        cut = cuts.get(side.replica.broker_id)
+        if cut is not None:
+            above = [span._replace(first_offset=max(span.first_offset, cut.physical_offset)) for span in side.replica.history]
+            counted = [span for spans in found.values() for span in spans]
+            own = without([span for span in above if span.first_offset < span.end_offset], [*kept, *counted])
+            if own:
+                found[side.replica.broker_id] = own
+    return found
+
+
+def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
+    for broker, spans in gone.items():
+        total = sum(span.end_offset - span.first_offset for span in spans)
+        yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
 
 
 def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool) -> Candidate:
@@ -83,8 +142,9 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
             unread += 1
         unread += found.unread is not None
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
+    refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
     below = sum(span.end_offset - span.first_offset for span in committed)
-    return Candidate.of(side.replica, Cost.of(losses, below, effects), is_leader=leads, unread=unread)
+    return Candidate.of(side.replica, Cost.of(losses, below, effects, refused), is_leader=leads, unread=unread)
 
 
 def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:

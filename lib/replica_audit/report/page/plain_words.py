@@ -26,6 +26,7 @@ MEANINGS: dict[str, str] = {
     Verdict.STALE_TOPIC_ID: "the follower holds an earlier topic of the same name",
     Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will go on to after it truncates",
     Verdict.COMMITTED_LOSS: "the follower will cut records that had been committed and that the leader does not hold",
+    Verdict.CANNOT_REJOIN: "the follower never catches up: its leader refuses what it fetches, again and again",
     Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, by its broker's own log, to another offset than the rule gives",
     Verdict.STALE_TAIL: "the follower will cut records that had not been known as committed",
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
@@ -93,6 +94,7 @@ _SENTENCES: dict[str, str] = {
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
     Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
+    Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
     Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
     Verdict.STALE_TAIL: "{n} will cut records that are not known to have been committed.",
     Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
@@ -134,6 +136,8 @@ def who_is_right(one: Explanation) -> str:
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
             return f"The leader, {leader}; what {follower} holds cannot serve this topic."
+        case Verdict.CANNOT_REJOIN:
+            return f"The leader, {leader}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
         case Verdict.TRUNCATED_OTHERWISE:
             return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
