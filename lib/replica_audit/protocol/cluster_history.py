@@ -6,8 +6,8 @@ Sources: BrokerHeartbeatManager, ClusterControlManager, QuorumController.maybeFe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from replica_audit.model import BrokerEvent, MinIsrSetting
@@ -26,19 +26,28 @@ class Moment(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
+UNKNOWN = Moment(-1, -1, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
     """The brokers of a cluster, by the copy of its metadata log that reaches farthest.
 
     `broker_events` and `min_isr` (of brokers, and the cluster's default) in order. `end`: the last batch of that copy. `release` is that
-    of the brokers, or a lower bound of it where `release_is_exact` is False; (0, 0): unknown.
+    of the brokers, or a lower bound of it where `release_is_exact` is False; (0, 0): unknown. `session_ms`: an upper bound of
+    broker.session.timeout.ms, for so soon a broker was fenced after it had been heard of; None: none was.
     """
 
     broker_events: Sequence[BrokerEvent] = ()
     min_isr: Sequence[MinIsrSetting] = ()
-    end: Moment = Moment(-1, -1, -1)
+    end: Moment = UNKNOWN
     release: tuple[int, int] = (0, 0)
     release_is_exact: bool = False
+    session_ms: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look for the shortest time, once for all partitions."""
+        object.__setattr__(self, "session_ms", _shortest_silence(self.broker_events))
 
     def events_of(self, broker: int) -> Iterator[BrokerEvent]:
         """A broker's events, in order."""
@@ -53,22 +62,6 @@ class ClusterHistory:
             elif event.metadata_offset < end.metadata_offset and event.timestamp_ms != end.timestamp_ms:
                 found.append(event.state)
         return set(found)
-
-    @cached_property
-    def session_ms(self) -> int | None:
-        """An upper bound of broker.session.timeout.ms: how soon a broker was fenced after it had been heard of; None: none was.
-
-        The fence of a broker that stops in order does not wait for its session to end.
-        """
-        heard: dict[int, BrokerEvent] = {}
-        bounds = []
-        for event in self.broker_events:
-            before = heard.pop(event.broker_id, None)
-            if event.state == BrokerState.UP:
-                heard[event.broker_id] = event
-            elif event.state == BrokerState.FENCED and before is not None and 0 <= before.timestamp_ms <= event.timestamp_ms:
-                bounds.append(event.timestamp_ms - before.timestamp_ms)
-        return min(bounds, default=None)
 
     def silence(self, broker: int, after: Moment, until: Moment) -> int | None:
         """How long a broker went on to be taken for alive after a record, in milliseconds; None: unknown.
@@ -88,7 +81,7 @@ class ClusterHistory:
         return ended.timestamp_ms - after.timestamp_ms
 
     def was_heard_of(self, broker: int, after: Moment, until: Moment) -> bool:
-        """Whether a broker's process was certainly alive after a record: it was fenced later than one that died before it would have been."""
+        """Whether a broker was certainly alive after a record: one that had died before would have been fenced sooner than it was."""
         silence = self.silence(broker, after, until)
         return silence is not None and self.session_ms is not None and silence > _LATE_FENCE * self.session_ms
 
@@ -110,12 +103,25 @@ class ClusterHistory:
     def came_back_as_it_was(self, broker: int, after: Moment) -> bool:
         """Whether a broker was fenced after a record and let in again without a start between: it was frozen, or cut off."""
         states = [event.state for event in self.events_of(broker) if event.metadata_offset > after.metadata_offset]
-        return any(before == BrokerState.FENCED and then == BrokerState.UP for before, then in zip(states, states[1:], strict=False))
+        return any(before == BrokerState.FENCED and then == BrokerState.UP for before, then in pairwise(states))
 
     def started_again(self, broker: int, after: Moment) -> bool:
         """Whether a broker's process registered after a record."""
         later = (event for event in self.events_of(broker) if event.metadata_offset > after.metadata_offset)
         return any(event.state == BrokerState.STARTING for event in later)
+
+
+def _shortest_silence(events: Sequence[BrokerEvent]) -> int | None:
+    """The fence of a broker that stops in order does not count: it does not wait for the session to end."""
+    heard: dict[int, BrokerEvent] = {}
+    found = []
+    for event in events:
+        before = heard.pop(event.broker_id, None)
+        if event.state == BrokerState.UP:
+            heard[event.broker_id] = event
+        elif event.state == BrokerState.FENCED and before is not None and 0 <= before.timestamp_ms <= event.timestamp_ms:
+            found.append(event.timestamp_ms - before.timestamp_ms)
+    return min(found, default=None)
 
 
 def release_of(version: tuple[int, int] | None, metadata_version: int | None) -> tuple[tuple[int, int], bool]:

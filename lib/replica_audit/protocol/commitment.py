@@ -1,4 +1,4 @@
-"""Which records are proven to have been committed, and by what: a leader's high watermark had passed them, or every in-sync replica held them.
+"""Which records are proven to have been committed: a leader's high watermark had passed them, or every in-sync replica held them.
 
 Sources: Partition.maybeIncrementLeaderHW (core): a leader's high watermark is the smallest log end offset of itself, the other members of
 the ISR, and replicas that are caught up and may join it. Of a leader that is alone in the ISR it is its own log end offset, on every append
@@ -9,7 +9,7 @@ is not, since 3.6. Partition.makeLeader forgets where the replicas were that are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class CommitHistory:
     """
 
     terms: Sequence[Term] = ()
-    cluster: ClusterHistory = ClusterHistory()
+    cluster: ClusterHistory = field(default_factory=ClusterHistory)
     min_isr: Sequence[MinIsrSetting] = ()
     ever_replicas: Sequence[int] = ()
     topic_id: str | None = None
@@ -58,15 +58,15 @@ class CommitHistory:
     is_outdated: bool = False
 
     @classmethod
-    def of(cls, metadata: PartitionMetadata, cluster: ClusterHistory, *, may_be_older: bool, is_outdated: bool) -> CommitHistory:
-        """The history of a partition."""
+    def of(cls, metadata: PartitionMetadata, cluster: ClusterHistory, *, simultaneous: bool, is_outdated: bool) -> CommitHistory:
+        """The history of a partition; `simultaneous`: all copies, also that of the metadata log, were taken at one instant."""
         return cls(
             terms=terms(metadata, cluster),
             cluster=cluster,
             min_isr=metadata.min_isr,
             ever_replicas=metadata.ever_replicas,
             topic_id=metadata.topic_id,
-            may_be_older=may_be_older,
+            may_be_older=not simultaneous,
             is_outdated=is_outdated,
         )
 

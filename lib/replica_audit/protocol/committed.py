@@ -31,9 +31,7 @@ def by_evidence(found: Sequence[Committed]) -> dict[Evidence, int]:
     return counts
 
 
-def lost_commits(
-    leader: Replica, follower: Replica, witnesses: Sequence[Replica], history: CommitHistory, first: int
-) -> list[Committed]:
+def lost_commits(leader: Replica, follower: Replica, witnesses: Sequence[Replica], history: CommitHistory, first: int) -> list[Committed]:
     """What was committed of the offsets that a follower's files lose, the strongest evidence first, no offset twice.
 
     Args:

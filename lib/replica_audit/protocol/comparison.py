@@ -32,7 +32,7 @@ class Context:
     compacted: bool = False
     simultaneous: bool = False
     clean_elections: frozenset[int] = frozenset()
-    commits: CommitHistory = CommitHistory()
+    commits: CommitHistory = field(default_factory=CommitHistory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +193,14 @@ class Comparison:
     def lost(self) -> int:
         """How many removed offsets were committed, by any evidence, and the leader does not hold them."""
         return sum(one.offsets for one in self.committed)
+
+    @property
+    def lacked_by_the_leader(self) -> int:
+        """How many of the offsets that the follower's files lose the leader does not hold; not those below its log start."""
+        first, end = removal_start(self.follower, self.effect), self.leader.log.log_end_offset
+        start = max(first or 0, self.leader.log.log_start_offset)
+        gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
+        return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
 
     @property
     def committed(self) -> list[Committed]:

@@ -156,14 +156,19 @@ class MetadataImage:
                 self.brokers[broker_id] = BrokerState.UP
             case FeatureSet():
                 self.features[record.name] = record.level
-            case ConfigSet(resource_type, topic, name, value) if (resource_type, name) == (_TOPIC, MIN_ISR):
-                self.min_isr.set_topic(topic, value, at.offset)
-            case ConfigSet(resource_type, broker, name, value) if (resource_type, name) == (_BROKER, MIN_ISR):
-                self.min_isr.set_broker(broker, value, at.offset)
-            case ConfigSet(resource_type, resource_name, name, None):
-                self._configs.get((resource_type, resource_name), {}).pop(name, None)
-            case ConfigSet(resource_type, resource_name, name, str(value)):
-                self._configs.setdefault((resource_type, resource_name), {})[name] = value
+            case ConfigSet():
+                self._configure(record, at)
+
+    def _configure(self, record: ConfigSet, at: Position) -> None:
+        resource_type, name, key, value = record
+        if (resource_type, key) == (_TOPIC, MIN_ISR):
+            self.min_isr.set_topic(name, value, at.offset)
+        elif (resource_type, key) == (_BROKER, MIN_ISR):
+            self.min_isr.set_broker(name, value, at.offset)
+        elif value is None:
+            self._configs.get((resource_type, name), {}).pop(key, None)
+        else:
+            self._configs.setdefault((resource_type, name), {})[key] = value
 
     def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
         """Every partition of every topic that exists.

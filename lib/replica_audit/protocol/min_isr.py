@@ -1,7 +1,7 @@
-"""min.insync.replicas as the metadata log sets it: by topic, by broker, and as the cluster's default; and what held while a leader led.
+"""min.insync.replicas as the metadata log sets it, by topic, by broker and as the cluster's default, and what held while a leader led.
 
-Source: LogConfig.fromProps and DynamicBrokerConfig (a topic's own setting wins, then the broker's, then the default of all brokers, then what
-server.properties says, which no record tells). With eligible leader replicas (KIP-966) the cluster's default is always set.
+Source: LogConfig.fromProps and DynamicBrokerConfig: a topic's own setting wins, then the broker's, then the default of all brokers, then
+what server.properties says, which no record tells. With eligible leader replicas (KIP-966) the cluster's default is always set.
 """
 
 from __future__ import annotations

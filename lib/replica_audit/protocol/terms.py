@@ -1,4 +1,4 @@
-"""Each leader epoch of a partition as the metadata log tells it: who led, from when to when, and with which ISR; and what its leader knew of it.
+"""Each leader epoch of a partition by the metadata log: who led, from when to when, with which ISR, and what the leader knew of it.
 
 Sources: Partition.makeLeader and maybeIncrementLeaderHW (core), PartitionChangeBuilder, ReplicationControlManager.handleBrokerFenced and
 alterPartition (metadata); KIP-966.
@@ -39,7 +39,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalIsr:
-    """Every replica that the leader may still have waited for when its term ended, since a moment from which on it knew of the ISR's changes.
+    """Every replica that the leader may have waited for when its term ended, back to an ISR that it had learned of.
 
     `is_likely`: that it knew rests on more than the metadata log proves.
     """
@@ -56,12 +56,13 @@ def terms(metadata: PartitionMetadata, cluster: ClusterHistory) -> list[Term]:
         following = metadata.elections[place + 1 : place + 2]
         if election.leader_id < 0:
             continue
-        changes = [change for change in metadata.isr_changes if change.leader_epoch == election.leader_epoch]
+        states: list[Election | IsrChange] = [election]
+        states += [change for change in metadata.isr_changes if change.leader_epoch == election.leader_epoch]
         found.append(
             Term(
                 leader_epoch=election.leader_epoch,
                 leader_id=election.leader_id,
-                states=tuple(IsrState(isr=frozenset(one.isr), since=_moment(one)) for one in (election, *changes)),
+                states=tuple(IsrState(isr=frozenset(one.isr), since=_moment(one)) for one in states),
                 end=_moment(following[0]) if following else cluster.end,
                 is_over=bool(following),
                 begins=election.kind != ElectionKind.SNAPSHOT,

@@ -100,6 +100,11 @@ REPLICA_VERDICTS = Table(
             "the strongest proof that removed offsets, which the leader does not hold, were committed: checkpointed-high-watermark, "
             "sole-in-sync-replica or all-in-sync-replicas; null: none, so it is unknown whether they were",
         ),
+        Column(
+            "removed_committed",
+            BIGINT,
+            "removed offsets that were committed, by any evidence, and that the leader does not hold",
+        ),
         Column("removed_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence; each counts once, under its strongest"),
         Column(
             "removed_commits",

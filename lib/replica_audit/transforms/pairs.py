@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.protocol.commitment import Evidence
-from replica_audit.protocol.committed import Committed, by_evidence
 from replica_audit.protocol.comparison import Comparison, Context, Effect, difference, removal_start, still_diverged
 from replica_audit.protocol.cuts import Removal
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
@@ -19,6 +17,7 @@ from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
 from replica_audit.transforms import content, second_read, server_logs
+from replica_audit.transforms.commits import COMMIT_COLUMNS, commit_columns
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
 
@@ -207,7 +206,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
         "protocol": str(truncation.protocol),
         **_removed(measured),
         # where the comparison proves nothing, no loss may be summed up
-        **_committed(comparison, judgement),
+        **commit_columns(comparison, judgement),
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
@@ -224,31 +223,6 @@ def _removed(measured: Measured) -> Row:
         return dict.fromkeys(names)
     removal = measured.removal
     return dict(zip(names, (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0), strict=True))
-
-
-def _committed(comparison: Comparison, judgement: Judgement) -> Row:
-    """What was committed of the removed offsets; where the comparison proves nothing, no loss may be summed up."""
-    found = [] if judgement.verdict is Verdict.INCONCLUSIVE else comparison.committed
-    counts = by_evidence(found)
-    return {
-        "removed_below_high_watermark": counts.get(Evidence.CHECKPOINT, 0),
-        "commit_evidence": next((str(evidence) for evidence in counts), None),
-        "removed_committed_offsets": {str(evidence): count for evidence, count in counts.items()},
-        "removed_commits": [row for one in found for row in commit_rows(one)],
-    }
-
-
-def commit_rows(committed: Committed) -> Iterator[Row]:
-    """Rows of the shape COMMIT."""
-    bound = committed.bound
-    for span in committed.spans:
-        yield {
-            "evidence": str(bound.evidence),
-            **span._asdict(),
-            "broker_id": bound.broker_id,
-            "metadata_offset": bound.metadata_offset,
-            "not_ruled_out": sorted(str(doubt) for doubt in bound.doubts),
-        }
 
 
 def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str | None:
@@ -291,10 +265,7 @@ def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgemen
             "removed_offsets",
             "removed_records",
             "removed_bytes",
-            "removed_below_high_watermark",
-            "commit_evidence",
-            "removed_committed_offsets",
-            "removed_commits",
+            *COMMIT_COLUMNS,
             "first_removed_timestamp_ms",
             "last_removed_timestamp_ms",
             "open_transactions",

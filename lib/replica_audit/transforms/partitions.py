@@ -96,9 +96,7 @@ class PartitionAudit:
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
-            commits=CommitHistory.of(
-                self.metadata, cluster.history, may_be_older=not cluster.simultaneous, is_outdated=bool(self.outdated)
-            ),
+            commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
 
     @property

@@ -8,7 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.model import Election, IsrChange, MinIsrSetting, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile, Window
+from replica_audit.model import (
+    Election,
+    IsrChange,
+    MinIsrSetting,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    Run,
+    Segment,
+    SegmentFile,
+    Window,
+)
 
 Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
