@@ -144,8 +144,8 @@ class _History:
         known = self.lab.partitions(*_TOPICS)
         places = [place for place, one in known.items() if one["leader_id"] == alone]
         how, broker = self.chance.choice([Stop.KILL, Stop.KILL, Stop.FREEZE, Stop.TERMINATE]), self.lab.brokers[alone]
-        client = KafkaConsumer(bootstrap_servers=broker.address, request_timeout_ms=10_000)
-        ends = client.end_offsets([TopicPartition(*place) for place in places])
+        client = KafkaConsumer(bootstrap_servers=broker.address, fetch_max_wait_ms=50, group_id=None, enable_auto_commit=False)
+        ends = _high_watermarks(client, [TopicPartition(*place) for place in places])
         (broker.freeze if how is Stop.FREEZE else broker.kill if how is Stop.KILL else broker.terminate)()
         client.close()
         self.done.append(f"{how} broker {alone}")
@@ -181,6 +181,27 @@ class _History:
                 offset = future.get(timeout=5).offset
                 if acks == "all":
                     truth.acknowledged.setdefault(place, set()).add((known[place]["leader_epoch"], offset))
+
+
+def _high_watermarks(client: KafkaConsumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """What a leader's answers to fetches give as the high watermark; ListOffsets gives none while it lies below the leader's epoch.
+
+    Asked again once all are known, so that none is older than the last round.
+    """
+    ends: dict[TopicPartition, int] = {}
+    for _ in range(2):
+        client.unsubscribe()
+        client.assign(places)
+        ends = {}
+        deadline = time.monotonic() + 20
+        for place in places:
+            client.seek(place, 0)
+        while len(ends) < len(places):
+            client.poll(timeout_ms=50)
+            ends |= {place: found for place in places if (found := client.highwater(place)) is not None}
+            if time.monotonic() > deadline:
+                raise LabError(f"no high watermark of {sorted(set(places) - ends.keys())}")
+    return ends
 
 
 def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -> Commits:
