@@ -201,13 +201,45 @@ class Election(NamedTuple):
     electable: tuple[int, ...] = ()
 
 
+class IsrChange(NamedTuple):
+    """One change of a partition's ISR within a leader epoch; `isr` is that after the change. Offset and epoch as in `Election`."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    metadata_offset: int
+    metadata_epoch: int
+    timestamp_ms: int
+
+
+class MinIsrSetting(NamedTuple):
+    """min.insync.replicas as the metadata log sets it; None where a record removes it, or its value is no number.
+
+    `broker` is None in a topic's own setting, the id of the broker that it is of, or -1 in the cluster's default.
+    """
+
+    value: int | None
+    metadata_offset: int
+    broker: int | None = None
+
+
+class BrokerEvent(NamedTuple):
+    """A broker's registration as a record of the metadata log leaves it: a `BrokerState`, or `unregistered`."""
+
+    broker_id: int
+    state: str
+    metadata_offset: int
+    metadata_epoch: int
+    timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
     """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.
 
     `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
     written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
-    the file.
+    the file. `isr_changes` are those within epochs, besides `elections`; `min_isr` the topic's settings of min.insync.replicas, in order;
+    `ever_replicas` every replica that a record assigned. All three are empty where no metadata log is known.
     """
 
     topic: str
@@ -224,3 +256,6 @@ class PartitionMetadata:
     log_epoch: int = -1
     log_end_offset: int = -1
     elections: tuple[Election, ...] = ()
+    isr_changes: tuple[IsrChange, ...] = ()
+    min_isr: tuple[MinIsrSetting, ...] = ()
+    ever_replicas: tuple[int, ...] = ()

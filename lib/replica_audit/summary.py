@@ -135,7 +135,7 @@ def _candidates(audited: DataFrame, count: int) -> list[Choice]:
     """Partitions in which another leader would lose less: every replica as the leader, the best first."""
     first = F.element_at("what_if_leaders", 1)
     better = _matters(audited, leader_is_best=False)
-    worst = better.orderBy(first.lost_below_high_watermark.desc(), "cluster_id", first.topic, first.partition).limit(count)
+    worst = better.orderBy(first.lost_committed.desc(), "cluster_id", first.topic, first.partition).limit(count)
     chosen = worst.select("cluster_id", "what_if_leaders").collect()
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
     return [Choice(cluster_id=row.cluster_id, **{name: one[name] for name in names}) for row in chosen for one in row.what_if_leaders]
@@ -152,7 +152,7 @@ def _worst(audited: DataFrame, count: int) -> list[Finding]:
         .orderBy(
             _rank("severity", SEVERITIES),
             _rank("verdict", VERDICTS_BY_LOSS),
-            F.col("removed_below_high_watermark").desc_nulls_last(),
+            F.col("removed_committed").desc_nulls_last(),
             F.col("removed_records").desc_nulls_last(),
             "cluster_id",
             "topic",

@@ -1,6 +1,9 @@
 """The verdicts that real scenarios must get, by name of the scenario.
 
-Derived by hand from what the brokers did. `cut`: the verdict of every follower that the brokers truncated. `named`: single followers, as
+Derived by hand from what the brokers did, as far as checkpointed high watermarks prove what was committed. Where the ISR proves more, the
+followers and their verdicts are those of tests/data/expected/committed-by-isr.json, each scenario with the reason.
+
+`cut`: the verdict of every follower that the brokers truncated. `named`: single followers, as
 `topic-partition/broker`. Every other follower must be clean.
 """
 

@@ -65,10 +65,10 @@ def test_without_metadata_the_logs_tell_the_version_and_so_the_rule(tmp_path: Pa
     assert in_process.audit_cluster(root)[1].generation.reason.startswith("no version known")
 
 
-def _changed(tmp_path: Path, old: str, new: str, *, packed: bool = False) -> dict[str, list[Row]]:
-    root = tmp_path / "multi-round"
-    shutil.copytree(SAMPLE / "multi-round", root)
-    log = root / "broker-2" / "server.log"
+def _changed(tmp_path: Path, scenario: str, broker: int, old: str, new: str, *, packed: bool = False) -> dict[str, list[Row]]:
+    root = tmp_path / scenario
+    shutil.copytree(SAMPLE / scenario, root)
+    log = root / f"broker-{broker}" / "server.log"
     text = log.read_text(encoding="utf-8")
     assert old in text
     log.unlink()
@@ -85,15 +85,24 @@ def _verdict(tables: dict[str, list[Row]], topic: str, partition: int, follower:
 
 
 def test_a_broker_that_cut_elsewhere_is_reported_with_its_line(tmp_path: Path) -> None:
-    first = "Truncating partition ledger-1 with TruncationState(offset="
-    log = (SAMPLE / "multi-round" / "broker-2" / "server.log").read_text(encoding="utf-8")
+    first = "Truncating partition vault-1 with TruncationState(offset="
+    log = (SAMPLE / "elr-election" / "broker-1" / "server.log").read_text(encoding="utf-8")
     offset = int(log.split(first)[1].split(",")[0])
-    tables = _changed(tmp_path, f"{first}{offset},", f"{first}{offset - 1},", packed=True)
-    row = _verdict(tables, "ledger", 1, 2)
+    tables = _changed(tmp_path, "elr-election", 1, f"{first}{offset},", f"{first}{offset - 1},", packed=True)
+    row = _verdict(tables, "vault", 1, 1)
     assert (row["verdict"], row["severity"]) == ("truncated_otherwise", "error")
     assert f"truncated to {offset - 1}" in row["reason"]
     assert "server.log.2026-01-02.gz" in row["reason"]
-    assert _verdict(tables, "ledger", 0, 2)["verdict"] == "stale_tail"
+    assert _verdict(tables, "vault", 0, 1)["verdict"] == "stale_tail"
+
+
+def test_a_loss_is_reported_before_a_cut_elsewhere_and_names_it(tmp_path: Path) -> None:
+    first = "Truncating partition ledger-1 with TruncationState(offset="
+    log = (SAMPLE / "multi-round" / "broker-2" / "server.log").read_text(encoding="utf-8")
+    offset = int(log.split(first)[1].split(",")[0])
+    row = _verdict(_changed(tmp_path, "multi-round", 2, f"{first}{offset},", f"{first}{offset - 1},"), "ledger", 1, 2)
+    assert row["verdict"] == "committed_loss"
+    assert f"truncated to {offset - 1}" in row["reason"]
 
 
 def test_a_log_in_the_folder_of_another_broker_is_reported_and_not_used(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ FINDING = finding(
     follower_id=1,
     leader_source="cluster-metadata",
     removed_records=20,
-    removed_below_high_watermark=20,
+    removed_committed=20,
     reason="because",
 )
 CLUSTER = cluster(
@@ -72,7 +72,7 @@ CHOICE = Choice(
     is_leader=False,
     lost_records=5,
     lost_bytes=99,
-    lost_below_high_watermark=5,
+    lost_committed=5,
     reason="because",
 )
 PROBLEM = InputProblem(path="/backup/x.log", line=None, byte_offset=61, code="torn-batch", detail="bytes left", remedy="none")
@@ -181,7 +181,7 @@ def test_what_other_leaders_would_lose(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"removed_records": 16, "removed_below_high_watermark": 18}, "16 records, 18 offsets committed"),
+        ({"removed_records": 16, "removed_committed": 18}, "16 records, 18 offsets committed"),
         ({"verdict": "log_matching_violation", "still_diverged": True}, "stays diverged"),
         ({"verdict": "log_matching_violation", "still_diverged": True, "fetcher_fails": True}, "stays; fetch fails"),
         ({"verdict": "log_matching_violation"}, "diverged in the ISR"),

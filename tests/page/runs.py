@@ -28,9 +28,9 @@ def finding(**changed: Any) -> Finding:
         fetcher_fails=False,
         still_diverged=False,
         removed_records=5,
-        removed_below_high_watermark=0,
+        removed_committed=0,
         already_truncated=None,
-        reason="truncates to 10: offsets 10..14 are not known to have been committed",
+        reason="truncates to 10: whether offsets 10..14 were committed is unknown",
         evidence=None,
     )
     return replace(made, **changed)

@@ -53,7 +53,7 @@ class TestTheNews:
                 "critical",
                 "Silent divergence: 1 replica conflicts with the leader and will go on to.",
             ),
-            (of({"stale_tail": 2, "inconclusive": 1}), "error", "2 replicas will cut records that are not known to have been committed."),
+            (of({"stale_tail": 2, "inconclusive": 1}), "error", "2 replicas will cut records; whether they were committed is unknown."),
             (of({"unreadable": 1}), "error", "1 replica cannot be read as a broker would have to."),
             (of({"epoch_table_only": 1}), "warning", "1 replica: the epoch table contradicts the log; no record is lost by that now."),
             (of({"inconclusive": 2, "identical": 4}), "warning", "2 replicas could not be compared: of these nothing is known."),
@@ -70,7 +70,7 @@ class TestTheNews:
     def test_then_everything_else(self) -> None:
         data = of(LOST | {"inconclusive": 1}, losses=Losses(partitions=3, offsets=9), inferred_leaders=2, problem_count=1)
         assert headline(data).more == (
-            "1 replica will cut records that are not known to have been committed.",
+            "1 replica will cut records; whether they were committed is unknown.",
             "1 replica could not be compared: of these nothing is known.",
             "Leaders of 2 pairs are inferred from the logs: there a clean verdict is no proof.",
             "1 problem of the input: see below what could not be read.",
@@ -134,7 +134,7 @@ class TestTheRows:
                 partition=n % 20,
                 divergence_offset=7_000_000_000 + n,
                 truncation_offset=7_000_000_000 + n,
-                reason=f"truncates to {7_000_000_000 + n}: offsets up to {7_000_000_100 + n} are not known to have been committed",
+                reason=f"truncates to {7_000_000_000 + n}: whether offsets up to {7_000_000_100 + n} were committed is unknown",
             )
             for n in range(10_000)
         ]

@@ -242,7 +242,7 @@ def test_committed_loss_begins_below_the_followers_high_watermark(watermark: int
     found = _judged(LEADER, replace(DIVERGED, high_watermark=watermark))
     assert found.verdict is expected
     if expected is Verdict.STALE_TAIL:
-        assert "truncates to 10: offsets 10..19 are not known to have been committed" in found.reason
+        assert "truncates to 10: whether offsets 10..19 were committed is unknown" in found.reason
 
 
 def test_committed_loss_beyond_a_leader_that_is_shorter() -> None:

@@ -60,7 +60,7 @@ class TestWhatItWrites:
         page = Path("report-second.html").read_text(encoding="utf-8")
         assert page.startswith("<!doctype html>\n")
         assert (
-            "<h1>Committed records are missing from the leader: 42 offsets in 3 partitions, and 4 consumer groups are affected.</h1>"
+            "<h1>Committed records are missing from the leader: 85 offsets in 6 partitions, and 4 consumer groups are affected.</h1>"
             in page
         )
         assert anchors(page) == ["billing-0", "billing-1", "billing-2", "ledger-1", "ledger-2", "ledger-0"]
@@ -109,7 +109,7 @@ class TestWhatItWrites:
         clusters = [(c["label"], c["path"], c["brokers"], c["verdicts"]) for c in shown["clusters"]]
         assert clusters == [
             ("committed-loss", str(SAMPLE / "committed-loss"), 3, {"committed_loss": 3, "lagging": 1, "identical": 5}),
-            ("multi-round", str(SAMPLE / "multi-round"), 3, {"stale_tail": 3}),
+            ("multi-round", str(SAMPLE / "multi-round"), 3, {"committed_loss": 3}),
         ]
         worst = shown["findings"][0]
         assert (worst["verdict"], worst["topic"], worst["partition"], worst["removed_records"]) == ("committed_loss", "billing", 0, 20)
@@ -125,7 +125,7 @@ class TestWhatAWarehouseMayLack:
             shutil.rmtree(warehouse / table)
         assert cli.main(["report", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
-        assert "Committed records are missing from the leader: 42 offsets in 3 partitions." in page
+        assert "Committed records are missing from the leader: 85 offsets in 6 partitions." in page
         assert anchors(page)[0] == "billing-0"
         capsys.readouterr()
         assert cli.main(["report", "--format", "json"]) == 0

@@ -18,7 +18,7 @@ from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRAN
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.segment_scan import TAILS
 from replica_audit.formats.tree_walk import cannot_read
-from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
+from replica_audit.model import BatchHeader, BrokerEvent, Damage, MinIsrSetting, PartitionMetadata, Problem
 from replica_audit.protocol.metadata_changes import MetadataRecord
 from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME, BrokerState, MetadataImage, Position
 
@@ -42,6 +42,7 @@ class MetadataLog:
 
     `log_epoch` is that of its last batch, `log_end_offset` exclusive; `last_timestamp_ms` is when the controller appended the last batch.
     `brokers` holds every registered broker, and `fenced` whether it is; `metadata_version` is None where no record sets the feature.
+    `broker_events` is every change of a registration, `min_isr` every setting of min.insync.replicas but the topics' own.
     """
 
     partitions: tuple[PartitionMetadata, ...]
@@ -53,6 +54,8 @@ class MetadataLog:
     log_end_offset: int
     last_timestamp_ms: int | None
     problems: tuple[Problem, ...]
+    broker_events: tuple[BrokerEvent, ...] = ()
+    min_isr: tuple[MinIsrSetting, ...] = ()
 
 
 def read(directory: Path) -> MetadataLog:
@@ -125,8 +128,8 @@ class _Replay:
 
     def _snapshot(self, snapshot: Snapshot) -> bool:
         """Load a snapshot if all of it can be read."""
-        image, ended, timestamp = self.image.restarted(), False, self.timestamp_ms
         at = Position(snapshot.end_offset - 1, snapshot.epoch, UNKNOWN_TIME)  # its batches tell when it was written
+        image, ended, timestamp = self.image.restarted(at), False, self.timestamp_ms
         try:
             for batch, records in self._batches(snapshot.path):
                 ended = batch.is_control and any(record.key == _SNAPSHOT_FOOTER for record in records)
@@ -209,4 +212,6 @@ class _Replay:
             log_end_offset=self.end_offset,
             last_timestamp_ms=self.timestamp_ms,
             problems=tuple(self.problems),
+            broker_events=tuple(self.image.broker_events),
+            min_isr=tuple(self.image.min_isr.of_brokers),
         )

@@ -47,13 +47,13 @@ def page_data(run: PastRun, top: int) -> PageData:
 def _losses(run: PastRun) -> Losses:
     lost = run.read(
         schemas.REPLICA_VERDICTS,
-        [*PARTITION, "removed_below_high_watermark"],
-        (ds.field("verdict") == str(Verdict.COMMITTED_LOSS)) & (ds.field("removed_below_high_watermark") > 0),
+        [*PARTITION, "removed_committed"],
+        ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
     )
-    each = lost.group_by(PARTITION).aggregate([("removed_below_high_watermark", "max"), ([], "count_all")]).to_pylist()
+    each = lost.group_by(PARTITION).aggregate([("removed_committed", "max"), ([], "count_all")]).to_pylist()
     return Losses(
         partitions=len(each),
-        offsets=sum(row["removed_below_high_watermark_max"] for row in each),
+        offsets=sum(row["removed_committed_max"] for row in each),
         at_least=any(row["count_all"] > 1 for row in each),
     )
 

@@ -118,7 +118,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     order = [
         ("severity_rank", "ascending"),
         ("verdict_rank", "ascending"),
-        ("removed_below_high_watermark", "descending"),
+        ("removed_committed", "descending"),
         ("removed_records", "descending"),
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
@@ -152,7 +152,7 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     begins = [place for place, key in enumerate(places) if not place or key != places[place - 1]]
     first = every.take(begins).append_column("begins", pa.array(begins))
     better = first.filter(~ds.field("is_leader"))
-    order = [("lost_below_high_watermark", "descending"), *((name, "ascending") for name in PARTITION)]
+    order = [("lost_committed", "descending"), *((name, "ascending") for name in PARTITION)]
     chosen: list[Any] = better.take(in_order(better, order)[:count])["begins"].to_pylist()
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.catch_up import refusal
+from replica_audit.protocol.commitment import CommitHistory
+from replica_audit.protocol.committed import Committed, lost_commits
 from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.exchange import Truncation
@@ -25,7 +27,7 @@ class Context:
 
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
-    epochs whose elections, by the metadata log, gave nothing up.
+    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
     """
 
     leader_epoch: int = -1
@@ -33,6 +35,7 @@ class Context:
     compacted: bool = False
     simultaneous: bool = False
     clean_elections: frozenset[int] = frozenset()
+    commits: CommitHistory = field(default_factory=CommitHistory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,29 +218,22 @@ class Comparison:
 
     @property
     def lost(self) -> int:
-        """How many removed offsets lie below a persisted high watermark of a replica that holds them, while the leader does not."""
-        return lineage.covered((span.first_offset, span.end_offset) for span in self.lost_spans)
+        """How many removed offsets were committed, by any evidence, and the leader does not hold them."""
+        return sum(one.offsets for one in self.committed)
 
     @property
-    def lost_spans(self) -> list[lineage.Span]:
-        """Those offsets with their epochs, in spans that may overlap."""
-        first = removal_start(self.follower, self.effect)
-        if first is None:
-            return []
-        return [span for witness in (self.follower, *self.witnesses) for span in self._lost_according_to(witness, first)]
+    def lacked_by_the_leader(self) -> int:
+        """How many of the offsets that the follower's files lose the leader does not hold; not those below its log start."""
+        first, end = removal_start(self.follower, self.effect), self.leader.log.log_end_offset
+        start = max(first or 0, self.leader.log.log_start_offset)
+        gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
+        return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
 
-    def _lost_according_to(self, witness: Replica, first: int) -> list[lineage.Span]:
-        follower, leader = self.follower, self.leader
-        end = min(follower.log.log_end_offset, witness.high_watermark or 0)
-        lost: list[lineage.Span] = []
-        for part in lineage.pieces(follower.history, witness.history, first, end):
-            epoch = part.left_epoch
-            if epoch is None or epoch != part.right_epoch or (witness is not follower and epoch < 0):
-                continue
-            # what retention took from the leader is not lost
-            start, leader_end = max(part.first_offset, leader.log.log_start_offset), leader.log.log_end_offset
-            lost += lineage.lacking(follower.history, leader.history, start, part.end_offset, missing_from=leader_end)
-        return lost
+    @property
+    def committed(self) -> list[Committed]:
+        """The removed offsets that were committed and lost, the strongest evidence first, no offset twice."""
+        first = removal_start(self.follower, self.effect)
+        return [] if first is None else lost_commits(self.leader, self.follower, self.witnesses, self.context.commits, first)
 
 
 def cleaned_until(leader: Replica, follower: Replica) -> int:

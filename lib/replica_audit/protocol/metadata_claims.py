@@ -55,7 +55,8 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
             left_out["leader"] = log.leader
         best = replace(file, **left_out)
     topic_id = file.topic_id or log.topic_id
-    return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=topic_id)
+    history = {name: getattr(log, name) for name in ("elections", "isr_changes", "min_isr", "ever_replicas")}
+    return replace(best, compacted=file.compacted or log.compacted, topic_id=topic_id, **history)
 
 
 def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:

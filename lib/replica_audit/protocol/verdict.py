@@ -1,16 +1,18 @@
 """The verdict on one follower: the first rule of the table that holds.
 
 The rules are the product's own, each resting on what Kafka does: KIP-101 and KIP-279 (what a cut leaves), KAFKA-6361 (silent divergence),
-the high watermark as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
+high watermarks and ISRs as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.protocol import reasons
+from replica_audit.protocol.commitment import Doubt, Evidence
+from replica_audit.protocol.committed import Committed
 from replica_audit.protocol.comparison import Comparison, removal_start
 from replica_audit.protocol.replica_log import contradiction, moved_start
 
@@ -67,6 +69,14 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.INCONCLUSIVE: Severity.WARNING,
     Verdict.IDENTICAL: Severity.NONE,
     Verdict.LAGGING: Severity.NONE,
+}
+
+
+_DOUBTS: dict[Doubt, str] = {
+    Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
+    Doubt.WAITED_FOR: "another replica may have been about to join the ISR",
+    Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
+    Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
 }
 
 
@@ -166,11 +176,34 @@ def _log_matching_violation(c: Comparison) -> Judgement | None:
 
 
 def _committed_loss(c: Comparison) -> Judgement | None:
-    lost = c.lost
-    if not lost:
+    found = c.committed
+    if not found:
         return None
-    reason = f"{lost} of the removed offsets were committed (below a persisted high watermark), and the leader does not hold them"
-    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason)
+    lost, rest = sum(one.offsets for one in found), c.lacked_by_the_leader - sum(one.offsets for one in found)
+    certainly = "were very likely" if all(one.bound.doubts for one in found) else "were"
+    reason = f"{lost} of the removed offsets {certainly} committed ({'; '.join(_proofs(found))}), and the leader does not hold them"
+    others = f"; whether {rest} more that it does not hold were committed is unknown" if rest > 0 else ""
+    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason + others)
+
+
+def _proofs(found: Sequence[Committed]) -> Iterator[str]:
+    """One clause for each proof, those of one kind and broker together."""
+    by_bound: dict[tuple[Evidence, int, int | None, frozenset[Doubt]], int] = {}
+    for one in found:
+        key = (one.bound.evidence, one.bound.broker_id, one.bound.metadata_offset, one.bound.doubts)
+        by_bound[key] = by_bound.get(key, 0) + one.offsets
+    for (evidence, broker, metadata_offset, doubts), offsets in by_bound.items():
+        at = f"metadata offset {metadata_offset}"
+        match evidence:
+            case Evidence.CHECKPOINT:
+                how = f"below the checkpointed high watermark of broker {broker}"
+            case Evidence.SOLE:
+                how = f"broker {broker} led alone in the ISR ({at})"
+            case Evidence.ALL:
+                how = f"held by every in-sync replica of leader {broker} ({at})"
+        much = f"{offsets} " if len(by_bound) > 1 else ""
+        likely = f", very likely: {' and '.join(_DOUBTS[doubt] for doubt in sorted(doubts))}" if doubts else ""
+        yield f"{much}{how}{likely}"
 
 
 def _cannot_rejoin(c: Comparison) -> Judgement | None:
@@ -190,9 +223,8 @@ def _stale_tail(c: Comparison) -> Judgement | None:
         return None
     if c.follower_copied_earlier:
         return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it was cut when it first fetched from this leader")
-    return Judgement(
-        verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: offsets {reasons.removed(c)} are not known to have been committed"
-    )
+    reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
+    return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 
 
 def _content_mismatch(c: Comparison) -> Judgement | None:

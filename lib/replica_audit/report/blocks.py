@@ -211,7 +211,7 @@ def _cost(choice: Choice | None) -> tuple[str, str]:
         return "-", "-"
     if choice.rank is None:
         return str(choice.candidate_id), "cannot be read"
-    records, committed = choice.lost_records or 0, choice.lost_below_high_watermark or 0
+    records, committed = choice.lost_records or 0, choice.lost_committed or 0
     return str(choice.candidate_id), f"{records} ({_committed(records, committed)})"
 
 
@@ -254,7 +254,7 @@ def _loses(finding: Finding) -> str:
 
 
 def _records(finding: Finding) -> str:
-    records, committed = finding.removed_records or 0, finding.removed_below_high_watermark or 0
+    records, committed = finding.removed_records or 0, finding.removed_committed or 0
     return f"{records} records, {_committed(records, committed)}"
 
 

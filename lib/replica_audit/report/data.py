@@ -30,7 +30,7 @@ class Finding:
     fetcher_fails: bool
     still_diverged: bool
     removed_records: int | None
-    removed_below_high_watermark: int | None
+    removed_committed: int | None
     already_truncated: bool | None
     reason: str
     evidence: str | None
@@ -78,7 +78,7 @@ class Choice:
     is_leader: bool
     lost_records: int | None
     lost_bytes: int | None
-    lost_below_high_watermark: int | None
+    lost_committed: int | None
     reason: str
 
 

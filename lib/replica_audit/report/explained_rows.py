@@ -83,6 +83,8 @@ class Verdict:
     removed_records: int | None = None
     removed_bytes: int | None = None
     removed_below_high_watermark: int | None = None
+    removed_committed: int | None = None
+    removed_committed_offsets: tuple[tuple[str, int], ...] | None = None
     first_removed_timestamp_ms: int | None = None
     last_removed_timestamp_ms: int | None = None
     open_transactions: tuple[int, ...] | None = None
@@ -94,6 +96,11 @@ class Verdict:
     hole: Hole | None = None
     compacted: bool | None = None
     evidence: str | None = None
+
+    @property
+    def committed(self) -> int | None:
+        """Committed offsets that are lost; a run of an older version counted only those below a high watermark."""
+        return self.removed_below_high_watermark if self.removed_committed is None else self.removed_committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.verdict import Verdict
@@ -81,18 +81,25 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         first, last = moment(verdict.first_removed_timestamp_ms), moment(verdict.last_removed_timestamp_ms)
         until = "" if first == last else f" to {last.removeprefix(first.split()[0]).lstrip()}"
         yield from paragraph(f"Batches written {first}{until} UTC.")
-    below = verdict.removed_below_high_watermark
+    below = verdict.committed
     if below:
         yield from paragraph(
-            f"Committed and lost: {count(below, 'offset')}, below a persisted high watermark of a replica that holds them, and not on "
-            "the leader."
+            f"Committed and lost: {count(below, 'offset')} that the leader does not hold{_proven_by(verdict.removed_committed_offsets)}."
         )
     elif verdict.verdict == Verdict.INCONCLUSIVE:
         yield from paragraph("Whether any of it was committed and is lost cannot be told.")
     else:
-        yield from paragraph("Nothing of it is known to have been committed and to be missing on the leader.")
+        yield from paragraph("Whether any of it that the leader does not hold was committed is unknown.")
     if verdict.open_transactions:
         yield from paragraph(f"Left open, for their end marker goes: transactions of producer {listed(verdict.open_transactions)}.")
+
+
+def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
+    """The evidence of committed offsets, with the number that each proves where there are several kinds."""
+    if not counts:
+        return ""
+    found = (f"{evidence} ({number})" if len(counts) > 1 else evidence for evidence, number in counts)
+    return f": proven by {' and '.join(found)}"
 
 
 def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:

@@ -32,6 +32,16 @@ STUCK = struct(
 WRONG_LINE = struct(epoch=INT, start_offset=BIGINT, found_offset=BIGINT)
 HOLE = struct(broker_id=INT, first_offset=BIGINT, end_offset=BIGINT, segment_before=BIGINT, segment_after=BIGINT, is_cut=BOOLEAN)
 
+COMMIT = struct(
+    evidence=STRING,
+    leader_epoch=INT,
+    first_offset=BIGINT,
+    end_offset=BIGINT,
+    broker_id=INT,
+    metadata_offset=BIGINT,
+    not_ruled_out=pa.list_(STRING),
+)
+
 EPOCH_END_OFFSETS = Table(
     name="epoch_end_offsets",
     grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch",
@@ -95,6 +105,24 @@ REPLICA_VERDICTS = Table(
             "removed_below_high_watermark",
             BIGINT,
             "removed offsets that lie below the persisted high watermark of a replica that holds them, and that the leader does not hold",
+        ),
+        Column(
+            "commit_evidence",
+            STRING,
+            "the strongest proof that removed offsets, which the leader does not hold, were committed: checkpointed-high-watermark, "
+            "sole-in-sync-replica or all-in-sync-replicas; null: none, so it is unknown whether they were",
+        ),
+        Column(
+            "removed_committed",
+            BIGINT,
+            "removed offsets that were committed, by any evidence, and that the leader does not hold",
+        ),
+        Column("removed_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence; each counts once, under its strongest"),
+        Column(
+            "removed_commits",
+            pa.list_(COMMIT),
+            "those offsets as spans [first, end) with their leader epoch; broker_id: whose checkpoint, or who led; metadata_offset: of the "
+            "record that made the ISR what it was; not_ruled_out: why it is only very likely",
         ),
         Column("first_removed_timestamp_ms", BIGINT, "smallest max timestamp of the batches that go"),
         Column("last_removed_timestamp_ms", BIGINT, "largest max timestamp of the batches that go"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, BY_PARTITION, INT, KEYS, PAIR, PARTITION, PARTITION_CHECK, STRING, Column, Table
 
 WHAT_IF_LEADERS = Table(
@@ -13,7 +15,7 @@ WHAT_IF_LEADERS = Table(
         Column(
             "candidate_id", INT, "broker that leads in this case; one that does not lead now is taken to have entered a new epoch", False
         ),
-        Column("rank", INT, "1 loses least: by offsets below a high watermark, then records, then the longer log; null: cannot lead"),
+        Column("rank", INT, "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead"),
         Column("is_leader", BOOLEAN, "whether it is the leader now", False),
         Column("in_isr", BOOLEAN, "whether it is in the ISR", False),
         Column("last_epoch", INT, "leader epoch of its last batch; -1: none"),
@@ -26,6 +28,8 @@ WHAT_IF_LEADERS = Table(
         Column("lost_records", BIGINT, "records in them; of a batch that goes in part as many as offsets"),
         Column("lost_bytes", BIGINT, "bytes of the batches whose last offset is among them"),
         Column("lost_below_high_watermark", BIGINT, "lost offsets below a persisted high watermark of a replica that holds them"),
+        Column("lost_committed", BIGINT, "lost offsets that are proven, by any evidence, to have been committed"),
+        Column("lost_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence, as in replica_verdicts"),
         Column("followers_cut", INT, "replicas that truncate"),
         Column("followers_restarted", INT, "replicas that empty their log and start at the candidate's log start offset"),
         Column("followers_failing", INT, "replicas that then get no records: their fetcher fails, or the exchange has no end"),

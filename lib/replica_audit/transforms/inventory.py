@@ -88,7 +88,13 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
         {"broker_id": broker, "fenced": copy.fenced[broker], "state": str(state), "changed_ms": copy.brokers_changed_ms[broker]}
         for broker, state in sorted(copy.brokers.items())
     ]
-    row = {"metadata_version": copy.metadata_version, "brokers": brokers}
+    row = {
+        "metadata_version": copy.metadata_version,
+        "brokers": brokers,
+        "broker_events": [event._asdict() for event in copy.broker_events],
+        "min_isr": [setting._asdict() for setting in copy.min_isr],
+        "last_timestamp_ms": copy.last_timestamp_ms,
+    }
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:
         path = str(directory) + problem.path[len(copied_to or str(directory)) :]

@@ -18,6 +18,7 @@ from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
 from replica_audit.transforms import content, second_read, server_logs
+from replica_audit.transforms.commits import COMMIT_COLUMNS, commit_columns
 from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -208,7 +209,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
         "protocol": str(truncation.protocol),
         **_removed(measured),
         # where the comparison proves nothing, no loss may be summed up
-        "removed_below_high_watermark": 0 if judgement.verdict is Verdict.INCONCLUSIVE else comparison.lost,
+        **commit_columns(comparison, judgement),
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
@@ -270,7 +271,7 @@ def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgemen
             "removed_offsets",
             "removed_records",
             "removed_bytes",
-            "removed_below_high_watermark",
+            *COMMIT_COLUMNS,
             "first_removed_timestamp_ms",
             "last_removed_timestamp_ms",
             "open_transactions",

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
 from replica_audit.protocol.candidates import next_epoch, with_new_epoch
+from replica_audit.protocol.commitment import CommitHistory
 from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
@@ -96,6 +97,7 @@ class PartitionAudit:
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
+            commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
 
     @property

@@ -8,7 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.model import Election, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile, Window
+from replica_audit.model import (
+    Election,
+    IsrChange,
+    MinIsrSetting,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    Run,
+    Segment,
+    SegmentFile,
+    Window,
+)
 
 Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -56,16 +67,19 @@ def replica_files(row: Row) -> ReplicaFiles:
 def metadata_row(partition: PartitionMetadata) -> Row:
     """`PartitionMetadata` as a row of the shape PARTITION_METADATA, with its topic and partition."""
     row = {name: getattr(partition, name) for name in partition.__slots__}
-    row["elections"] = [election._asdict() for election in partition.elections]
+    for name in ("elections", "isr_changes", "min_isr"):
+        row[name] = [entry._asdict() for entry in row[name]]
     return row
 
 
 def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
     """A row of the shape PARTITION_METADATA as a value."""
-    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr")}}
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "ever_replicas")}}
     values["elections"] = tuple(
         Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
     )
+    values["isr_changes"] = tuple(IsrChange(**{**change, "isr": tuple(change["isr"])}) for change in row["isr_changes"])
+    values["min_isr"] = tuple(MinIsrSetting(**setting) for setting in row["min_isr"])
     return PartitionMetadata(topic=topic, partition=partition, **values)
 
 

@@ -13,6 +13,7 @@ from replica_audit.model import BatchHeader, PartitionMetadata
 from replica_audit.protocol.already_cut import as_truncated, has_truncated
 from replica_audit.protocol.alternatives import traffic, what_if
 from replica_audit.protocol.candidates import Candidate, Cost, Loss, never_begins, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.commitment import Evidence
 from replica_audit.protocol.comparison import Comparison, catches_up, removal_start
 from replica_audit.protocol.cuts import records_in
 from replica_audit.protocol.elections import with_preference
@@ -87,6 +88,8 @@ def leader_rows(
             "lost_records": cost.records if known else None,
             "lost_bytes": cost.size_bytes if known else None,
             "lost_below_high_watermark": cost.below_high_watermark if known else None,
+            "lost_committed": cost.committed_offsets if known else None,
+            "lost_committed_offsets": {str(evidence): count for evidence, count in cost.committed.items()} if known else None,
             "followers_cut": cost.cut if known else None,
             "followers_restarted": cost.restarted if known else None,
             "followers_failing": cost.failing if known else None,
@@ -131,10 +134,11 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
     # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
     kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]
     losses: list[Loss] = []
-    committed: list[Span] = []
+    committed: dict[Evidence, list[Span]] = {evidence: [] for evidence in Evidence}
     for found, follower in zip(measured, followers, strict=True):
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
-            committed += without(found.comparison.lost_spans, [*kept, *committed])
+            for one in found.comparison.committed:
+                committed[one.bound.evidence] += one.spans
         try:
             spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
             losses.append(_loss(follower, spans))
@@ -143,8 +147,19 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
         unread += found.unread is not None
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
     refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
-    below = sum(span.end_offset - span.first_offset for span in committed)
-    return Candidate.of(side.replica, Cost.of(losses, below, effects, refused), is_leader=leads, unread=unread)
+    cost = Cost.of(losses, _counted(committed, kept), effects, refused)
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
+
+
+def _counted(committed: dict[Evidence, list[Span]], kept: Sequence[Span]) -> dict[Evidence, int]:
+    """How many offsets that nobody keeps each evidence proves, those of each epoch once, under their strongest evidence."""
+    taken, counts = list(kept), {}
+    for evidence in Evidence:
+        spans = without(committed[evidence], taken)
+        taken += spans
+        if spans:
+            counts[evidence] = sum(span.end_offset - span.first_offset for span in spans)
+    return counts
 
 
 def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:

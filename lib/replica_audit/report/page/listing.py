@@ -71,7 +71,7 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
         while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
             yield _of_leader(leaders.pop(0))
         numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
-        removed = (finding.removed_records, finding.removed_below_high_watermark)
+        removed = (finding.removed_records, finding.removed_committed)
         keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
         yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status), finding.reason
     for leader in leaders:

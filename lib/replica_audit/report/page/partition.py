@@ -165,7 +165,7 @@ def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "Bytes", number(verdict.removed_bytes)
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
-    yield "Committed and lost", counted(verdict.removed_below_high_watermark or 0, "offset")
+    yield "Committed and lost", counted(verdict.committed or 0, "offset")
 
 
 def _source(leader_source: str) -> str:

@@ -72,7 +72,7 @@ def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
 
     def rank(one: Explanation) -> tuple[int, int, int, int]:
         verdict = one.verdict
-        lost = (-(verdict.removed_below_high_watermark or 0), -(verdict.removed_records or 0))
+        lost = (-(verdict.committed or 0), -(verdict.removed_records or 0))
         return (SEVERITIES.index(verdict.severity), *lost, verdict.follower_id)
 
     return sorted(followers, key=rank)
@@ -194,7 +194,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
     records = one.verdict.removed_records
     said = count(state.log_end_offset - physical, "offset") if records is None else count(records, "record")
     sheet.y += 10
-    below = one.verdict.removed_below_high_watermark
+    below = one.verdict.committed
     committed = f", {below} committed offset{'s' * (below != 1)}" if below else ""
     sheet.say(physical, top + 16, f"cuts away {said}{committed}", "note alarm")
 

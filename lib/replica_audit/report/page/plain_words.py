@@ -96,7 +96,7 @@ _SENTENCES: dict[str, str] = {
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
     Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
     Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
-    Verdict.STALE_TAIL: "{n} will cut records that are not known to have been committed.",
+    Verdict.STALE_TAIL: "{n} will cut records; whether they were committed is unknown.",
     Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
     Verdict.INCONCLUSIVE: "{n} could not be compared: of these nothing is known.",
 }
@@ -157,7 +157,7 @@ def in_short(one: Explanation) -> str:
     if physical is None or physical >= state.log_end_offset:
         return f"{name} cuts nothing: {verdict.reason}."
     much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
-    below = verdict.removed_below_high_watermark or 0
+    below = verdict.committed or 0
     committed = f" {number(below)} of these offsets had been committed and are not on the leader." if below else ""
     is_done = is_cut_already(one)
     if verdict.restart_offset is not None:
