@@ -166,7 +166,7 @@ class _Audit:
             clusters=list(self.facts),
             topics=self.request.settings.topics,
         )
-        history = findings_of.with_history(current, before, run_id).persist(StorageLevel.MEMORY_AND_DISK)
+        history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)
         sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in schemas.OF_PARTITIONS)).first()
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         written = [table for table in schemas.OF_PARTITIONS if self.seen_before or (sizes and sizes[table.name])]

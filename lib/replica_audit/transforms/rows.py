@@ -62,7 +62,7 @@ def metadata_row(partition: PartitionMetadata) -> Row:
 
 def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
     """A row of the shape PARTITION_METADATA as a value."""
-    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr")}}
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "last_known_elr")}}
     values["elections"] = tuple(
         Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
     )

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from replica_audit.report.page.data import PageData, ReplicaFinding
+from replica_audit.report.data import ReplicaFinding
+from replica_audit.report.page.data import PageData
 from replica_audit.report.worst_first import SEVERITIES, VERDICTS_BY_LOSS
 
 HOLE = "\ue000"  # where a sentence had a number; no text of Kafka's has this character
