@@ -136,6 +136,7 @@ class ReplicaFinding:
     broker_id: int
     summary: str
     status: str
+    leader_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
