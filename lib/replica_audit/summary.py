@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from replica_audit.protocol.partition_findings import FindingAbout, PartitionCod
 from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, OfflinePartition, ReplicaFinding, Report
 from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.json_report import CODES_BY_LOSS
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
 
@@ -127,6 +129,23 @@ def summarise(frames: Frames, about: About) -> Report:
         partition_codes={str(code): total for code in PartitionCode if (total := sum(r["count"] for r in codes if r["code"] == code))},
         changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},
     )
+
+
+def all_findings(table: DataFrame, statuses: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a run's `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost.
+
+    They come one part of the sorted rows after the other; no more than that is on the driver.
+    """
+    rows = table.where(F.col("status").isin(*statuses)).orderBy(
+        F.col("code") != F.lit(_OFFLINE),
+        _rank("severity", SEVERITIES),
+        _rank("code", CODES_BY_LOSS),
+        F.col("removed_below_high_watermark").desc_nulls_last(),
+        F.col("removed_records").desc_nulls_last(),
+        *("cluster_id", "topic", "partition", "broker_id"),
+    )
+    for row in rows.toLocalIterator():
+        yield row.asDict(recursive=True)
 
 
 def _offline(history: DataFrame, count: int) -> list[OfflinePartition]:

@@ -187,6 +187,8 @@ def _impacts(run: PastRun, count: int) -> list[Impact]:
 
 def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     """Partitions where another leader would lose less: every replica as the leader, the best first; and how many others lose something."""
+    if not run.settings.get("what_if_leaders", True):
+        return [], 0  # only partitions without a leader have rows then, which stand with them
     matters = run.read(schemas.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
         return [], 0
