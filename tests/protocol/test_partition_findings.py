@@ -131,7 +131,7 @@ def test_no_later_copy_explains_it(leader: Replica, context: Context, times: dic
         pytest.param(LEADS, {"copied_at_ms": BEGAN + CLOCKS_DIFFER_MS, "known_epoch": 6}, id="nor one whose metadata log ends before it"),
     ],
 )
-def test_a_warning_where_something_else_may_explain_it(leader: Replica, times: dict[str, int]) -> None:
+def test_a_warning_where_something_else_may_explain_it(leader: Replica, times: dict[str, Any]) -> None:
     found = _missing(leader, **times)
     assert (found.is_certain, found.severity) == (False, Severity.WARNING)
 
