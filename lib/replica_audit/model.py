@@ -236,6 +236,9 @@ class BrokerEvent(NamedTuple):
 class PartitionMetadata:
     """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.
 
+    `no_leader`: the source names the partition and says that nobody leads it. `last_known_elr`: of KIP-966; of a partition without a leader
+    its one member is the last leader.
+
     `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
     written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
     the file. `isr_changes` are those within epochs, besides `elections`; `min_isr` the topic's settings of min.insync.replicas, in order;
@@ -251,6 +254,8 @@ class PartitionMetadata:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    no_leader: bool = False
     source: str
     known_at_ms: int | None = None
     log_epoch: int = -1

@@ -20,10 +20,11 @@ from replica_audit.config import Settings
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
+from replica_audit.report.json_report import Rows
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
-from replica_audit.summary import About, Frames, summarise
+from replica_audit.summary import About, Frames, all_findings, summarise
 from replica_audit.transforms import findings as findings_of
 from replica_audit.transforms import partitions
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies
@@ -59,6 +60,12 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
         UsageError: the inputs contradict each other, or the warehouse cannot be written.
     """
     return _Audit(spark, request, tell, tasks).run()
+
+
+def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
+    """Every finding of a run that is written, by status, the worst first, read from its table a part at a time."""
+    table = Warehouse(spark, warehouse).read(schemas.FINDINGS).where(F.col("run_id") == F.lit(run_id))
+    return partial(all_findings, table)
 
 
 class _Audit:
@@ -167,7 +174,7 @@ class _Audit:
             clusters=list(self.facts),
             topics=self.request.settings.topics,
         )
-        history = findings_of.with_history(current, before, run_id).persist(StorageLevel.MEMORY_AND_DISK)
+        history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)
         sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in schemas.OF_PARTITIONS)).first()
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         written = [table for table in schemas.OF_PARTITIONS if self.seen_before or (sizes and sizes[table.name])]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from replica_audit.protocol.confirmation import FOUND_NOW
 from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, OfflinePartition, ReplicaFinding, Report
+from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.json_report import CODES_BY_LOSS
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
+
+_OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,10 @@ def summarise(frames: Frames, about: About) -> Report:
         )
         .collect()
     }
-    severities = {row["severity"]: row["count"] for row in frames.current.groupBy("severity").count().collect()}
+    codes = frames.current.groupBy("cluster_id", "code", "severity").count().collect()
+    severities = Counter[str]()
+    for row in codes:
+        severities[row["severity"]] += row["count"]
     problem_counts = {row["cluster_id"]: row["count"] for row in frames.problems.groupBy("cluster_id").count().collect()}
     shown = frames.problems.orderBy("path", "line", "byte_offset").limit(SHOWN_PROBLEMS).collect()
     label = labels({root.cluster_id: root.path for root in about.roots})
@@ -99,6 +110,7 @@ def summarise(frames: Frames, about: About) -> Report:
                 unclean_elections=size["unclean_elections"] if size else 0,
                 affected_groups=size["affected_groups"] if size else 0,
                 affected_positions=size["affected_positions"] if size else 0,
+                offline_partitions=sum(row["count"] for row in codes if row["cluster_id"] == root.cluster_id and row["code"] == _OFFLINE),
             )
         )
     return Report(
@@ -115,8 +127,45 @@ def summarise(frames: Frames, about: About) -> Report:
         best_led_partitions=_matters(audited, leader_is_best=True).count() if about.tries_leaders else 0,
         problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
         problem_count=sum(problem_counts.values()),
+        offline=tuple(_offline(frames.history, about.worst)),
+        others=tuple(_others(frames.history, about.worst)),
+        partition_codes={str(code): total for code in PartitionCode if (total := sum(r["count"] for r in codes if r["code"] == code))},
         changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},
     )
+
+
+def all_findings(table: DataFrame, statuses: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a run's `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost.
+
+    They come one part of the sorted rows after the other; no more than that is on the driver.
+    """
+    rows = table.where(F.col("status").isin(*statuses)).orderBy(
+        F.col("code") != F.lit(_OFFLINE),
+        _rank("severity", SEVERITIES),
+        _rank("code", CODES_BY_LOSS),
+        F.col("removed_committed").desc_nulls_last(),
+        F.col("removed_records").desc_nulls_last(),
+        *("cluster_id", "topic", "partition", "broker_id"),
+    )
+    for row in rows.toLocalIterator():
+        yield row.asDict(recursive=True)
+
+
+def _offline(history: DataFrame, count: int) -> list[OfflinePartition]:
+    """Partitions that nobody leads, those of clusters that run first."""
+    rows = history.where((F.col("code") == F.lit(_OFFLINE)) & F.col("status").isin(*FOUND_NOW))
+    first = rows.orderBy("cluster_stopped", "cluster_id", "topic", "partition").limit(count)
+    return [offline_partition(row.asDict(recursive=True)) for row in first.select(*OFFLINE_COLUMNS).collect()]
+
+
+def _others(history: DataFrame, count: int) -> list[ReplicaFinding]:
+    """The other findings that are no verdict on a follower."""
+    is_other = ~F.col("code").isin(_OFFLINE) & (
+        (F.col("about") != F.lit(str(FindingAbout.FOLLOWER))) | F.col("code").isin(*map(str, PartitionCode))
+    )
+    rows = history.where(is_other & F.col("status").isin(*FOUND_NOW))
+    first = rows.orderBy(_rank("severity", SEVERITIES), "code", "cluster_id", "topic", "partition", "broker_id").limit(count)
+    return [ReplicaFinding(**row.asDict()) for row in first.select(*ReplicaFinding.__slots__).collect()]
 
 
 def _impacts(audited: DataFrame, count: int) -> list[Impact]:
@@ -174,7 +223,7 @@ def _rank(column: str, order: Sequence[str]) -> Column:
     return F.array_position(F.array(*(F.lit(value) for value in order)), F.col(column))
 
 
-def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
+def _exit_code(severities: Mapping[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
     """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or inconclusive."""
     if not readable:
         return 2

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.data import ReplicaFinding
 from replica_audit.report.page import plain_words
-from replica_audit.report.page.data import Losses, PageData, ReplicaFinding
+from replica_audit.report.page.data import Losses, PageData
 from replica_audit.report.page.listing import HOLE, rows_json
 from replica_audit.report.page.page import BUDGET, render, worst_partitions
 from replica_audit.report.page.partition import anchors

@@ -220,7 +220,7 @@ def test_a_cut_that_the_brokers_log_tells_of_has_happened() -> None:
 def test_an_inferred_leader_and_an_unknown_one() -> None:
     tables = hole()
     tables["replica_verdicts"][0]["leader_source"] = "inferred"
-    assert "a clean verdict is no proof here" in " ".join(told(tables).split())
+    assert "a clean verdict proves nothing here" in " ".join(told(tables).split())
     unknown = {"leader_id": -1, "verdict": "inconclusive", "reason": "leader unknown or unreadable: none"}
     tables["replica_verdicts"][0] |= unknown
     tables["truncation_points"] = []

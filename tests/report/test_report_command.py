@@ -81,7 +81,7 @@ class TestWhatItWrites:
         assert capsys.readouterr().err == "report of run second: report.txt\n"
 
     def test_as_many_as_the_audit_showed_or_as_are_asked_for(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        for arguments, count in (([], 2), (["--top", "4"], 4), (["--top", "0"], 0), (["--top", "100"], 6)):
+        for arguments, count in (([], 6), (["--top", "4"], 4), (["--top", "0"], 0), (["--top", "100"], 6)):
             assert cli.main(["report", "--format", "json", *arguments]) == 0
             shown = json.loads(capsys.readouterr().out)
             assert len(shown["findings"]) == count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -61,6 +60,7 @@ def _audit(given: argparse.Namespace) -> int:
         )
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
+    from replica_audit.report.json_report import json_pieces
     from replica_audit.storage.session import session
     from replica_audit.storage.sources import unusable
 
@@ -79,7 +79,7 @@ def _audit(given: argparse.Namespace) -> int:
     with progress() as told:
         report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:
-        outputs.write("--json", given.json, json.dumps(report.as_json(), indent=1) + "\n")
+        outputs.write("--json", given.json, json_pieces(report, pipeline.findings(session(), warehouse, given.run_id)))
     show("\n")
     show_report(report)
     if given.html:
@@ -164,7 +164,7 @@ COMMAND = Command(
             help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
             arguments={"metavar": "SEVERITY"},
         ),
-        Option(flag="--json", help="write the summary as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+        Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}
         ),

@@ -98,6 +98,8 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 replicas=_ids(partition, "replicas", where),
                 isr=_ids(partition, "isr", where),
                 elr=_ids(partition, "elr", where),
+                last_known_elr=_ids(partition, "last_known_elr", where),
+                no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
             )

@@ -62,7 +62,7 @@ class Run:
         return self.table("replica_verdicts", **chosen)
 
     def findings(self, **chosen: Any) -> Any:
-        """`findings`: one row per finding, new, persisting or resolved since the run before."""
+        """`findings`: one row per finding, new, persisting, resolved or unconfirmed since the run before."""
         return self.table("findings", **chosen)
 
     def replicas(self, **chosen: Any) -> Any:

@@ -5,7 +5,7 @@ A leader's log is the truth (KIP-101): what another replica holds and the leader
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -82,7 +82,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One replica as the leader. `eligible` is False where its log cannot be read: its cost is then unknown."""
+    """One replica as the leader. `eligible` is False where its log cannot be read: its cost is then unknown.
+
+    `unread` other replicas could not be looked at, and may hold more.
+    """
 
     broker_id: int
     is_leader: bool
@@ -91,6 +94,7 @@ class Candidate:
     log_end_offset: int
     eligible: bool
     cost: Cost
+    unread: int = 0
     reason: str
 
     @classmethod
@@ -105,6 +109,7 @@ class Candidate:
             log_end_offset=replica.log.log_end_offset,
             eligible=not replica.unreadable,
             cost=cost,
+            unread=unread,
             reason=f"cannot lead: {replica.unreadable}" if replica.unreadable else _sentence(cost, unread),
         )
 
@@ -160,17 +165,18 @@ def taken(comparison: Comparison) -> list[Span]:
     return list(lacking(follower.history, leader.history, start, end, missing_from=missing_from))
 
 
-def ranked(candidates: Sequence[Candidate]) -> Iterator[tuple[int | None, Candidate]]:
+def ranked(candidates: Sequence[Candidate], electable: Collection[int] = ()) -> Iterator[tuple[int | None, Candidate]]:
     """Candidates with their rank from 1, the least loss first; those that cannot lead come last, without a rank.
 
     Compared are lost offsets that a leader's high watermark had passed, those that only every in-sync replica held, records, then silent
-    divergence and failing fetchers; of equals the one that leads, then an ISR member, the longer log, the lower id.
+    divergence and failing fetchers; of equals the one that leads, then an ISR member or one of `electable`, the longer log, the lower id.
     """
 
     def order(candidate: Candidate) -> tuple[int | bool, ...]:
         cost = candidate.cost
         worse = (cost.passed, cost.committed_offsets, cost.records, cost.offsets, cost.diverged, cost.failing)
-        return (*worse, not candidate.is_leader, not candidate.in_isr, -candidate.log_end_offset, candidate.broker_id)
+        is_electable = candidate.in_isr or candidate.broker_id in electable
+        return (*worse, not candidate.is_leader, not is_electable, -candidate.log_end_offset, candidate.broker_id)
 
     able = sorted((candidate for candidate in candidates if candidate.eligible), key=order)
     yield from enumerate(able, 1)

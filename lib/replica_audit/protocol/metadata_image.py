@@ -195,6 +195,8 @@ class MetadataImage:
                         replicas=known.state.replicas,
                         isr=known.state.isr,
                         elr=known.state.elr,
+                        last_known_elr=known.state.last_known_elr,
+                        no_leader=known.state.leader < 0,
                         source=METADATA_LOG,
                         known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
                         log_epoch=log_epoch,

@@ -10,6 +10,7 @@ from replica_audit.report.exchange_steps import Case, Exchange, OutOfRange, Step
 from replica_audit.report.explained_rows import TruncationPoint
 from replica_audit.report.explained_structs import Stuck
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import leader_name
 from replica_audit.report.paragraphs import epoch, paragraph
 
 DOCUMENTS: dict[str, str] = {
@@ -54,7 +55,7 @@ class Words:
 
     def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
         self.point = point
-        self.leader = f"leader {explanation.leader.broker_id}"
+        self.leader = leader_name(explanation.verdict)
         self.follower = f"follower {explanation.follower.broker_id}"
         self.leader_log = explanation.leader.log
         self.stuck = explanation.verdict.stuck

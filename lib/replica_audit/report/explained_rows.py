@@ -96,6 +96,7 @@ class Verdict:
     hole: Hole | None = None
     compacted: bool | None = None
     evidence: str | None = None
+    inferred_because: str | None = None
 
     @property
     def committed(self) -> int | None:
@@ -266,6 +267,15 @@ class LeaderChoice:
     followers_cut: int | None
     followers_restarted: int | None
     reason: str
+    lost_offsets: int | None = None
+    lost_records: int | None = None
+    lost_committed: int | None = None
+    followers_failing: int | None = None
+    followers_diverged: int | None = None
+    unread_replicas: int | None = None
+    election: str | None = None
+    broker_up: bool | None = None
+    stopped_cleanly: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

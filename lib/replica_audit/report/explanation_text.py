@@ -13,8 +13,9 @@ from replica_audit.report.epoch_tables import epoch_table_lines
 from replica_audit.report.exchange_text import exchange_lines
 from replica_audit.report.explained_rows import TruncationPoint
 from replica_audit.report.explanation import Explained, Explanation, Outcome, Replica
+from replica_audit.report.leader_words import known_from, leader_name
 from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph
-from replica_audit.report.partition_text import PARTITION_SECTIONS, partition_head
+from replica_audit.report.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.remedies import steps
 from replica_audit.report.rules_text import observed_lines, rule_lines
 
@@ -23,11 +24,12 @@ _SHOWN = 5
 
 
 def render(explained: Explained) -> str:
-    """The explanation of each follower, then of the partition, a line feed at the end."""
-    told = ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
+    """What was found of the partition, the explanation of each follower, then the partition, a line feed at the end."""
+    told = ["\n\n".join(_told([finding_lines(explained.partition)]))] if explained.partition.findings else []
+    told += ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
     facts = explained.partition
     about = list(_told(section(facts) for section in PARTITION_SECTIONS))
-    if about or not told:
+    if about or not explained.followers:
         told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
     return f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
 
@@ -41,12 +43,11 @@ def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:
 
 def _head(explanation: Explanation) -> Iterator[str]:
     verdict, run = explanation.verdict, explanation.run
-    leader = f"leader {verdict.leader_id}" if verdict.leader_id >= 0 else "an unknown leader"
+    leader = leader_name(verdict) if verdict.leader_id >= 0 else "an unknown leader"
     yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
     yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {verdict.reason}")
-    known = "inferred from the logs" if verdict.leader_source == "inferred" else f"known from {verdict.leader_source}"
     yield from paragraph(explanation.run.cluster_id, first="cluster   ")
-    yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
+    yield from paragraph(known_from(verdict), first="leader    ")
     yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
     yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
 
@@ -136,8 +137,9 @@ def _who_has(explanation: Explanation, piece: lineage.Piece) -> str:
 
 def _evidence(explanation: Explanation) -> Iterator[str]:
     yield "Evidence"
-    for role, side in (("leader", explanation.leader), ("follower", explanation.follower)):
-        yield from paragraph(described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
+    leader = leader_name(explanation.verdict) if explanation.leader.broker_id >= 0 else "leader"
+    for name, side in ((leader, explanation.leader), (f"follower {explanation.follower.broker_id}", explanation.follower)):
+        yield from paragraph(described(explanation, side), first=f"{name}: ")
     for fact in (explanation.verdict.evidence or "").split("; "):
         if fact:
             yield from paragraph(fact, first="- ")

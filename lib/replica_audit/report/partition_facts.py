@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+from replica_audit.protocol.confirmation import FOUND_NOW
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.report.explained_rows import (
     ConsumerImpact,
     FutureReplica,
@@ -19,8 +23,24 @@ PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFinding:
+    """A row of `findings`, as far as it is about a partition."""
+
+    code: str
+    severity: str
+    broker_id: int
+    summary: str
+    status: str
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_leader_id: int | None = None
+    leaderless_since: datetime | None = None
+    cluster_stopped: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """The rows about one partition, each in the order of telling.
+    """The rows about one partition, each in the order of telling. `findings` are those that are no verdict on a follower.
 
     `alone` says why there is no follower to explain; None if there is one. `folder` and `cut_short` as in an explanation of a follower.
     """
@@ -37,11 +57,17 @@ class PartitionFacts:
     choices: tuple[LeaderChoice, ...]
     futures: tuple[FutureReplica, ...]
     cut_short: tuple[str, ...]
+    findings: tuple[OpenFinding, ...] = ()
 
     @property
     def name(self) -> str:
         """The partition as Kafka writes it."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def offline(self) -> OpenFinding | None:
+        """That nobody leads it; None if somebody does, or if it is not known."""
+        return next((one for one in self.findings if one.code == PartitionCode.OFFLINE_PARTITION), None)
 
 
 def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
@@ -74,7 +100,14 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
+        findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),
     )
+
+
+def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[OpenFinding]:
+    for row in tables.rows("findings", OpenFinding, **keys):
+        if row.code in set(PartitionCode) and row.status in FOUND_NOW:
+            yield replace(row, summary=below(folder, row.summary))
 
 
 def _worst_first(row: ConsumerImpact) -> tuple[int, int, int, str]:

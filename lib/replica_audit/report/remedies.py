@@ -8,6 +8,7 @@ from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Cause, Verdict
 from replica_audit.report import rejoin_remedies
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import caveat, has_no_leader, what_would_settle_it
 from replica_audit.report.paragraphs import listed
 
 _REFETCH = (
@@ -18,13 +19,16 @@ _REFETCH = (
 
 def steps(explanation: Explanation) -> Iterator[str]:
     """The steps, one sentence or two each."""
-    yield from _BY_VERDICT.get(explanation.verdict.verdict, _unknown)(explanation)
     verdict = explanation.verdict
-    if verdict.leader_source == "inferred":
+    if has_no_leader(verdict) and verdict.leader_id >= 0:
         yield (
-            "The leader is inferred from the logs. Ask the cluster who leads (kafka-topics.sh --describe), or audit with a "
-            "cluster-metadata.json, before acting on this; a clean verdict is no proof here."
+            f"{caveat(verdict)} Choose a leader first: what each choice loses is listed with the partition. What follows holds if broker "
+            f"{verdict.leader_id} is elected."
         )
+    yield from _BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
+    unsettled = what_would_settle_it(verdict)
+    if unsettled:
+        yield unsettled
     cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
     if verdict.truncation_offset is not None and (cleaned or 0) > verdict.truncation_offset:
         yield (

@@ -156,6 +156,12 @@ REPLICA_VERDICTS = Table(
         Column("compacted", BOOLEAN, "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so"),
         Column("evidence", STRING, "files, offsets and epochs that the verdict rests on"),
         Column("reason", STRING, "the verdict in one sentence", False),
+        Column(
+            "inferred_because",
+            STRING,
+            "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or "
+            "leader-not-named; null: it is known",
+        ),
     ),
     constraints={
         **PARTITION_CHECK,

@@ -8,14 +8,18 @@ from replica_audit.schemas.columns import BIGINT, BOOLEAN, BY_PARTITION, INT, KE
 
 WHAT_IF_LEADERS = Table(
     name="what_if_leaders",
-    grain="one row per partition and replica that could lead it; rows only with --what-if-leaders",
+    grain="one row per partition and replica that could lead it; with --what-if-leaders, and always of partitions without a leader",
     columns=(
         *KEYS,
         *PARTITION,
         Column(
             "candidate_id", INT, "broker that leads in this case; one that does not lead now is taken to have entered a new epoch", False
         ),
-        Column("rank", INT, "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead"),
+        Column(
+            "rank",
+            INT,
+            "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead, or not in the input",
+        ),
         Column("is_leader", BOOLEAN, "whether it is the leader now", False),
         Column("in_isr", BOOLEAN, "whether it is in the ISR", False),
         Column("last_epoch", INT, "leader epoch of its last batch; -1: none"),
@@ -40,6 +44,11 @@ WHAT_IF_LEADERS = Table(
             "offsets that brokers have truncated since they were copied and that no other one holds: gone whichever leads, not in lost_*",
         ),
         Column("reason", STRING, "why it cannot lead or what it costs, in one sentence", False),
+        Column("unread_replicas", INT, "other replicas that could not be read or are not in the input, and may hold more"),
+        Column("in_elr", BOOLEAN, "whether it is an eligible leader replica (KIP-966)"),
+        Column("election", STRING, "clean or unclean: what making it the leader would be by the metadata; null: not known"),
+        Column("broker_up", BOOLEAN, "whether its broker runs; null: not known"),
+        Column("stopped_cleanly", BOOLEAN, "whether its copy has the marker of a clean shutdown; null: not in the input"),
     ),
     constraints={**PARTITION_CHECK, "rank_from_one": "rank IS NULL OR rank >= 1"},
     cluster_by=BY_PARTITION,

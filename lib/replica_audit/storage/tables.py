@@ -36,15 +36,32 @@ class Warehouse:
         return self.spark.table(self.identifier(table))
 
     def create_missing(self) -> None:
-        """Create the tables that are not there yet.
+        """Create the tables that are not there yet, and let those of an older version take what this one writes.
 
         Raises:
             UsageError: the place cannot be written, or holds something else under a table's name.
         """
         missing = [table for table in TABLES if not self._exists(table)]
+        older = [table for table in TABLES if table.widened and table not in missing]
         with ThreadPoolExecutor(_WRITERS) as pool:
-            for created in [pool.submit(self._create, table) for table in missing]:
-                created.result()
+            jobs = [pool.submit(self._create, table) for table in missing] + [pool.submit(self._widen, table) for table in older]
+            for done in jobs:
+                done.result()
+
+    def _widen(self, table: Table) -> None:
+        """Replace the constraints that an older version has narrower."""
+        kept = {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
+        for name in table.widened:
+            check = table.constraints[name]
+            was = kept.get(f"delta.constraints.{name}", check)
+            if "".join(was.split()) == "".join(check.split()):  # Delta writes an added constraint with blanks of its own
+                continue
+            try:
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} DROP CONSTRAINT IF EXISTS {name}")
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} ADD CONSTRAINT {name} CHECK ({check})")
+            except AnalysisException as error:
+                why = " ".join(str(error).split())[:300]
+                raise UsageError(f"warehouse {self.location}: table {table.name} of an older version cannot be changed: {why}") from None
 
     def _exists(self, table: Table) -> bool:
         if self.in_catalog:

@@ -12,7 +12,7 @@ from replica_audit.protocol.comparison import Comparison, Context, Effect, catch
 from replica_audit.protocol.cuts import Removal
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.exchange import Protocol, Request, Step
-from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.observed import ObservedTruncation
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
@@ -236,7 +236,8 @@ def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str |
     if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
         return None
     at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
-    facts = [_fact(role, side, at) for role, side in (("leader", pair.leader), ("follower", pair.follower))]
+    leads = "compared with" if pair.leadership.source == INFERRED else "leader"  # who is inferred may not lead
+    facts = [_fact(role, side, at) for role, side in ((leads, pair.leader), ("follower", pair.follower))]
     files = pair.follower.loaded.files
     if files.high_watermark is not None:
         facts.append(f"{located(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
-from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.commitment import CommitHistory
 from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
+from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.replica import Replica
@@ -24,27 +23,17 @@ from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
-from replica_audit.transforms.consumers import impact_rows
+from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
+from replica_audit.transforms.electability import with_electability
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
-
-
-@dataclass(slots=True)
-class _Compared:
-    """The rows about a partition's pairs."""
-
-    points: list[Row] = field(default_factory=list)
-    verdicts: list[Row] = field(default_factory=list)
-    lookups: list[Row] = field(default_factory=list)
-    rules: list[Row] = field(default_factory=list)
-    problems: list[Row] = field(default_factory=list)
-    cuts: dict[int, Cut] = field(default_factory=dict)
 
 
 def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
@@ -88,6 +77,7 @@ class PartitionAudit:
             if one.log is not None
         }
         self.leadership = leadership(self.metadata, list(self.replicas.values()))
+        self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
@@ -112,7 +102,9 @@ class PartitionAudit:
     def row(self) -> Row:
         """Every row of every table about this partition."""
         leader = self.replicas.get(self.leadership.leader_id)
-        made = self._pairs()
+        made, commits = self._pairs(), self.row_in.get("commits") or ()
+        choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
+        audited = self._audited(made, choices)
         led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
         epochs = [
             found
@@ -140,15 +132,15 @@ class PartitionAudit:
             "truncation_points": made.points,
             "replica_verdicts": made.verdicts,
             "what_if_rules": made.rules,
-            "what_if_leaders": list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders else [],
+            "what_if_leaders": choices,
             "replica_roles": self._roles(made.verdicts),
             "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.moves)),
             "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
             "consumer_impacts": list(
                 impact_rows(
                     self.metadata,
-                    self.row_in.get("commits") or (),
-                    self._as_groups_find_it(),
+                    commits,
+                    as_groups_find_it(leader, self.leadership, self.replicas, self.metadata.leader_epoch, commits),
                     readable,
                     context=self.context,
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
@@ -158,7 +150,8 @@ class PartitionAudit:
             + made.problems
             + self.outdated
             + self._gone_everywhere(),
-            "unreadable_leaders": self._unreadable_leader(),
+            "found": list(found_rows(audited)),
+            "checked": [checked_row(audited)],
         }
 
     def _outdated(self) -> list[Row]:
@@ -191,18 +184,27 @@ class PartitionAudit:
             if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
-        if len(sides) > 1:
-            known_epoch = self.metadata.leader_epoch
-            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair, known_epoch=known_epoch, cuts=cuts)
+        rows: Iterator[Row] = iter(())
+        if len(sides) > 1 or self.metadata.no_leader:
+            rows = leader_rows(self.metadata, sides, leads, self._make_pair, cuts)
+        cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
+        yield from with_electability(rows, self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _as_groups_find_it(self) -> Replica | None:
-        """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch."""
-        leader = self.replicas.get(self.leadership.leader_id)
-        if leader is None or self.leadership.source != INFERRED:
-            return leader
-        in_commits = [commit["leader_epoch"] for commit in self.row_in.get("commits") or ()]
-        new_epoch = next_epoch(self.replicas.values(), self.metadata.leader_epoch, *in_commits)
-        return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
+    def _audited(self, made: Compared, choices: Sequence[Row]) -> Audited:
+        for verdict in made.verdicts:
+            verdict["inferred_because"] = None if self.because is None else str(self.because)
+        return Audited(
+            metadata=self.metadata,
+            because=self.because,
+            leadership=self.leadership,
+            compared=self.compared,
+            replicas=self.replicas,
+            copies=self.copies,
+            cluster=self.cluster,
+            context=self.context,
+            made=made,
+            choices=choices,
+        )
 
     def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""
@@ -238,8 +240,8 @@ class PartitionAudit:
             return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
         return False if files.clean_shutdown else _ALIVE.get(state)
 
-    def _pairs(self) -> _Compared:
-        made = _Compared()
+    def _pairs(self) -> Compared:
+        made = Compared()
         followers = {*self.metadata.replicas, *self.compared} - {self.leadership.leader_id}
         if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
             return made
@@ -257,6 +259,7 @@ class PartitionAudit:
             made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
+            made.same_batches += [follower_id] if measured.comparison.proven_equal else []
             if measured.unread:
                 made.problems.append({"broker_id": measured.unread.broker_id, **asdict(measured.unread.problem)})
         return made
@@ -293,9 +296,3 @@ class PartitionAudit:
             and not replica.unreadable
             and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
         ]
-
-    def _unreadable_leader(self) -> list[Row]:
-        leader = self.compared.get(self.leadership.leader_id)
-        if leader is None or not leader.unreadable:
-            return []
-        return [{"topic": self.topic, "partition": self.partition, "broker_id": leader.broker_id, "reason": leader.unreadable}]

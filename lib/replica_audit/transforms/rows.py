@@ -74,7 +74,7 @@ def metadata_row(partition: PartitionMetadata) -> Row:
 
 def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
     """A row of the shape PARTITION_METADATA as a value."""
-    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "ever_replicas")}}
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "last_known_elr", "ever_replicas")}}
     values["elections"] = tuple(
         Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
     )

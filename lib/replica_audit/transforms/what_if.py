@@ -47,37 +47,31 @@ def cuts_since(measured: Measured) -> dict[int, Cut]:
 
 
 def leader_rows(
-    topic: str,
-    partition: int,
-    sides: Sequence[Side],
-    leader_id: int,
-    make_pair: MakePair,
-    *,
-    known_epoch: int,
-    cuts: Mapping[int, Cut] = MappingProxyType({}),
+    metadata: PartitionMetadata, sides: Sequence[Side], leader_id: int, make_pair: MakePair, cuts: Mapping[int, Cut] = MappingProxyType({})
 ) -> Iterator[Row]:
     """Every replica as the leader of all others, ranked by what that loses.
 
     Args:
-        topic: of the partition.
-        partition: its number.
+        metadata: what is known last of the partition.
         sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
-        known_epoch: the latest leader epoch by the metadata, -1 if unknown.
         cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
     """
     gone = _gone(sides, cuts)
     sides = [_as_it_is(side, cuts) for side in sides]
     # an elected leader enters a new epoch at its log end offset; the one that leads has done so
-    new_epoch = next_epoch((side.replica for side in sides), known_epoch)
-    candidates = [_candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id) for side in sides]
-    for place, candidate in ranked(candidates):
+    new_epoch = next_epoch((side.replica for side in sides), metadata.leader_epoch)
+    missing = len(set(metadata.replicas) - {side.replica.broker_id for side in sides})
+    candidates = [
+        _candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id, missing=missing) for side in sides
+    ]
+    for place, candidate in ranked(candidates, metadata.elr if metadata.no_leader else ()):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
         yield {
-            "topic": topic,
-            "partition": partition,
+            "topic": metadata.topic,
+            "partition": metadata.partition,
             "candidate_id": candidate.broker_id,
             "rank": place,
             "is_leader": candidate.is_leader,
@@ -96,6 +90,7 @@ def leader_rows(
             "followers_diverged": cost.diverged if known else None,
             "already_lost_offsets": sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
             "reason": "; ".join([candidate.reason, *_said(gone)]),
+            "unread_replicas": candidate.unread,
         }
 
 
@@ -125,11 +120,11 @@ def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
         yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
 
 
-def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool) -> Candidate:
+def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int) -> Candidate:
     led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
     others = [other for other in sides if other is not side]
     followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
-    unread = sum(bool(other.replica.unreadable) for other in others)
+    unread = missing + sum(bool(other.replica.unreadable) for other in others)
     measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
     # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
     kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]

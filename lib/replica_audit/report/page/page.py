@@ -19,6 +19,7 @@ from replica_audit.protocol.verdict import SEVERITIES, Verdict
 from replica_audit.report.blocks import MEANING, cut
 from replica_audit.report.data import Finding
 from replica_audit.report.explanation import Explained
+from replica_audit.report.offline_text import elect, in_sync, since
 from replica_audit.report.page.data import PageData
 from replica_audit.report.page.listing import for_script, rows_json
 from replica_audit.report.page.partition import Section, anchors, command, section
@@ -52,9 +53,11 @@ class _Row(NamedTuple):
 
 
 def worst_partitions(data: PageData, most: int) -> list[Key]:
-    """The partitions of the worst findings, each once."""
-    found = dict.fromkeys(Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings)
-    return list(found)[:most]
+    """The partitions that nobody leads, unless their cluster was shut down, then those of the worst findings, each once."""
+    offline = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.offline if not one.cluster_stopped]
+    others = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.others]
+    worst = [Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings]
+    return list(dict.fromkeys([*offline[: most // 2], *worst, *others]))[:most]
 
 
 def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explained]) -> str:
@@ -69,7 +72,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
     several = len(report.clusters) > 1
     labels = {cluster.cluster_id: cluster.label if several else "" for cluster in report.clusters}
     names = [(labels.get(f.cluster_id, f.cluster_id), f"{f.topic}-{f.partition}") for f in report.findings]
-    anchor_of = anchors(names)
+    anchor_of = anchors([*names, *((labels.get(key.cluster_id, key.cluster_id), key.name) for key in keys)])
     rows = [
         _Row(finding, status, anchor_of[name], name[0])
         for finding, status, name in zip(report.findings[:_STATIC_ROWS], data.statuses, names, strict=False)
@@ -98,8 +101,15 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
         style=Markup(style),  # noqa: S704 - the project's own
         script=Markup(script),  # noqa: S704
         sections=_Place(),
-        where=list(dict.fromkeys((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows))[:_WHERE],
-        first=first.followers[0].remedies[0] if first is not None and first.followers else "",
+        where=list(
+            dict.fromkeys(
+                [
+                    *((anchor_of[labels.get(key.cluster_id, key.cluster_id), key.name], key.name) for key in keys),
+                    *((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows),
+                ]
+            )
+        )[:_WHERE],
+        first=_advice(first),
     )
     before, _mark, after = whole.partition(_Place.MARK)
     room = BUDGET - len(whole.encode())
@@ -112,6 +122,15 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
             break
         drawn.append(text)
     return f"{before}{''.join(drawn)}{after}"
+
+
+def _advice(first: Section | None) -> str:
+    """What to do first in the worst partition: choose a leader where there is none, the least loss first."""
+    if first is None:
+        return ""
+    if len(first.offline) > 1:
+        return f"{first.offline[0]} The least loss: {first.offline[1]}."
+    return first.followers[0].remedies[0] if first.followers else ""
 
 
 class _Place:
@@ -153,6 +172,8 @@ def _environment() -> Environment:
         "heading": lambda cell: cell.replace("-\n", "").replace("\n", " "),
         "utc": _utc,
         "cut": cut,
+        "elect": elect,
+        "in_sync": lambda one: f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}",
         "spoken": lambda verdict: verdict.replace("_", " "),
     }
     return made

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.data import Report
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import is_inferred
 from replica_audit.report.page.data import PageData
 from replica_audit.report.paragraphs import offsets
 from replica_audit.report.remedies import is_cut_already
@@ -69,12 +72,22 @@ def headline(data: PageData) -> Headline:
         severity = Severity.WARNING if untold or any(cluster.inferred_leaders for cluster in data.report.clusters) else Severity.NONE
         return Headline(str(severity), f"Nothing found: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
     found = {str(SEVERITIES[Verdict(verdict)]) for verdict in counts} | {leader.severity for leader in data.leaders}
+    found |= {one.severity for one in data.report.offline} | {one.severity for one in data.report.others}
     worst = next(severity for severity in Severity if severity in found)
     return Headline(str(worst), news[0], (*news[1:], *_caveats(data, counts)))
 
 
+def _offline(report: Report) -> Iterator[str]:
+    total = report.offline_count
+    if total and report.offline and all(one.cluster_stopped for one in report.offline):  # those of clusters that run come first
+        yield f"{counted(total, 'partition')} without a leader: the whole cluster was shut down in order."
+    elif total:
+        yield "1 partition has no leader." if total == 1 else f"{number(total)} partitions have no leader."
+
+
 def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
-    """A sentence for each kind of finding, the worst first."""
+    """A sentence for each kind of finding: partitions that nobody leads, then the worst first."""
+    yield from _offline(data.report)
     losses = data.losses
     groups = sum(cluster.affected_groups for cluster in data.report.clusters)
     if counts.get(Verdict.COMMITTED_LOSS):
@@ -85,10 +98,25 @@ def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     for verdict, text in _SENTENCES.items():
         if counts.get(verdict):
             yield text.format(n=counted(counts[verdict], "replica"), s="s" if counts[verdict] == 1 else "")
-    if data.leaders:
-        yield f"{counted(len(data.leaders), 'leader')} cannot be read."
+    unreadable = sum(one.code == Verdict.UNREADABLE for one in data.leaders)
+    if unreadable:
+        yield f"{counted(unreadable, 'leader')} cannot be read."
+    for code, (one, several) in _OF_REPLICAS.items():
+        total = data.report.partition_codes.get(code, 0)
+        if total:
+            yield one if total == 1 else several.format(n=number(total))
 
 
+_OF_REPLICAS: dict[str, tuple[str, str]] = {
+    PartitionCode.LEADER_EPOCH_MISSING: (
+        "1 leader runs without its epoch in its leader-epoch-checkpoint.",
+        "{n} leaders run without their epoch in their leader-epoch-checkpoint.",
+    ),
+    PartitionCode.IN_SYNC_OUTSIDE_ISR: (
+        "1 follower equals its leader and is outside the ISR.",
+        "{n} followers equal their leader and are outside the ISR.",
+    ),
+}
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
@@ -113,37 +141,39 @@ def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
 def who_is_right(one: Explanation) -> str:
     """Which of the two replicas holds what counts."""
     verdict, follower, leader = one.verdict, f"broker {one.verdict.follower_id}", f"broker {one.verdict.leader_id}"
+    leads = f"{leader}, if it leads" if is_inferred(verdict) else f"the leader, {leader}"
     match verdict.verdict:
         case Verdict.COMMITTED_LOSS:
             return (
-                f"Kafka follows the leader, {leader}. But the records that had been committed are on {follower} and not on the leader: for "
+                f"Kafka follows {leads}. But the records that had been committed are on {follower} and not on the leader: for "
                 f"them {follower} is right."
             )
         case Verdict.LOG_MATCHING_VIOLATION:
             return (
-                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what the leader, {leader}, "
+                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what {leads}, "
                 f"has; {follower} must take the leader's version before it may lead."
             )
         case Verdict.STALE_TAIL:
             return (
-                f"Kafka follows the leader, {leader}. Whether what {follower} will cut had been committed is not known: no high watermark "
+                f"Kafka follows {leads}. Whether what {follower} will cut had been committed is not known: no high watermark "
                 "that was written says so, and it is written every 5 s only."
             )
         case Verdict.CONTENT_MISMATCH:
             return (
-                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what the leader, {leader}, has; {follower} "
+                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what {leads}, has; {follower} "
                 "must not lead before somebody has looked at both batches."
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
-            return f"The leader, {leader}; what {follower} holds cannot serve this topic."
+            return f"{leads[:1].upper()}{leads[1:]}; what {follower} holds cannot serve this topic."
         case Verdict.CANNOT_REJOIN:
-            return f"The leader, {leader}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
+            lead = f"{leads[:1].upper()}{leads[1:]}"
+            return f"{lead}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
         case Verdict.TRUNCATED_OTHERWISE:
             return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
-            return f"Both: {follower} has the records of the leader, {leader}. Only an epoch table is wrong; the finding names whose."
+            return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
         case Verdict.LAGGING | Verdict.IDENTICAL:
-            return f"Both: {follower} has what the leader, {leader}, has, as far as it got."
+            return f"Both: {follower} has what {leads}, has, as far as it got."
     return "Cannot be told from this input: neither is known to be right."
 
 
