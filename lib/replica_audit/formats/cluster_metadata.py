@@ -6,7 +6,6 @@ Unknown keys are ignored, missing optional keys are unknown. The README shows th
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import MetadataError
+from replica_audit.formats.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.model import PartitionMetadata
 
 CLUSTER_METADATA_FILE = "cluster-metadata"
@@ -66,12 +66,10 @@ def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
     """`parse` of a file.
 
     Raises:
-        MetadataError: as `parse`, or the path is no regular file.
-        OSError: the file cannot be read.
+        MetadataError: as `parse`.
+        OSError: the file cannot be read, is no regular file, or too large.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise MetadataError("is not a regular file")
-    return parse(path.read_bytes())
+    return parse(whole_content(path, DOCUMENT_LIMIT))
 
 
 def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:

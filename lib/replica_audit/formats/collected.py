@@ -92,7 +92,10 @@ class CollectedLogDir:
     def problem(self) -> str | None:
         """Why the scans cannot be used: not the bytes that were collected."""
         try:
-            size, checksum = 0, 0
+            size, checksum = self.store.stat().st_size, 0
+            if size != self.said.segments_bytes:
+                return f"{size} bytes, {self.said.segments_bytes} were collected"
+            size = 0
             with self.store.open("rb") as stream:
                 while chunk := stream.read(_CHUNK):
                     size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)

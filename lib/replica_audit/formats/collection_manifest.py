@@ -14,6 +14,7 @@ from typing import Any
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir import replica_directory
+from replica_audit.formats.whole_file import DOCUMENT_LIMIT, whole_content
 
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
@@ -146,7 +147,7 @@ def read(path: Path) -> Manifest:
         MetadataError: as `parse`.
         OSError: it cannot be read.
     """
-    return parse(path.read_bytes())
+    return parse(whole_content(path, DOCUMENT_LIMIT))
 
 
 def _log_dir(fields: _Fields) -> CapturedLogDir:

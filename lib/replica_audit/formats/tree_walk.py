@@ -97,7 +97,12 @@ def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
 
 def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
     """What an operating system error on a file or folder is told as."""
-    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=remedy_of(error))
+    return Problem(path=str(path), kind=kind, code=code_of(error), detail=error.strerror or str(error), remedy=remedy_of(error))
+
+
+def code_of(error: OSError) -> str:
+    """The code of a file or folder that cannot be read."""
+    return getattr(error, "code", "cannot-read")
 
 
 def remedy_of(error: OSError) -> str:

@@ -35,6 +35,50 @@ def latest_epoch(entries: EpochTable) -> int:
     return entries[-1].epoch if entries else UNDEFINED_EPOCH
 
 
+class Building:
+    """A table into which entries are put one after the other. All of them take as long as they are many, in any order.
+
+    `entries` are those so far.
+    """
+
+    def __init__(self, entries: EpochTable = EMPTY) -> None:
+        """Begin with a table that there is."""
+        self.entries = list(entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """`assign` in place. Returns whether the entry went behind the others, none of which was dropped.
+
+        Raises:
+            ValueError: as `assign`.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at start offset {start_offset}: neither may be negative")
+        entries = self.entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        before = len(entries)
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return len(entries) > before
+
+    def append(self, epoch: int, base_offset: int, magic: int) -> None:
+        """`appended` in place."""
+        if magic < 2:
+            self.entries.clear()
+        elif epoch >= 0:
+            self.assign(epoch, base_offset)
+
+    def recover(self, epoch: int, base_offset: int, magic: int) -> None:
+        """`recovered` in place."""
+        if magic >= 2 and epoch >= 0 and epoch > (self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH):
+            self.assign(epoch, base_offset)
+
+    def table(self) -> EpochTable:
+        """What has come of it."""
+        return tuple(self.entries)
+
+
 def assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
     """Record that `epoch` starts at `start_offset` (2.0 and later).
 
@@ -43,14 +87,9 @@ def assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
     Raises:
         ValueError: the epoch or the offset is negative (IllegalArgumentException in Kafka).
     """
-    if epoch < 0 or start_offset < 0:
-        raise ValueError(f"epoch {epoch} at start offset {start_offset}: neither may be negative")
-    if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
-        return entries
-    keep = len(entries)
-    while keep and (entries[keep - 1].epoch >= epoch or entries[keep - 1].start_offset >= start_offset):
-        keep -= 1
-    return (*entries[:keep], EpochEntry(epoch, start_offset))
+    building = Building(entries)
+    building.assign(epoch, start_offset)
+    return building.table()
 
 
 def load(lines: Iterable[tuple[int, int]]) -> EpochTable:
@@ -59,10 +98,10 @@ def load(lines: Iterable[tuple[int, int]]) -> EpochTable:
     Raises:
         ValueError: a line holds a negative epoch or offset.
     """
-    entries: EpochTable = EMPTY
+    building = Building()
     for epoch, start_offset in lines:
-        entries = assign(entries, epoch, start_offset)
-    return entries
+        building.assign(epoch, start_offset)
+    return building.table()
 
 
 def truncate_from_end(entries: EpochTable, end_offset: int) -> EpochTable:
@@ -111,16 +150,16 @@ def entries_in_range(entries: EpochTable, start_offset: int, end_offset: int) ->
 
 def appended(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
     """The table after a batch was appended (UnifiedLog.append): one older than magic 2 clears it (2.3 and later)."""
-    if magic < 2:
-        return EMPTY
-    return assign(entries, epoch, base_offset) if epoch >= 0 else entries
+    building = Building(entries)
+    building.append(epoch, base_offset, magic)
+    return building.table()
 
 
 def recovered(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
     """The table after log recovery has met a batch (LogSegment.recover): only an epoch above the latest one is added."""
-    if magic < 2 or epoch < 0 or epoch <= latest_epoch(entries):
-        return entries
-    return assign(entries, epoch, base_offset)
+    building = Building(entries)
+    building.recover(epoch, base_offset, magic)
+    return building.table()
 
 
 def kip101_assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:

@@ -6,7 +6,6 @@ A broker is known by the `meta.properties` below its folder, whatever the folder
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.collected import is_collected_log_dir
 from replica_audit.formats.locations import StoredEntry, entries, located, real_path
 from replica_audit.formats.tree_walk import remedy_of
+from replica_audit.formats.whole_file import whole_content
 from replica_audit.model import Problem
 
 _DEPTH = 7
@@ -196,8 +196,6 @@ def _holds_replica_files(files: Sequence[str]) -> bool:
 
 def _meta(file: Path) -> checkpoints.MetaProperties | None:
     try:
-        if stat.S_ISREG(file.stat().st_mode):
-            return checkpoints.meta_properties(file.read_bytes())
+        return checkpoints.meta_properties(whole_content(file))
     except (InputError, OSError):
-        pass  # reported when the broker's files are read
-    return None
+        return None  # reported when the broker's files are read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats import broker_files, cluster_metadata, metadata_log
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from replica_audit.formats.whole_file import TooLargeError
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.schemas import INVENTORY
 from replica_audit.transforms import server_logs
@@ -106,7 +107,10 @@ def _list_metadata(source: Row) -> Iterator[Row]:
         yield _row(source, problem=asdict(metadata_problem(path, error)))
         return
     except OSError as error:
-        yield _row(source, problem=asdict(metadata_problem(path, MetadataError(error.strerror or str(error)))))
+        problem = metadata_problem(path, MetadataError(error.strerror or str(error)))
+        if isinstance(error, TooLargeError):
+            problem = replace(problem, code=error.code, remedy=error.remedy)
+        yield _row(source, problem=asdict(problem))
         return
     for partition in partitions:
         yield _row(source, **_partition_row(partition))
