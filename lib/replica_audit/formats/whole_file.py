@@ -44,7 +44,7 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
     Args:
         path: of the file.
         limit: in bytes; None for that of the file's name.
-        may_be_pipe: whether a user has named it, and may have named a pipe. Else what is no regular file is not opened: it may never answer.
+        may_be_pipe: whether a user has named it, and may have named a pipe. Else what is no regular file is not opened: it might block.
 
     Raises:
         OSError: it cannot be read, or is no regular file.

@@ -20,6 +20,7 @@ from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row
 from replica_audit.transforms.topics import topic_filter
+from replica_audit.transforms.valid_rows import refuse_with_problem
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
 
@@ -37,7 +38,7 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
         replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
         then false.
     """
-    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY), spark_schema(INVENTORY))
+    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:

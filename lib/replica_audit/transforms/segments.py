@@ -19,6 +19,7 @@ from replica_audit.formats.segment_problems import scanned
 from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
+from replica_audit.transforms.valid_rows import refuse_scan
 
 _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
@@ -81,7 +82,7 @@ def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
 def scan_segments(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The segment files of one task as rows of the shape SEGMENTS; a packed text is unpacked once if its parts come in order."""
     with KeptText() as kept:
-        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS)(files)
+        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS, refuse_scan)(files)
 
 
 def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
