@@ -161,7 +161,7 @@ def _log_dir(fields: _Fields) -> CapturedLogDir:
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
         replicas=tuple(_replica(replica) for replica in fields.objects("replicas")),
-        vanished=tuple(map(str, fields.values.get("vanished") or ())),
+        vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
     )
 
@@ -208,7 +208,7 @@ class _Fields:
     def text(self, name: str) -> str:
         """A string that can be written to a table."""
         value = self.values.get(name)
-        if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        if not isinstance(value, str) or not _is_text(value):
             raise self._refuse(name, "a text")
         return value
 
@@ -253,4 +253,8 @@ class _Fields:
 
 
 def _is_file_name(text: str) -> bool:
-    return "/" not in text and "\0" not in text and text not in ("", ".", "..")
+    return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

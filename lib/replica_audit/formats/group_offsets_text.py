@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import chain, count
 from typing import BinaryIO, NamedTuple
 
-from replica_audit.errors import DumpLogError
+from replica_audit.errors import DumpLogError, visible
 from replica_audit.formats.dump_batches import BATCH, SectionLog
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
@@ -288,7 +288,7 @@ def _from_json(text: str) -> tuple[OffsetCommitKey, OffsetCommitValue | None] | 
 
 def unknown_version(version: object) -> str:
     """What is to be said of an OffsetCommitValue of a version that is not among `VALUE_VERSIONS`."""
-    return f"version {version} of OffsetCommitValue is not known, only {VALUE_VERSIONS[0]} to {VALUE_VERSIONS[-1]} are"
+    return f"version {visible(str(version)[:20])} of OffsetCommitValue is not known, only {VALUE_VERSIONS[0]} to {VALUE_VERSIONS[-1]} are"
 
 
 def _number(found: object, bits: int) -> int:

@@ -15,6 +15,7 @@ from replica_audit.model import Problem
 from replica_audit.protocol.epoch_table import EpochTable
 
 _T = TypeVar("_T")
+_MAX_NOTES = 20  # of one file; one more says how many there are beyond
 _REMEDIES = {
     log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
     "move the file away on the broker and let the replica be recovered from its leader",
@@ -85,13 +86,14 @@ class SmallFiles:
         if lines is None:
             return EpochCheckpoint("unreadable", [], ())
         healed = checkpoints.healed(lines)
-        for line, note in healed.notes:
-            remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
-            problems.append(
-                Problem(
-                    path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code="checkpoint-out-of-order", detail=note, remedy=remedy, line=line
-                )
-            )
+        remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
+        code, beyond = "checkpoint-out-of-order", len(healed.notes) - _MAX_NOTES
+        notes = list(healed.notes[:_MAX_NOTES])
+        if beyond > 0:
+            notes.append((healed.notes[_MAX_NOTES][0], f"from this line on {beyond} more entries are out of order"))
+        problems += [
+            Problem(path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code=code, detail=note, remedy=remedy, line=line) for line, note in notes
+        ]
         state = "healed" if healed.notes else "ok" if lines else "empty"
         return EpochCheckpoint(state, lines, healed.epochs)
 

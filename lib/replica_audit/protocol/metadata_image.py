@@ -26,6 +26,7 @@ from replica_audit.protocol.metadata_changes import (
 )
 
 UNKNOWN_TIME = -1
+_LAST_EPOCH = 2**31 - 1
 _TOPIC, _BROKER = 2, 4  # ConfigResource.Type
 METADATA_LOG = "metadata-log"
 METADATA_VERSION = "metadata.version"
@@ -102,7 +103,11 @@ class MetadataImage:
         return MetadataImage(_before={(topic_id, number): one.elections for topic_id, number, one in known})
 
     def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
-        """Replay one record."""
+        """Replay one record.
+
+        Raises:
+            OverflowError: a partition would get a leader epoch beyond the last that there is.
+        """
         match record:
             case TopicCreated():
                 self.topics[record.topic_id] = record.topic
@@ -212,6 +217,8 @@ class MetadataImage:
         }
         after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
         if record.leader != NO_LEADER_CHANGE:
+            if before.leader_epoch >= _LAST_EPOCH:
+                raise OverflowError(f"no leader epoch follows {before.leader_epoch}")
             after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
             known.elections.append(_election(after, _kind(before, after, record), at, (*before.isr, *before.elr)))
         known.state, known.changed_at_ms = after, at.timestamp_ms

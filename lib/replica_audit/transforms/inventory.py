@@ -77,7 +77,7 @@ def _list_server_log(source: Row) -> Iterator[Row]:
     for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
-            return
+            continue
         yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
     versions = server_logs.read_versions(path)
     if any(versions):
