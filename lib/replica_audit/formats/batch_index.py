@@ -63,6 +63,7 @@ RAW_HEADER = np.dtype(
 _ROWS = 1 << 17  # of a row group: some 10 MB in memory
 _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count", "max_timestamp_ms")
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
+_UNKNOWN = ("record_count", "crc_valid")  # what a batch may not tell
 _CODECS = tuple(codec_name(attributes) for attributes in range(8))
 _NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
 
@@ -220,8 +221,15 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
         with random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(BATCHES):
                 raise OSError(0, "not a batch index: it has other columns")
+            next_offset = 0
             for rows in file.iter_batches(batch_size=_ROWS // 8):
-                yield from map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True))
+                if any(column.null_count for name, column in zip(rows.schema.names, rows.columns, strict=True) if name not in _UNKNOWN):
+                    raise OSError(0, "not a batch index: it lacks values")
+                for header in map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
+                    if not next_offset <= header.base_offset <= header.last_offset or header.size_bytes < 1:
+                        raise OSError(0, f"not a batch index: a batch of offsets {header.base_offset}..{header.last_offset}")
+                    next_offset = header.last_offset + 1
+                    yield header
     except (pa.ArrowException, ValueError, TypeError, LookupError) as error:  # whatever comes of a damaged footer
         raise OSError(0, f"not a batch index: {error}") from None
 

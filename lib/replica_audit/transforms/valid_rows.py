@@ -132,7 +132,8 @@ def refuse_with_problem(row: Row, misfit: Misfit) -> Row:
         replica = row.get("replica") or {}
         path = f"{replica['log_dir']}/{replica['directory']}" if replica else f"{row.get('topic')}-{row.get('partition')}"
         kind = misfit.column.partition(".")[0]
-    return {"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], "is_audited": True, "problem": problem_row(path, kind, misfit)}
+    keys = {"cluster_id": row["cluster_id"], "broker_id": row.get("broker_id"), "is_audited": True}
+    return {**keys, "problem": problem_row(path, kind, misfit)}
 
 
 def refuse_scan(row: Row, misfit: Misfit) -> Row:
