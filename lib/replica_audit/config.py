@@ -41,8 +41,9 @@ class Settings(BaseModel):
     @classmethod
     def _compiles(cls, value: str) -> str:
         try:
+            value.encode("utf-8")  # half of a character, by an escape
             re.compile(value)
-        except re.error as error:
+        except (re.error, UnicodeEncodeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
 
@@ -95,10 +96,14 @@ def _refuse_bombs(path: Path, text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ConfigError(f"{path}: line {event.start_mark.line + 1}: an alias (*{event.anchor}); write the value itself")
+            raise ConfigError(f"{path}: line {_line(event)}: an alias (*{event.anchor}); write the value itself")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEPTH:
-            raise ConfigError(f"{path}: line {event.start_mark.line + 1}: nested too deep; settings are keys with values")
+            raise ConfigError(f"{path}: line {_line(event)}: nested too deep; settings are keys with values")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
 
 
 def _shown(value: object) -> str:

@@ -1,1 +1,1 @@
-"""Real inputs, mutated: nothing but documented errors, no hang, and nothing lost before the damage without a row. Run `-m tests.mutation`."""
+"""Real inputs, mutated: only documented errors, no hang, nothing lost before the damage without a row. See `tests.mutation.__main__`."""

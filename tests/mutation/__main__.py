@@ -33,7 +33,8 @@ def main() -> int:
             seconds = time.process_time() - before
             total += tally.runs
             failed += sum(tally.kinds.values())
-            found = f"{tally.runs:>8} mutations of {len(reader.samples):>3} files, {tally.told:>8} told, {seconds:7.1f} s, slowest {tally.slowest:.2f} s"
+            found = f"{tally.runs:>8} mutations of {len(reader.samples):>3} files, {tally.told:>8} told, "
+            found += f"{seconds:7.1f} s, slowest {tally.slowest:.2f} s"
             print(f"{name:<34}{found}, failures {sum(tally.kinds.values())} {dict(tally.kinds) or ''}", flush=True)  # noqa: T201
             for seed, wrong in tally.failures[:5]:
                 print(f"    --reader '{name}' --seed {seed} --total 1: {wrong}", flush=True)  # noqa: T201

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.mutation.mutators import mutated
-from tests.mutation.readers import Outcome, Reader
+from tests.mutation.reading import Outcome, Reader
 
 SLOW = 2.0  # seconds of computing that no input of this size may take
 HUNG = 20  # seconds of computing after which a reader is interrupted

@@ -221,8 +221,9 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
         with random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(BATCHES):
                 raise OSError(0, "not a batch index: it has other columns")
-            next_offset = 0
+            next_offset, left = 0, _rows_of(file)
             for rows in file.iter_batches(batch_size=_ROWS // 8):
+                left -= rows.num_rows
                 if any(column.null_count for name, column in zip(rows.schema.names, rows.columns, strict=True) if name not in _UNKNOWN):
                     raise OSError(0, "not a batch index: it lacks values")
                 for header in map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
@@ -230,8 +231,19 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
                         raise OSError(0, f"not a batch index: a batch of offsets {header.base_offset}..{header.last_offset}")
                     next_offset = header.last_offset + 1
                     yield header
+            if left:
+                raise OSError(0, f"not a batch index: {left} of its rows are not there")
     except (pa.ArrowException, ValueError, TypeError, LookupError) as error:  # whatever comes of a damaged footer
         raise OSError(0, f"not a batch index: {error}") from None
+
+
+def _rows_of(file: pq.ParquetFile) -> int:
+    """How many rows each of its columns has, by the end of a file."""
+    groups = [file.metadata.row_group(place) for place in range(file.num_row_groups)]
+    counts = [{group.num_rows, *(group.column(place).num_values for place in range(group.num_columns))} for group in groups]
+    if any(len(found) > 1 for found in counts) or sum(group.num_rows for group in groups) != file.metadata.num_rows:
+        raise OSError(0, "not a batch index: it contradicts itself as to how many rows it has")
+    return file.metadata.num_rows
 
 
 def synthetic(rows: Iterable[BatchHeader], offset: int) -> Iterator[BatchHeader]:

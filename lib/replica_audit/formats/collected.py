@@ -130,6 +130,9 @@ class CollectedLogDir:
                         copy=str(self.folder / directory / one["name"]) if directory in copied else None,
                     )
                 )
+        lacking = next((replica for replica in self.said.replicas if len(found[replica.directory]) != replica.segments), None)
+        if lacking is not None:
+            raise ForgedError(f"{len(found[lacking.directory])} segments of {lacking.directory}, {lacking.segments} were collected")
         return found
 
     def _path(self, directory: str, name: str) -> str:
@@ -182,10 +185,13 @@ class CollectedLogDir:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
         with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-            check_file(file, self.said.segments_bytes, ROWS)
+            left = check_file(file, self.said.segments_bytes, ROWS)
             for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+                left -= rows.num_rows
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
                 yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
+            if left:
+                raise ForgedError(f"{left} of its rows are not there")
 
     def runs(self, path: str) -> list[Run]:
         """The runs of one segment; every other is passed over, so this is for a few of them."""

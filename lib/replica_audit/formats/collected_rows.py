@@ -38,8 +38,11 @@ def told() -> Iterator[None]:
         raise ForgedError(str(error).partition("\n")[0][:200]) from None
 
 
-def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> None:
+def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> int:
     """Refuse a file with other columns, or with more rows than its bytes can hold: each has a name and a place of its own.
+
+    Returns:
+        How many rows it says that it has.
 
     Raises:
         ForgedError: so it is.
@@ -50,6 +53,7 @@ def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> None
         raise ForgedError(f"the column {other[0]} is missing, or of another type")
     if file.metadata.num_rows > size_bytes:
         raise ForgedError(f"{file.metadata.num_rows} rows in {size_bytes} bytes")
+    return int(file.metadata.num_rows)
 
 
 def check_segment(row: Mapping[str, Any]) -> None:

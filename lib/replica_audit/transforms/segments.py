@@ -125,8 +125,8 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
                 yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
         except (OSError, InputError) as error:
             failed = error if isinstance(error, OSError) else OSError(0, str(error))
-            rows = _failed(scans, place, sorted(directories), failed)
-            yield pa.RecordBatch.from_pylist([{**keys, **row} for row in rows], schema=SEGMENTS)
+            unread = [{**keys, **row} for row in _failed(scans, place, sorted(directories), failed)]
+            yield pa.RecordBatch.from_pylist(unread, schema=SEGMENTS)
 
 
 def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) -> Iterator[Row]:
