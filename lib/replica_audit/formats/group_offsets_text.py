@@ -211,6 +211,8 @@ def _record(line: bytes, number: int, last_offset: int) -> TextRecord:
         offset, key_size = int(told["offset:"]), int(told.get("keysize:", -1))
         value_size = int(told["valuesize:"] if "valuesize:" in told else told["payloadsize:"])
         producer = int(told["producerid:"]) if told.get("istransactional:") == "true" else None
+        if not (-1 << 31 <= key_size < 1 << 31 and -1 << 31 <= value_size < 1 << 31):
+            raise ValueError
     except (KeyError, ValueError):
         raise DumpLogError("a record without its offset or its sizes") from None
     if not last_offset < offset < 1 << 63 or not line.endswith(b"\n"):

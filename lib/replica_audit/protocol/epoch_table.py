@@ -6,8 +6,9 @@ Sources: LeaderEpochFileCache (storage, 4.2.0) for the current rules; LeaderEpoc
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -22,6 +23,7 @@ class EpochEntry(NamedTuple):
 
 EpochTable = tuple[EpochEntry, ...]
 EMPTY: EpochTable = ()
+_EPOCH, _START = attrgetter("epoch"), attrgetter("start_offset")
 UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 
@@ -108,17 +110,19 @@ def truncate_from_end(entries: EpochTable, end_offset: int) -> EpochTable:
     """Drop every entry that starts at or above `end_offset` (exclusive end of the log). A negative offset changes nothing."""
     if end_offset < 0:
         return entries
-    return tuple(entry for entry in entries if entry.start_offset < end_offset)
+    if not entries or entries[-1].start_offset < end_offset:
+        return entries
+    return entries[: bisect_left(entries, end_offset, key=_START)]
 
 
 def truncate_from_start(entries: EpochTable, start_offset: int) -> EpochTable:
     """Drop the entries at or below the new log start and re-insert the last of them at it: the covering epoch survives, moved up."""
     if start_offset < 0 or not entries:
         return entries
-    dropped = [entry for entry in entries if entry.start_offset <= start_offset]
+    dropped = bisect_right(entries, start_offset, key=_START)
     if not dropped:
         return entries
-    return (EpochEntry(dropped[-1].epoch, start_offset), *entries[len(dropped) :])
+    return (EpochEntry(entries[dropped - 1].epoch, start_offset), *entries[dropped:])
 
 
 def end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: int) -> EpochEntry:
@@ -137,9 +141,15 @@ def end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: in
     return EpochEntry(floor_epoch, entries[later].start_offset)
 
 
+def knows(entries: EpochTable, epoch: int) -> bool:
+    """Whether an epoch has an entry."""
+    later = _first_later(entries, epoch)
+    return later > 0 and entries[later - 1].epoch == epoch
+
+
 def epoch_for_offset(entries: EpochTable, offset: int) -> int | None:
     """The epoch that covers `offset`: that of the last entry starting at or below it; None below the first entry."""
-    index = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+    index = bisect_right(entries, offset, key=_START)
     return entries[index - 1].epoch if index else None
 
 
@@ -186,4 +196,4 @@ def kip101_end_offset_for(entries: EpochTable, requested_epoch: int, log_end_off
 
 
 def _first_later(entries: EpochTable, epoch: int) -> int:
-    return bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+    return bisect_right(entries, epoch, key=_EPOCH)
