@@ -119,7 +119,7 @@ def test_a_manifest_names_no_file_that_cannot_be(name: str):
         b'{"format": "%s", "version": 1, "broker_id": 1, "host": "h", "started_at": "2026-01-01T00:00:00Z", '
         b'"finished_at": "2026-01-01T00:00:00Z", "unread": [], "log_dirs": [%s]}'
     )
-    said = {
+    said: dict[str, object] = {
         "path": "/d",
         "folder": "d",
         "in_use": None,
