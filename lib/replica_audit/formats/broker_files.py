@@ -134,9 +134,13 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
             return
+        try:
+            segments = store.segment_files()
+        except OSError as error:
+            self.problems.append(cannot_read(store.store, "collection", error))
+            return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
-        segments = store.segment_files()
         if store.lacks_indexes(segments):
             detail = "not every batch index is there: what a truncation takes is told by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")

@@ -66,18 +66,17 @@ def leader_epoch_lines(content: bytes) -> list[EpochLine]:
 
 def healed(lines: list[EpochLine]) -> Healed:
     """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
-    epochs = et.EMPTY
+    building = et.Building()
     notes = []
     for line in lines:
-        loaded = et.assign(epochs, line.epoch, line.start_offset)
+        last = building.entries[-1] if building.entries else None
         # 0.11 to 1.1 write two epochs with one start
-        one_start = bool(epochs) and line.epoch > epochs[-1].epoch and line.start_offset == epochs[-1].start_offset
-        if not one_start and (loaded[: len(epochs)] != epochs or len(loaded) == len(epochs)):
+        one_start = last is not None and line.epoch > last.epoch and line.start_offset == last.start_offset
+        if not building.assign(line.epoch, line.start_offset) and not one_start:
             notes.append(
                 (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker heals the table when it loads it")
             )
-        epochs = loaded
-    return Healed(epochs=epochs, notes=tuple(notes))
+    return Healed(epochs=building.table(), notes=tuple(notes))
 
 
 def offset_lines(content: bytes) -> list[OffsetLine]:

@@ -24,6 +24,7 @@ _FLAGS = {b"true": True, b"false": False}
 _ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
 _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
 _SMALLEST_SIZE = (26, 34, 61)  # of an entry by magic, in bytes
+_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
 _SHALLOW = "the text tells records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
@@ -149,7 +150,7 @@ class SectionLog:
             base = last if records or self._next_offset is None else min(self._next_offset, last)
         elif magic < 2:
             raise ValueError(f"magic {magic} with a base offset")
-        self._is_possible = size >= least_size and last >= base and count >= -1
+        self._is_possible = size >= least_size and _LAST_OFFSET >= last >= base and count >= -1
         told = (position, base, last, size, magic, epoch, records, timestamp, crc, valid, codec, transactional, control)
         return BatchHeader._make((*told, producer, producer_epoch, sequence))
 

@@ -90,7 +90,7 @@ class _Replay:
             self.problems.append(cannot_read(self.directory, _KIND, error))
             return
         segments = [self.directory / file for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
-        snapshots = [Snapshot(self.directory / m[0], int(m[1]), int(m[2])) for file in names if (m := _SNAPSHOT.fullmatch(file))]
+        snapshots = [snapshot for file in names if (snapshot := self._named(file)) is not None]
         if not segments and not snapshots:
             self._tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
         hole = self._follow(segments)
@@ -106,6 +106,17 @@ class _Replay:
         if hole is not None:
             detail = f"offsets {self.end_offset}..{hole - 1} are in no segment, and no readable snapshot reaches offset {hole}"
             self._tell(self.directory, "incomplete", detail)
+
+    def _named(self, file: str) -> Snapshot | None:
+        """The snapshot that a file is by its name."""
+        match = _SNAPSHOT.fullmatch(file)
+        if match is None:
+            return None
+        found = Snapshot(self.directory / file, int(match[1]), int(match[2]))
+        if found.end_offset < 1 << 63 and found.epoch < 1 << 31:
+            return found
+        self._tell(found.path, "malformed", "no snapshot ends at such an offset, or in such an epoch")
+        return None
 
     def _follow(self, segments: Sequence[Path]) -> int | None:
         """Replay what the segments hold from the end offset on; where it goes on behind a hole, None if there is none."""
@@ -137,7 +148,7 @@ class _Replay:
                 for record in records if not batch.is_control else ():
                     decoded = self._decoded(snapshot.path, record)
                     if decoded is not None and not isinstance(decoded, int):
-                        image.apply(decoded, at, from_snapshot=True)
+                        self._apply(snapshot.path, image, decoded, at, from_snapshot=True)
         except _Stop:
             ended = False
         if not ended:
@@ -154,13 +165,13 @@ class _Replay:
             self._pending = []
         elif decoded == END_TRANSACTION:
             for made, then in self._pending or ():
-                self.image.apply(made, then)
+                self._apply(path, self.image, made, then)
             self._pending = None
         elif decoded == ABORT_TRANSACTION:
             self._pending = None
         elif decoded is not None and not isinstance(decoded, int):
             if self._pending is None:
-                self.image.apply(decoded, at)
+                self._apply(path, self.image, decoded, at)
             else:
                 self._pending.append((decoded, at))
 
@@ -191,6 +202,13 @@ class _Replay:
             return decode(record.value)
         except MetadataError as error:
             self._tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
+            raise _Stop from None
+
+    def _apply(self, path: Path, image: MetadataImage, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
+        try:
+            image.apply(record, at, from_snapshot=from_snapshot)
+        except OverflowError as error:
+            self._tell(path, "malformed-record", f"the record at offset {at.offset}: {error}")
             raise _Stop from None
 
     def _tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:

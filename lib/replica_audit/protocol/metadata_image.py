@@ -28,6 +28,7 @@ from replica_audit.protocol.min_isr import NAME as MIN_ISR
 from replica_audit.protocol.min_isr import MinIsrLog
 
 UNKNOWN_TIME = -1
+_LAST_EPOCH = 2**31 - 1
 _TOPIC, _BROKER = 2, 4  # ConfigResource.Type
 METADATA_LOG = "metadata-log"
 METADATA_VERSION = "metadata.version"
@@ -112,7 +113,11 @@ class MetadataImage:
         return MetadataImage(broker_events=list(self.broker_events), min_isr=self.min_isr.restarted(at.offset), _before=before)
 
     def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
-        """Replay one record."""
+        """Replay one record.
+
+        Raises:
+            OverflowError: a partition would get a leader epoch beyond the last that there is.
+        """
         if not from_snapshot and self._continued_ms == UNKNOWN_TIME:
             self._continued_ms = at.timestamp_ms
         match record:
@@ -249,6 +254,8 @@ class MetadataImage:
         }
         after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
         if record.leader != NO_LEADER_CHANGE:
+            if before.leader_epoch >= _LAST_EPOCH:
+                raise OverflowError(f"no leader epoch follows {before.leader_epoch}")
             after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
             known.elections.append(_election(after, _kind(before, after, record), at, (*before.isr, *before.elr)))
         elif after.isr != before.isr:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
-from replica_audit.protocol.epoch_table import EMPTY, EpochTable, appended, epoch_for_offset, latest_epoch, recovered, truncate_from_start
+from replica_audit.protocol.epoch_table import EMPTY, Building, EpochTable, epoch_for_offset, latest_epoch, truncate_from_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,10 @@ def load_log(
     """
     found = checkpoint
     if runs_on and checkpoint:
+        building = Building(checkpoint)
         for run in (run for segment in segments for run in segment.runs):
-            checkpoint = recovered(checkpoint, run.leader_epoch, run.first_offset, run.magic)
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
+        checkpoint = building.table()
     kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
     first_base = kept[0].base_offset
     log_end_offset = kept[-1].next_offset
@@ -116,20 +118,21 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
     """Recover from the segment that holds the recovery point: end the log at the first bad batch, learn epochs above the latest."""
     first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     kept = list(segments[:first])
+    building = Building(epochs)
     for segment in segments[first:]:
         good: list[Run] = []
         for run in segment.runs:
             if not run.intact:
                 break
             good.append(run)
-            epochs = recovered(epochs, run.leader_epoch, run.first_offset, run.magic)
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
         whole = len(good) == len(segment.runs) and not segment.damaged
         # the digests of a segment are of all its batches
         windows = segment.windows if len(good) == len(segment.runs) else ()
         kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good), windows=windows))
         if not whole:
-            return kept, epochs, kept[-1].next_offset
-    return kept, epochs, None
+            return kept, building.table(), kept[-1].next_offset
+    return kept, building.table(), None
 
 
 def _broken_segment(segments: Sequence[Segment]) -> int | None:
@@ -144,10 +147,10 @@ def _broken_segment(segments: Sequence[Segment]) -> int | None:
 
 def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
     """The table that the batches alone give: the first batch of each epoch, assigned in order; one before magic 2 clears it."""
-    entries: EpochTable = EMPTY
+    building = Building()
     for run in runs:
-        entries = appended(entries, run.leader_epoch, run.first_offset, run.magic)
-    return entries
+        building.append(run.leader_epoch, run.first_offset, run.magic)
+    return building.table()
 
 
 def contradiction(

@@ -31,6 +31,7 @@ from replica_audit.transforms.partition_findings import Audited, Compared, check
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
+from replica_audit.transforms.valid_rows import sifted, without_misfits
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
@@ -42,11 +43,11 @@ def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
     Returns:
         One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
-    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED), spark_schema(AUDITED))
+    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED, without_misfits), spark_schema(AUDITED))
 
 
 def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[Row]:
-    yield PartitionAudit(row, clusters[row["cluster_id"]]).row()
+    yield sifted(PartitionAudit(row, clusters[row["cluster_id"]]).row())
 
 
 class PartitionAudit:

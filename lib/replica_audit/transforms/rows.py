@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,14 +19,23 @@ from replica_audit.model import (
     SegmentFile,
     Window,
 )
+from replica_audit.transforms.valid_rows import Misfit, Refused, encoded
+from replica_audit.transforms.valid_rows import Row as Row
 
-Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROWS_PER_BATCH = 256
 
 
-def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema) -> MapInArrow:
-    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out."""
+def never_refused(_row: Row, misfit: Misfit) -> Row:
+    """For rows whose values come from typed columns: they fit, or the program is wrong."""
+    raise ValueError(f"{misfit.column}: {misfit.reason}")
+
+
+def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refused: Refused = never_refused) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out.
+
+    A row that holds what its columns cannot is replaced by what `refused` makes of it.
+    """
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[Row] = []
@@ -36,10 +44,10 @@ def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema) -> Map
                 for made in function(row):
                     pending.append(made)
                     if len(pending) >= _ROWS_PER_BATCH:
-                        yield pa.RecordBatch.from_pylist(pending, schema=schema)
+                        yield encoded(pending, schema, refused)
                         pending = []
         if pending:
-            yield pa.RecordBatch.from_pylist(pending, schema=schema)
+            yield encoded(pending, schema, refused)
 
     return over_batches
 

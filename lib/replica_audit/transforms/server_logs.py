@@ -18,13 +18,24 @@ from replica_audit.protocol.observed import EventKind, LogEvent, ObservedTruncat
 from replica_audit.transforms.rows import Row
 
 _KIND = "server.log"
+_MAX_PROBLEMS = 20  # of one file; one more tells how many there are beyond
+_EPOCHS = range(-1, 1 << 31)
 
 
 def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
-    """The events of one log, and why it cannot be read. Lines that another broker wrote end the reading: the log is not this broker's."""
+    """The events of one log, and what of it cannot be used.
+
+    Lines that another broker wrote end the reading: the log is not this broker's. A line with an epoch that none can be is left out.
+    """
+    impossible = 0
     try:
         with _opened(path) as stream:
             for event in events(stream, str(path)):
+                if not _is_possible(event):
+                    impossible += 1
+                    if impossible <= _MAX_PROBLEMS:
+                        yield _impossible(path, event)
+                    continue
                 if event.broker_id not in (None, broker_id):
                     yield Problem(
                         path=str(path),
@@ -36,8 +47,24 @@ def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
                     )
                     return
                 yield event
+            if impossible > _MAX_PROBLEMS:
+                yield _left_out(path, f"{impossible - _MAX_PROBLEMS} more lines have impossible epochs", None, None)
     except (OSError, EOFError, zlib.error) as error:
         yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
+
+
+def _is_possible(event: LogEvent) -> bool:
+    return all(epoch is None or epoch in _EPOCHS for epoch in (event.leader_epoch, event.answered_epoch))
+
+
+def _impossible(path: Path, event: LogEvent) -> Problem:
+    epochs = [epoch for epoch in (event.leader_epoch, event.answered_epoch) if epoch is not None and epoch not in _EPOCHS]
+    return _left_out(path, f"leader epoch {epochs[0]} is not one: the line is left out", event.line, event.byte_offset)
+
+
+def _left_out(path: Path, detail: str, line: int | None, byte_offset: int | None) -> Problem:
+    remedy = "look at the line: the file was changed after the broker wrote it, or is not its log"
+    return Problem(path=str(path), kind=_KIND, code="impossible-epoch", detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
 
 
 def read_versions(path: Path) -> LoggedVersions:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from replica_audit.errors import visible
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.report.data import ReplicaFinding
@@ -92,6 +93,14 @@ def _of_leader(leader: ReplicaFinding) -> tuple[tuple[Any, ...], str]:
 
 
 def for_script(value: object) -> str:
-    """JSON that neither ends a script element nor begins a comment in it, all ASCII."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    """JSON that neither ends a script element nor begins a comment in it, all ASCII; its texts as a page shows them (`visible`)."""
+    text = json.dumps(_shown(value), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from replica_audit.errors import visible
 from replica_audit.protocol.verdict import SEVERITIES, Verdict
 from replica_audit.report.blocks import MEANING, cut
 from replica_audit.report.data import Finding
@@ -162,12 +163,17 @@ def _hash(text: str) -> str:
 
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader(str(__package__)), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(str(__package__)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
     made.filters |= {
         "n": number,
         "counted": counted,
-        "href": lambda anchor: f"#{quote(anchor, safe='/')}",
+        "href": lambda anchor: f"#{quote(visible(anchor), safe='/')}",
         "u": lambda value: f"{value:g}",
         "heading": lambda cell: cell.replace("-\n", "").replace("\n", " "),
         "utc": _utc,
@@ -177,6 +183,11 @@ def _environment() -> Environment:
         "spoken": lambda verdict: verdict.replace("_", " "),
     }
     return made
+
+
+def _shown(value: object) -> object:
+    """What a template puts in: texts with what a reader cannot see, or is misled by, as escapes."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _utc(moment: datetime) -> str:
