@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats import checkpoints, log_dir, told_names
 from replica_audit.formats.collected import is_collected_log_dir
 from replica_audit.formats.locations import StoredEntry, entries, located, real_path
 from replica_audit.formats.tree_walk import remedy_of
@@ -149,7 +149,13 @@ class Tree:
         return any(self._is_replica(child) for child in self.entries(path)[0])
 
     def _is_replica(self, path: Path) -> bool:
-        return log_dir.replica_directory(path.name) is not None and _holds_replica_files(self.entries(path)[1])
+        """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
+        files = self.entries(path)[1]
+        if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
+            return False
+        is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
+        beside = self._listed.get(path.parent, ([], []))[1]
+        return is_whole or told_names.of_folder(path.name) is not None or any(name in beside for name in log_dir.OFFSET_CHECKPOINTS)
 
     def _named(self, path: Path) -> bool:
         """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""
