@@ -12,7 +12,7 @@ from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report, compared_followers
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
 
@@ -172,10 +172,11 @@ def _rank(column: str, order: Sequence[str]) -> Column:
 
 
 def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or inconclusive."""
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared."""
     if not readable:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
-    return 3 if not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0
+    unknown = not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters)
+    return 3 if unknown or not compared_followers(clusters) else 0

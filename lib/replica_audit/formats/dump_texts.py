@@ -37,7 +37,9 @@ class DumpTexts:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
         try:
             with open_text(segment) as stream:
-                is_text = stream.read(len(_DUMPING)) == _DUMPING
+                head = stream.read(len(_DUMPING))
+                # a segment begins with an offset of eight bytes, the first of which is zero
+                is_text = head == _DUMPING or (b"\0" not in head and dump_log.looks_like_dump(head + stream.read(_SNIFFED)))
         except OSError:
             return False  # told when it is scanned
         if is_text:
