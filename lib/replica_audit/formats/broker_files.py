@@ -13,14 +13,12 @@ from typing import NamedTuple
 from replica_audit.errors import MetadataError
 from replica_audit.formats import checkpoints, log_dir, told_names
 from replica_audit.formats.collected import (
-    SEGMENTS_FILE,
     CollectedLogDir,
     as_on_the_broker,
-    is_collected_log_dir,
     log_dirs_of,
     problem_on_the_broker,
 )
-from replica_audit.formats.collection_manifest import MANIFEST
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE, is_collected_log_dir
 from replica_audit.formats.dump_texts import DumpTexts
 from replica_audit.formats.locations import located
 from replica_audit.formats.small_files import NO_CHECKPOINT, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline

@@ -16,7 +16,9 @@ from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _DUMPING = b"Dumping "
 _UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
-_NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump the segment again by its full path (--files /DIR/TOPIC-PARTITION/...log)"
+_NAME_IT = (
+    "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump the segment again by its full path (--files /DIR/TOPIC-PARTITION/...log)"
+)
 
 
 class DumpTexts:
@@ -103,11 +105,11 @@ class DumpTexts:
         if looks_like_server_log(head):
             self.server_logs.append(path)
         elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
-            detail = f"output of kafka-dump-log stands in this text, which line {found.line} keeps from being read: it begins {found.begins!r}"
-            remedy = "keep nothing in the text but what kafka-dump-log printed, every line from its first character on"
-            self.problems.append(
-                Problem(path=str(path), kind="dump", code="unusable-dump", detail=detail, remedy=remedy, line=found.line)
+            detail = (
+                f"output of kafka-dump-log stands in this text, which line {found.line} keeps from being read: it begins {found.begins!r}"
             )
+            remedy = "keep nothing in the text but what kafka-dump-log printed, every line from its first character on"
+            self.problems.append(Problem(path=str(path), kind="dump", code="unusable-dump", detail=detail, remedy=remedy, line=found.line))
         else:
             self.unknown.append(path)
 
@@ -132,9 +134,7 @@ class DumpTexts:
             name = log_dir.replica_directory(directory)
             if name is None:
                 self.problems.append(
-                    Problem(
-                        path=str(path), kind="dump", code="unknown-replica", detail=_UNKNOWN, remedy=_NAME_IT, line=section.first_line
-                    )
+                    Problem(path=str(path), kind="dump", code="unknown-replica", detail=_UNKNOWN, remedy=_NAME_IT, line=section.first_line)
                 )
                 continue
             key = _home_of(path, section, directory, replicas, parents)
@@ -145,10 +145,7 @@ class DumpTexts:
             replicas[key] = replica
         self.problems += self._cut.values()
 
-
-    def _directory(
-        self, path: Path, section: dump_log.DumpSection, parents: Sequence[str], is_replica: Callable[[Path], bool]
-    ) -> str:
+    def _directory(self, path: Path, section: dump_log.DumpSection, parents: Sequence[str], is_replica: Callable[[Path], bool]) -> str:
         """The name of the replica directory that a section is of; empty if nothing tells it for sure."""
         folder = path.parent
         if log_dir.replica_directory(section.directory) and (self._is_trusted(section) or is_replica(folder / section.directory)):

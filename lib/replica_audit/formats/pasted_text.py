@@ -11,7 +11,9 @@ _PRINTED_BEFORE = re.compile(
     rb"|Unable to use a TTY|```|~~~|\s*--?[a-z]"  # the last: a command that goes on
 )
 _PROMPT = re.compile(rb"(\S{1,100} ){0,2}\S{0,100}[$#%>](\s|$)")
-_DUMP_INSIDE = re.compile(rb"Dumping \S.*\.log\b|(Log s|\bS)tarting offset: \d|baseOffset: \d+ lastOffset: \d|offset: \d+ position: \d.*isvalid: ")
+_DUMP_INSIDE = re.compile(
+    rb"Dumping \S.*\.log\b|(Log s|\bS)tarting offset: \d|baseOffset: \d+ lastOffset: \d|offset: \d+ position: \d.*isvalid: "
+)
 _LEFT_OUT = re.compile(
     rb"\s*[\[(<{]?\s*(\.{2,}|(\. ){2,}|\xe2\x80\xa6|\xe2\x8b\xae).{0,200}$"  # dots, the character of three, and of three upright
     rb"|\s*[.:]\s*$|\W{0,20}\b(snip|snipped|omitted|truncated|skipped|elided)\b\W{0,20}$"

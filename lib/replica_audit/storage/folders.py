@@ -12,13 +12,13 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir, told_names
-from replica_audit.formats.collected import is_collected_log_dir
+from replica_audit.formats.collection_manifest import is_collected_log_dir
 from replica_audit.formats.locations import StoredEntry, entries, located, real_path
 from replica_audit.formats.tree_walk import remedy_of
 from replica_audit.model import Problem
 
 _DEPTH = 7
-_LOOKED_AT = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 
 
@@ -30,9 +30,11 @@ def is_printable(name: str) -> bool:
 class Tree:
     """The folders below one input, each listed once."""
 
-    def __init__(self, problems: list[tuple[str | None, Problem]]) -> None:
-        """Report to `problems`, with a cluster id of None: the tree knows none."""
+    def __init__(self, problems: list[tuple[str | None, Problem]], most: int = MOST_FOLDERS) -> None:
+        """Report to `problems`, with a cluster id of None: the tree knows none. At most so many directories are listed."""
         self._problems = problems
+        self._most = most
+        self.is_partial = False  # there were more of them
         self._listed: dict[Path, tuple[list[Path], list[str]]] = {}
         self._metas: dict[Path, list[checkpoints.MetaProperties]] = {}
 
@@ -86,7 +88,8 @@ class Tree:
         if path not in self._listed:
             directories: list[str] = []
             files: list[str] = []
-            if len(self._listed) < _LOOKED_AT:
+            self.is_partial = self.is_partial or len(self._listed) >= self._most
+            if not self.is_partial:
                 try:
                     with entries(path) as listed:
                         for entry in listed:
@@ -131,8 +134,10 @@ class Tree:
             if meta and meta.broker_id is not None:
                 yield meta
         if depth > 0 and not is_collected_log_dir(files):
+            is_log_dir = any(name in files for name in log_dir.OFFSET_CHECKPOINTS)
             for child in children:
-                if not child.name.startswith("."):
+                is_replica = is_log_dir and told_names.of_folder(child.name) is not None  # thousands, which need not be listed
+                if not is_replica and not child.name.startswith("."):
                     yield from self._meta_properties(child, depth - 1, seen)
 
     def server_logs(self, root: Path) -> Iterator[tuple[int, Path]]:
@@ -143,6 +148,11 @@ class Tree:
                 broker_id = log_dir.server_log_of(name)
                 if broker_id is not None:
                     yield broker_id, folder / name
+
+    def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
+        """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
+        children, files = self.entries(path)
+        return bool(files) or self.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
 
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""

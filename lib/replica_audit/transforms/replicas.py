@@ -25,8 +25,8 @@ from replica_audit.transforms.rows import Row, segment, segment_file
 class Loaded:
     """A replica with what its files say.
 
-    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`: it is
-    unreadable only because the text that stands for it does not tell all of it; nothing is wrong with the broker's files.
+    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
+    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
     """
 
     broker_id: int
@@ -101,7 +101,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
     unreadable = _unreadable(files, scans, log)
     is_incomplete = incomplete is not None and not files.offline_reason and not any(scan["failed"] for scan in scans)
     if incomplete is not None and is_incomplete:
-        unreadable = f"the text {incomplete.path} does not tell the whole log: {incomplete.detail}"
+        unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
     return Loaded(
         broker_id=broker_id,
         files=files,
