@@ -16,9 +16,7 @@ from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _DUMPING = b"Dumping "
 _UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
-_NAME_IT = (
-    "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump the segment again by its full path (--files /DIR/TOPIC-PARTITION/...log)"
-)
+_NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by the full path: --files /DIR/TOPIC-PARTITION/...log"
 
 
 class DumpTexts:
@@ -105,9 +103,7 @@ class DumpTexts:
         if looks_like_server_log(head):
             self.server_logs.append(path)
         elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
-            detail = (
-                f"output of kafka-dump-log stands in this text, which line {found.line} keeps from being read: it begins {found.begins!r}"
-            )
+            detail = f"a text with output of kafka-dump-log that cannot be read: this line begins {found.begins!r}"
             remedy = "keep nothing in the text but what kafka-dump-log printed, every line from its first character on"
             self.problems.append(Problem(path=str(path), kind="dump", code="unusable-dump", detail=detail, remedy=remedy, line=found.line))
         else:
@@ -157,7 +153,7 @@ class DumpTexts:
         return "" if of_folder and of_file and of_folder != of_file else of_folder or of_file
 
     def _is_trusted(self, section: dump_log.DumpSection) -> bool:
-        """Whether the path of a `Dumping` line ends in a replica directory and the file, not in a broker's folder, or a disk's, and the file."""
+        """Whether what the path of a `Dumping` line names above the file is a replica directory, not a broker's folder or a disk."""
         if section.directory == self.top.name or section.log_dir in ("", "."):
             return told_names.of_folder(section.directory) is not None
         return log_dir.is_broker_folder(section.directory) is None

@@ -15,85 +15,21 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DATE = re.compile(r"(19|20)\d\d[-._]?(\d\d)?")
 _ENDINGS = re.compile(r"(\.(txt|text|log|dump|dumps|out|output|gz|md|utf8|utf-8|utf16|utf-16))+$", re.IGNORECASE)
 _SEGMENT = re.compile(r"[-_.]?\d{20}$")
-_MACHINES = frozenset(
-    [
-        "kafka",
-        "kraft",
-        "broker",
-        "controller",
-        "node",
-        "host",
-        "server",
-        "machine",
-        "instance",
-        "pod",
-        "container",
-        "vm",
-        "peer",
-        "member",
-        "role",
-        "replica",
-    ]
-)
-_PLACES = frozenset(
-    [
-        "data",
-        "disk",
-        "drive",
-        "volume",
-        "vol",
-        "pv",
-        "pvc",
-        "mnt",
-        "mount",
-        "ssd",
-        "hdd",
-        "nvme",
-        "jbod",
-        "raid",
-        "storage",
-        "store",
-        "dir",
-        "directory",
-        "folder",
-        "path",
-        "log",
-        "logdir",
-        "tmp",
-        "srv",
-        "zone",
-        "az",
-        "rack",
-        "region",
-        "site",
-        "cluster",
-        "backup",
-        "bak",
-        "copy",
-        "copie",
-        "snapshot",
-        "snap",
-        "dump",
-        "text",
-        "txt",
-        "file",
-        "output",
-        "out",
-        "result",
-        "segment",
-        "seg",
-        "index",
-        "part",
-        "partition",
-        "p",
-        "leader",
-        "follower",
-        "before",
-        "after",
-        "run",
-    ]
-)
-_FIRST = frozenset(["kafka", "broker", "ip", "pvc"])  # kafka-logs-1, broker-a-1, ip-10-0-0-12, pvc-...
+# fmt: off
+_MACHINES = {
+    "kafka", "kraft", "broker", "controller", "node", "host", "server", "machine", "instance", "pod", "container", "vm", "peer",
+    "member", "role", "replica",
+}
+# fmt: on
+# fmt: off
+_PLACES = {
+    "data", "disk", "drive", "volume", "vol", "pv", "pvc", "mnt", "mount", "ssd", "hdd", "nvme", "jbod", "raid", "storage", "store",
+    "dir", "directory", "folder", "path", "log", "logdir", "tmp", "srv", "zone", "az", "rack", "region", "site", "cluster", "backup",
+    "bak", "copy", "copie", "snapshot", "snap", "dump", "text", "txt", "file", "output", "out", "result", "segment", "seg", "index",
+    "part", "partition", "p", "leader", "follower", "before", "after", "run",
+}
+# fmt: on
+_FIRST = {"kafka", "broker", "ip", "pvc"}  # kafka-logs-1, broker-a-1, ip-10-0-0-12, pvc-...
 
 
 def of_folder(name: str) -> log_dir.ReplicaDirectory | None:

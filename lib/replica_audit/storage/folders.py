@@ -163,9 +163,13 @@ class Tree:
         files = self.entries(path)[1]
         if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
             return False
-        is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
         beside = self._listed.get(path.parent, ([], []))[1]
-        return is_whole or told_names.of_folder(path.name) is not None or any(name in beside for name in log_dir.OFFSET_CHECKPOINTS)
+        if any(name in beside for name in (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)):
+            return True
+        if log_dir.is_broker_folder(path.name) is not None:
+            return False
+        is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
+        return is_whole or told_names.of_folder(path.name) is not None
 
     def _named(self, path: Path) -> bool:
         """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""
