@@ -26,10 +26,11 @@ def refuse_useless(found: sources.Found) -> None:
     """
     if found.roots:
         return
-    below = [problem for _cluster, problem in found.problems if problem.code != sources.NOTHING_RECOGNISED]
-    general = [problem for _cluster, problem in found.problems if problem not in below]
-    # what is wrong with a folder below an input says more than that nothing was recognised in the input
-    told = below + [one for one in general if not any(other.path.startswith(f"{one.path}/") or other.path == one.path for other in below)]
+    problems = [problem for _cluster, problem in found.problems]
+    exact = [problem.path for problem in problems if problem.code != sources.NOTHING_RECOGNISED]
+    # what is wrong with a folder of an input says more than that nothing was recognised in the input
+    told = [one for one in problems if one.path in exact or not any(path.startswith(f"{one.path}/") for path in exact)]
+    told = [one for one in told if one.code != sources.NOTHING_RECOGNISED or one.path not in exact]
     raise UsageError("\n".join(["there is nothing to audit", *map(_line, told[:_SHOWN]), *_more(len(told) - _SHOWN)]))
 
 
