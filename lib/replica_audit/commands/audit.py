@@ -35,7 +35,8 @@ exit codes:
   0    nothing found
   1    findings at or above --fail-on
   2    wrong usage or configuration, or no readable input
-  3    nothing at or above --fail-on, but some input could not be read, or some replicas not be compared
+  3    nothing at or above --fail-on, but some input could not be read, some replicas not be compared,
+       or nothing was compared at all
   70   a defect of this program; the traceback says where
   130  interrupted
 

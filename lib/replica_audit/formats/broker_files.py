@@ -36,15 +36,15 @@ class ServerLog(NamedTuple):
     path: Path
 
 
-def replicas_of(folder: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
-    """Walk one broker's folder.
+def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+    """Walk one broker's folder; or, with `is_replica`, what is known to be one replica's.
 
     Yields:
         One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, and one
         `Problem` for each that belongs to no replica.
     """
     walk = _Walk()
-    yield from walk.run(folder)
+    yield from walk.run(folder, is_replica=is_replica)
 
 
 class _Walk:
@@ -59,10 +59,10 @@ class _Walk:
         self.empty: list[Folder] = []
         self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
-    def run(self, top: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+    def run(self, top: Path, *, is_replica: bool) -> Iterator[ReplicaFiles | ServerLog | Problem]:
         self.texts.top = top
         for folder in walk(top, self.problems.append, self._is_entered):
-            self._visit(folder, is_top=folder.path == top)
+            self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
