@@ -141,7 +141,7 @@ class _Audit:
                     frame.unpersist()
 
     def _missing_brokers(self) -> Iterator[tuple[str, Problem]]:
-        """Brokers that the metadata names and the input lacks, unless that is told already."""
+        """Brokers that the metadata names and the input lacks, unless that is said already."""
         told = {cluster for cluster, problem in self.found.problems if problem.code == ONE_OF_SEVERAL}
         for root in self.found.roots:
             present = (broker.broker_id for broker in root.brokers)

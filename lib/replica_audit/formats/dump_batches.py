@@ -190,7 +190,7 @@ class SectionLog:
             self._ending = self._damage("dump-truncated", "the text ends inside this line", number)
 
     def _not_whole(self, line: bytes, number: int) -> Damage | None:
-        """What a line tells that is none of kafka-dump-log's: that something was left out, or a batch that does not begin its line."""
+        """What a line shows that is none of kafka-dump-log's: that something was left out, or a batch that does not begin its line."""
         if self._failed or not line:
             return None
         if pasted_text.leaves_out(line):

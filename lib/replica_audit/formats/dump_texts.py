@@ -29,7 +29,7 @@ class DumpTexts:
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
         self.server_logs: list[Path] = []
         self.unknown: list[Path] = []
-        self.of_other_files: list[Path] = []  # texts that tell indexes and the like, and no log
+        self.of_other_files: list[Path] = []  # texts that show indexes and the like, and no log
         self._packed: set[Path] = set()
         self._cut: dict[Path, Problem] = {}  # of packed texts that cannot be unpacked to their end
 
@@ -142,7 +142,7 @@ class DumpTexts:
         self.problems += self._cut.values()
 
     def _directory(self, path: Path, section: dump_log.DumpSection, parents: Sequence[str], is_replica: Callable[[Path], bool]) -> str:
-        """The name of the replica directory that a section is of; empty if nothing tells it for sure."""
+        """The name of the replica directory that a section is of; empty if nothing says it for sure."""
         folder = path.parent
         if log_dir.replica_directory(section.directory) and (self._is_trusted(section) or is_replica(folder / section.directory)):
             return section.directory

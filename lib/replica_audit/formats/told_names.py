@@ -1,7 +1,7 @@
 """Which TOPIC-PARTITION the name of a folder or a file says that a text, or bare segments, are of. A wrong guess is worse than none.
 
 Kafka's own directories are known by what is in them and by the log directory's checkpoints. Here are the names that people give, where
-nothing else tells: those of brokers, machines, disks and copies (`broker-1`, `kafka-0`, `data-0`, `node-3`, `dump-2`) have the same form.
+nothing else says more: those of brokers, machines, disks and copies (`broker-1`, `kafka-0`, `data-0`, `node-3`, `dump-2`) have the same form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST = {"kafka", "broker", "ip", "pvc"}  # kafka-logs-1, broker-a-1, ip-10-0-0
 
 
 def of_folder(name: str) -> log_dir.ReplicaDirectory | None:
-    """What a folder's name says, where nothing but the name tells; None if it is of no TOPIC-PARTITION, or as well another thing's."""
+    """What a folder's name says, where there is nothing else to go by; None if it is no TOPIC-PARTITION's, or as well another thing's."""
     told = log_dir.replica_directory(name)
     if told is None or told.partition >= _MOST_PARTITIONS or not _TOPIC.fullmatch(told.topic):
         return None
