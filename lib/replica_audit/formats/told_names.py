@@ -1,7 +1,7 @@
 """Which TOPIC-PARTITION the name of a folder or a file says that a text, or bare segments, are of. A wrong guess is worse than none.
 
-Kafka's own directories are known by what is in them and by the log directory's checkpoints. Here are the names that people give, where
-nothing else says more: those of brokers, machines, disks and copies (`broker-1`, `kafka-0`, `data-0`, `node-3`, `dump-2`) have the same form.
+Kafka's own directories are known by what is in them and by the log directory's checkpoints. Here are names that people give, where nothing
+else says more: those of brokers, machines, disks and copies have the same form (`broker-1`, `kafka-0`, `data-0`, `node-3`, `dump-2`).
 """
 
 from __future__ import annotations
