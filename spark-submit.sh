@@ -104,6 +104,11 @@ done
 if $needs_spark && ! $dry_run; then
     environment_require_java
     environment_packages ""
+    # What cannot end well is refused here: starting a JVM to learn that a path is wrong takes many times as long.
+    refused=0
+    "$VENV/bin/python" -c 'import sys; from replica_audit.cli import check; sys.exit(check(sys.argv[1:]))' \
+        "$job" ${arguments[@]+"${arguments[@]}"} || refused=$?
+    if [ "$refused" -eq "$USAGE_ERROR" ] || [ "$refused" -eq 130 ]; then exit "$refused"; fi
     environment_jars
     environment_classes
 fi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -21,13 +21,15 @@ from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
 from replica_audit.report.json_report import Rows
+from replica_audit.storage.first_look import refuse_useless
+from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
 from replica_audit.summary import About, Frames, all_findings, summarise
 from replica_audit.transforms import findings as findings_of
 from replica_audit.transforms import partitions
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies, named_brokers
 from replica_audit.transforms.gathering import commits, gather, with_commits
 from replica_audit.transforms.inventory import SOURCES, inventory
 from replica_audit.transforms.segments import segments
@@ -57,7 +59,7 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
         tasks: takes, twice a second, how many tasks of the running stages are done, and of how many; None to have lines of that, too.
 
     Raises:
-        UsageError: the inputs contradict each other, or the warehouse cannot be written.
+        UsageError: the inputs contradict each other, nothing in them can be audited, or the warehouse cannot be written.
     """
     return _Audit(spark, request, tell, tasks).run()
 
@@ -77,7 +79,8 @@ class _Audit:
         self.started_at = datetime.now(UTC)
         self.warehouse = Warehouse(spark, request.warehouse)
         self.found: Found = discover(request.inputs, request.metadata)
-        self.seen_before = False
+        refuse_useless(self.found)
+        self.seen_before = self.has_replicas = False
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed
 
     def tell(self, line: str) -> None:
@@ -108,6 +111,7 @@ class _Audit:
             F.count("replica.scans"),
             F.count("versions"),
         ).first() or (0, 0, 0, 0, 0, 0, 0)
+        self.has_replicas = bool(replicas)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
         suit_input(self.spark, files or 0)
@@ -118,6 +122,7 @@ class _Audit:
             root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
             for root in roots
         }
+        self.found.problems += self._missing_brokers()
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
@@ -142,6 +147,15 @@ class _Audit:
             for frame in (listed, committed, audited, problems, current):
                 if frame is not None:
                     frame.unpersist()
+
+    def _missing_brokers(self) -> Iterator[tuple[str, Problem]]:
+        """Brokers that the metadata names and the input lacks, unless that is said already."""
+        told = {cluster for cluster, problem in self.found.problems if problem.code == ONE_OF_SEVERAL}
+        for root in self.found.roots:
+            present = (broker.broker_id for broker in root.brokers)
+            problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, self.facts[root.cluster_id]))
+            if problem is not None and root.cluster_id not in told:
+                yield root.cluster_id, problem
 
     def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
@@ -171,7 +185,7 @@ class _Audit:
             self.warehouse.read(schemas.FINDINGS),
             self.warehouse.complete_runs(),
             run_id=run_id,
-            clusters=list(self.facts),
+            clusters=list(self.facts) if self.has_replicas else [],  # else everything found before would be called resolved
             topics=self.request.settings.topics,
         )
         history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)

@@ -16,7 +16,17 @@ from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, OfflinePartition, ReplicaFinding, Report
+from replica_audit.report.data import (
+    Choice,
+    Cluster,
+    Finding,
+    Impact,
+    InputProblem,
+    OfflinePartition,
+    ReplicaFinding,
+    Report,
+    compared_followers,
+)
 from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.json_report import CODES_BY_LOSS
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
@@ -224,10 +234,11 @@ def _rank(column: str, order: Sequence[str]) -> Column:
 
 
 def _exit_code(severities: Mapping[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or inconclusive."""
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared."""
     if not readable:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
-    return 3 if not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0
+    unknown = not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters)
+    return 3 if unknown or not compared_followers(clusters) else 0

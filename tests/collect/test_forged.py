@@ -14,8 +14,8 @@ import pytest
 
 from replica_audit.formats.batch_index import read_index
 from replica_audit.formats.broker_files import replicas_of
-from replica_audit.formats.collected import ROWS, SEGMENTS_FILE, log_dirs_of
-from replica_audit.formats.collection_manifest import MANIFEST
+from replica_audit.formats.collected import ROWS, log_dirs_of
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE
 from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.transforms.segments import collected_scans
 from tests.collect.collections import collect_broker

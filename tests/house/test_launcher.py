@@ -311,3 +311,13 @@ def test_a_job_is_told_where_the_launchers_own_stderr_is(checkout: Checkout) -> 
     checkout.script(checkout.root / ".venv/bin/spark-submit", 'echo said >"$REPLICA_AUDIT_STDERR"')
     ran = checkout.run("audit")
     assert (ran.code, ran.out, ran.err) == (0, "", "said\n")
+
+
+@pytest.mark.parametrize(("answer", "code", "out"), [(2, 2, ""), (130, 130, ""), (0, 0, "started\n"), (70, 0, "started\n")])
+def test_what_cannot_end_well_is_refused_before_a_jvm_starts(checkout: Checkout, answer: int, code: int, out: str) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/python", 'echo "$3 $4 $5" >&2', f"exit {answer}")
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "echo started")
+    ran = checkout.run("audit", "--input", "a b")
+    assert (ran.code, ran.out, ran.err) == (code, out, "audit --input a b\n")

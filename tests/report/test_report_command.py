@@ -148,7 +148,9 @@ class TestWhatAWarehouseMayLack:
         rows = DeltaTable(str(warehouse / "audit_runs")).to_pyarrow_table()
         one = rows.slice(0, 1).to_pylist()[0] | {"cluster_id": "none", "run_id": "empty", "status": "complete", "exit_code": 2}
         write_deltalake(str(tmp_path / "empty" / "audit_runs"), pa.Table.from_pylist([one], schema=rows.schema))
-        assert cli.main(["report", "--warehouse", "empty", "--output", "page.html"]) == 0
+        assert cli.main(["report", "--warehouse", "empty"]) == 2
+        assert "there is no complete run" in capsys.readouterr().err, "it is not the latest"
+        assert cli.main(["report", "--warehouse", "empty", "--run-id", "empty", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
         assert "<h1>Nothing is known: no input could be read.</h1>" in page
         assert "No cluster was found in the input." in page

@@ -27,8 +27,8 @@ from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.broker_lock import LOCK, is_locked
-from replica_audit.formats.collected import BATCHES_FOLDER, SEGMENTS_FILE
-from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.collected import BATCHES_FOLDER
+from replica_audit.formats.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
 from replica_audit.formats.whole_file import whole_content
 
 _FILES = {

@@ -24,14 +24,13 @@ import pyarrow.parquet as pq
 from replica_audit.errors import MetadataError
 from replica_audit.formats import log_dir
 from replica_audit.formats.collected_rows import ForgedError, check_file, check_scan, check_segment, told
-from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.locations import random_access
 from replica_audit.formats.tree_walk import Folder, cannot_read
 from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
-SEGMENTS_FILE = "segments.parquet"
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
 # one row per segment; `index_bytes` is the size of its batch index, null where there is none
@@ -66,11 +65,6 @@ _CHUNK = 1 << 20
 def index_name(file_name: str) -> str:
     """The name of a segment's batch index: `00000000000000000000.parquet`, or `00000000000000000000.swap.parquet`."""
     return f"{file_name.replace('.log', '', 1)}.parquet"
-
-
-def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
-    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
-    return SEGMENTS_FILE in names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

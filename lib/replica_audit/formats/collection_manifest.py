@@ -16,11 +16,17 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir import replica_directory
 from replica_audit.formats.whole_file import DOCUMENT_LIMIT, whole_content
 
+SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 _INT32, _INT64 = 2**31, 2**63
+
+
+def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
+    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
+    return SEGMENTS_FILE in names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

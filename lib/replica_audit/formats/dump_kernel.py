@@ -131,7 +131,7 @@ def line_scanner() -> Any:
             else:
                 base, last, count, told = _load(numbers), _load(numbers + 8), _load(numbers + 16), _load(numbers + 24)
                 time, size, epoch, crc = _load(numbers + 32), _load(numbers + 40), _load(numbers + 48), _load(numbers + 56)
-                if told != position or base < next_offset or not 0 <= last - base < _WIDEST:
+                if told != position or base < next_offset or not 0 <= last - base < _WIDEST or count > last - base + 1:
                     break
                 if intact == 0 and _load(state + _FIRST_BAD) < 0:
                     _store(state + _FIRST_BAD, position)

@@ -15,6 +15,7 @@ from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report import question
+from replica_audit.report.explained_rows import NOTHING_READ
 from replica_audit.schemas import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 from replica_audit.storage.reader import WarehouseTables
 
@@ -66,10 +67,12 @@ class Warehouse:
 
         Args:
             cluster: its id; None for all.
-            complete: leave out runs that still run or were interrupted, whose rows do not count.
+            complete: leave out runs that still run, were interrupted or could read nothing: their rows do not count.
         """
         equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
         rows = pandas_frame(self._place.tables, AUDIT_RUNS, equal | ({"status": "complete"} if complete else {}))
+        if complete:
+            rows = rows[~rows["exit_code"].eq(NOTHING_READ).fillna(value=False)]
         return rows.sort_values(["started_at", "run_id", "cluster_id"], ascending=[False, False, True], ignore_index=True)
 
     def latest(self, *, cluster: str | None = None) -> Run:

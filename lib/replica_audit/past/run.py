@@ -28,7 +28,6 @@ class RunRow(Run):
     """A row of `audit_runs`. What an older version did not write is None."""
 
     finished_at: datetime | None = None
-    exit_code: int | None = None
     inputs: tuple[str, ...] | None = None
     config: str | None = None
     replicas: int | None = None

@@ -44,6 +44,7 @@ class Cause(StrEnum):
     NO_COMMON_RANGE = "no common range"
     LEADER_UNKNOWN = "leader unknown or unreadable"
     NO_EPOCHS = "no epochs"
+    TEXT_NOT_WHOLE = "text not whole"
 
 
 class Severity(StrEnum):

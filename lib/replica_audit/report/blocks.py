@@ -17,6 +17,11 @@ MEANING = {
     2: "no input could be read",
     3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas not be compared",
 }
+_NOTHING_COMPARED = "nothing was compared, so nothing is known: "
+_WHY = {
+    False: "no partition has a leader and a follower in the input",
+    True: "no follower could be held against its leader; the reasons of the verdicts say why",
+}
 _LEGEND = (
     "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
     "PARTS AT: first offset at which the follower's log is not the leader's. "
@@ -90,7 +95,14 @@ def ending(report: Report) -> Iterator[str]:
     if report.changes.get(Status.UNCONFIRMED):
         yield UNCONFIRMED
     yield f"Tables: {report.warehouse} (run {report.run_id})"
-    yield f"Exit code {report.exit_code}: {MEANING[report.exit_code].format(fail_on=report.fail_on)}."
+    yield f"Exit code {report.exit_code}: {meaning(report)}."
+
+
+def meaning(report: Report) -> str:
+    """What the exit code means, of this run."""
+    if report.exit_code == 3 and not report.compared_followers:
+        return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
+    return MEANING[report.exit_code].format(fail_on=report.fail_on)
 
 
 def problems(report: Report) -> Iterator[Notes]:

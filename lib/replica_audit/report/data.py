@@ -171,6 +171,12 @@ def findings_about_followers(clusters: Sequence[Cluster]) -> int:
     return sum(count for severity, count in counts if severity is not Severity.NONE)
 
 
+def compared_followers(clusters: Sequence[Cluster]) -> int:
+    """Followers of which anything could be said: neither unreadable nor inconclusive."""
+    unknown = (str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE))
+    return sum(count for cluster in clusters for verdict, count in cluster.verdicts.items() if verdict not in unknown)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One run. `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
@@ -209,6 +215,11 @@ class Report:
         """Partitions that nobody leads."""
         return self.partition_codes.get(PartitionCode.OFFLINE_PARTITION, 0)
 
+    @property
+    def compared_followers(self) -> int:
+        """Followers that could be compared with their leaders; 0: the run proves nothing."""
+        return compared_followers(self.clusters)
+
     def as_json(self) -> dict[str, Any]:
         """The same content as plain values."""
-        return asdict(self)
+        return {**asdict(self), "compared_followers": self.compared_followers}

@@ -36,6 +36,9 @@ class Tables(Protocol):
         """The rows, each value once."""
 
 
+NOTHING_READ = 2  # the exit code of a run that found nothing to read
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A row of `audit_runs`."""
@@ -47,6 +50,12 @@ class Run:
     run_date: date
     protocol: str | None = None
     protocol_reason: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything of its cluster: it is complete, and could read something."""
+        return self.status == "complete" and self.exit_code != NOTHING_READ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,6 +237,8 @@ def _inconclusive(explanation: Explanation) -> Iterator[str]:
                 "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
                 "(kafka-dump-log.sh --print-data-log) where it matters."
             )
+        case Cause.TEXT_NOT_WHOLE:
+            yield "Dump the segment that the reason names again and keep the whole text, or copy the segment itself; and audit again."
         case Cause.LEADER_UNKNOWN | "leader unreadable":  # as older runs have it
             yield (
                 "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.collected import is_collected_log_dir
+from replica_audit.formats import checkpoints, log_dir, told_names
+from replica_audit.formats.collection_manifest import is_collected_log_dir
 from replica_audit.formats.locations import StoredEntry, entries, located, real_path
 from replica_audit.formats.tree_walk import remedy_of
 from replica_audit.formats.whole_file import whole_content
 from replica_audit.model import Problem
 
 _DEPTH = 7
-_LOOKED_AT = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 
 
@@ -30,9 +30,11 @@ def is_printable(name: str) -> bool:
 class Tree:
     """The folders below one input, each listed once."""
 
-    def __init__(self, problems: list[tuple[str | None, Problem]]) -> None:
-        """Report to `problems`, with a cluster id of None: the tree knows none."""
+    def __init__(self, problems: list[tuple[str | None, Problem]], most: int = MOST_FOLDERS) -> None:
+        """Report to `problems`, with a cluster id of None: the tree knows none. At most so many directories are listed."""
         self._problems = problems
+        self._most = most
+        self.is_partial = False  # there were more of them
         self._listed: dict[str, tuple[list[str], list[str]]] = {}  # by where they really are
         self._reals: dict[Path, str] = {}
         self._places: dict[tuple[str, str], str] = {}  # of a name in a folder
@@ -103,7 +105,8 @@ class Tree:
         if real not in self._listed:
             directories: list[str] = []
             files: list[str] = []
-            if len(self._listed) < _LOOKED_AT:
+            self.is_partial = self.is_partial or len(self._listed) >= self._most
+            if not self.is_partial:
                 try:
                     with entries(path) as listed:
                         for entry in listed:
@@ -134,7 +137,7 @@ class Tree:
     def _told_once(self, path: Path) -> None:
         if not self._is_too_many:
             self._is_too_many = True
-            detail = f"the input has more than {_LOOKED_AT} folders beside replicas: which of those from here on are brokers' is not known"
+            detail = f"the input has more than {self._most} folders beside replicas: which of those from here on are brokers' is not known"
             remedy = "give the directory that holds one folder per broker, and nothing else"
             self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
 
@@ -179,7 +182,13 @@ class Tree:
             if not _holds_replica_files(files):
                 meta = _meta(folder / log_dir.META_PROPERTIES) if log_dir.META_PROPERTIES in files else None
                 if not is_collected_log_dir(files):
-                    below = [self._real(child) for child in children if not child.name.startswith(".")]
+                    is_log_dir = any(name in files for name in log_dir.OFFSET_CHECKPOINTS)
+                    # replica directories: thousands, which need not be listed
+                    below = [
+                        self._real(child)
+                        for child in children
+                        if not child.name.startswith(".") and not (is_log_dir and told_names.of_folder(child.name) is not None)
+                    ]
             self._insides[real] = meta if meta and meta.broker_id is not None else None, below
         return self._insides[real]
 
@@ -192,12 +201,27 @@ class Tree:
                 if broker_id is not None:
                     yield broker_id, folder / name
 
+    def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
+        """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
+        children, files = self.entries(path)
+        return bool(files) or self.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
+
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
         return any(self._is_replica(child) for child in self.entries(path)[0])
 
     def _is_replica(self, path: Path) -> bool:
-        return log_dir.replica_directory(path.name) is not None and _holds_replica_files(self.entries(path)[1])
+        """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
+        files = self.entries(path)[1]
+        if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
+            return False
+        beside = self._listed.get(self._real(path.parent), ([], []))[1]
+        if any(name in beside for name in (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)):
+            return True
+        if log_dir.is_broker_folder(path.name) is not None:
+            return False
+        is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
+        return is_whole or told_names.of_folder(path.name) is not None
 
     def _named(self, path: Path) -> bool:
         """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""

@@ -111,8 +111,8 @@ class Warehouse:
         return self.spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
 
     def complete_runs(self) -> DataFrame:
-        """The rows of `audit_runs` that count."""
-        return self.read(AUDIT_RUNS).where("status = 'complete'")
+        """The rows of `audit_runs` that count: of runs that ended, and could read something."""
+        return self.read(AUDIT_RUNS).where("status = 'complete' AND coalesce(exit_code, 0) <> 2")
 
 
 def definition(table: Table) -> str:

@@ -110,6 +110,11 @@ def _history(copy: Row | None, kafka_version: str | None) -> ClusterHistory:
     )
 
 
+def named_brokers(head: ClusterMetadata | None, facts: ClusterFacts) -> set[int]:
+    """Every broker that the file beside the brokers or the metadata log names; controllers that are no brokers are in neither."""
+    return {*(head.broker_states if head else ()), *facts.broker_states, *facts.fenced}
+
+
 def _broker_states(head: ClusterMetadata | None, copy: Row | None) -> dict[int, str]:
     """What the brokers do, by the file; by the log where the file does not know or is older."""
     log = [broker for broker in copy["brokers"] if broker["state"] in _STATES] if copy else []

@@ -137,7 +137,7 @@ def _of_followers(audited: Audited) -> Iterator[Row]:
 
 def _of_leader(audited: Audited) -> Iterator[Row]:
     leader = audited.compared.get(audited.leadership.leader_id)
-    if leader is not None and leader.unreadable:
+    if leader is not None and leader.unreadable and not leader.incomplete:
         yield {
             **_leads(audited),
             "code": str(Verdict.UNREADABLE),

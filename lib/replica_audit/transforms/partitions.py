@@ -271,6 +271,8 @@ class PartitionAudit:
             return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
         if follower.log is None or follower.files.checkpoint_state == "unreadable":
             return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
+        if follower.incomplete:
+            return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
         if leader is None:
             named = (
                 "no replica can be inferred to lead"
@@ -278,7 +280,7 @@ class PartitionAudit:
                 else f"the input does not hold the replica of leader {self.leadership.leader_id}"
             )
             return inconclusive(Cause.LEADER_UNKNOWN, named)
-        if leader.log is None or leader.files.checkpoint_state == "unreadable":
+        if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
             return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
         if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
             reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"

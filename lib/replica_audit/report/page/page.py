@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict import SEVERITIES, Verdict
-from replica_audit.report.blocks import MEANING, cut
+from replica_audit.report.blocks import cut, meaning
 from replica_audit.report.data import Finding
 from replica_audit.report.explanation import Explained
 from replica_audit.report.offline_text import elect, in_sync, since
@@ -98,7 +98,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
         rows=rows,
         listing=Markup(listing),  # noqa: S704 - for_script made it harmless
         page_facts=Markup(for_script(_page_facts(data))),  # noqa: S704
-        meaning=MEANING[report.exit_code].format(fail_on=report.fail_on),
+        meaning=meaning(report),
         style=Markup(style),  # noqa: S704 - the project's own
         script=Markup(script),  # noqa: S704
         sections=_Place(),

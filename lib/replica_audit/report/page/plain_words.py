@@ -63,8 +63,9 @@ def headline(data: PageData) -> Headline:
     counts = verdict_counts(data)
     news = list(_news(data, counts))
     compared = sum(counts.values())
-    if not news and (data.report.exit_code == 2 or not compared):
-        read = "no follower was there to compare" if data.report.exit_code != 2 else "no input could be read"
+    if not news and (data.report.exit_code == 2 or not data.report.compared_followers):
+        read = f"no follower {'could be compared' if compared else 'was there to compare'}"
+        read = read if data.report.exit_code != 2 else "no input could be read"
         return Headline(str(Severity.ERROR), f"Nothing is known: {read}.", tuple(_caveats(data, counts)))
     if not news:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
