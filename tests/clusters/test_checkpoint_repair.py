@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -65,3 +69,48 @@ def test_real_tables_stay_and_come_back(root: Path, audited: list[PartitionAudit
 def _has_first_batch(log: LoadedLog, entry: EpochEntry) -> bool:
     inside = [run for run in log.runs if run.last_offset >= log.log_start_offset]
     return any(run.leader_epoch == entry.epoch and run.first_offset <= entry.start_offset for run in inside)
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+CHANGED = sorted([*SHARED.glob("corrupted/checkpoint-*/corruption.json"), *SHARED.glob("tampered-diverged-clean-shutdown/corruption.json")])
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", CHANGED, ids=lambda path: path.parent.name)
+def test_a_checkpoint_changed_by_hand_becomes_byte_for_byte_what_the_broker_had_written(path: Path) -> None:
+    tables = in_process.audit(path.parent / "before")
+    corrections = {
+        f"broker-{row['broker_id']}/{Path(row['log_dir']).name}/{row['directory']}/{EPOCH_CHECKPOINT}": row["corrected_checkpoint"]
+        for row in tables["replica_logs"]
+        if row["corrected_checkpoint"] is not None
+    }
+    changed = json.loads(path.read_text(encoding="utf-8"))
+    changes = {edit["file"]: _digest(edit["was"]) for edit in changed.get("edits", ()) if edit["was"] != edit["now"]}
+    if path.parent.name != "checkpoint-extra-future-epoch":  # a broker drops that entry
+        changes |= {change["file"]: change["sha256_before"] for change in changed.get("what", ())}
+    assert {file: _digest(content) for file, content in corrections.items()} == changes
+    remedies = {problem["path"].split("/before/")[1]: problem["remedy"] for problem in tables["input_errors"]}
+    for file, content in corrections.items():
+        lines = content.splitlines()
+        assert f"printf '%s\\n' {shlex.join(lines)} > {EPOCH_CHECKPOINT}" in remedies[file]
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", CHANGED, ids=lambda path: path.parent.name)
+def test_no_remedy_moves_or_deletes_the_file(path: Path) -> None:
+    tables = in_process.audit(path.parent / "before")
+    found = [problem["remedy"] for problem in tables["input_errors"] if problem["kind"] == EPOCH_CHECKPOINT]
+    assert found
+    for remedy in found:
+        assert not re.search(r"\b(move|rename|delete|remove)\b", remedy.replace(" do not delete or rename the file", ""), re.I), remedy
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("root", [path for path in ROOTS if "corrupted" not in path.parts], ids=lambda path: "/".join(path.parts[-2:]))
+def test_no_file_that_a_broker_left_is_corrected(root: Path) -> None:
+    tables = in_process.audit(root)
+    assert not [row["directory"] for row in tables["replica_logs"] if row["corrected_checkpoint"] is not None]
+    assert not [problem for problem in tables["input_errors"] if problem["code"] == "checkpoint-contradicts-batches"]

@@ -132,6 +132,7 @@ class ReplicaLog:
     cleaner_offset: int | None = None
     recovery_cut_offset: int | None = None
     unreadable_reason: str | None = None
+    corrected_checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import impact_rows
+from replica_audit.transforms.corrected_checkpoints import with_corrections
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
@@ -224,7 +225,8 @@ class PartitionAudit:
             found = scans[(broker, files.log_dir, files.directory)]
             loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return replicas.refuse_twins(loaded)
+        refused = replicas.refuse_twins(loaded)
+        return with_corrections(refused, alive=lambda one: self._alive(one.broker_id, one.files))
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
