@@ -8,12 +8,12 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import dump_log, log_dir
+from replica_audit.formats.log_layouts import looks_like_server_log
 from replica_audit.formats.packed_text import is_packed, open_text, why_cut
-from replica_audit.formats.server_log import looks_like_server_log
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
-_SNIFFED = 4096
+_SNIFFED = 1 << 16  # a container prints its configuration before the first line of the log
 _DUMPING = b"Dumping "
 
 

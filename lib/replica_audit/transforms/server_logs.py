@@ -14,7 +14,8 @@ from replica_audit.formats.server_log import events
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem
 from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.observed import EventKind, LogEvent, ObservedTruncation, agrees, observe
+from replica_audit.protocol.log_events import EventKind, LogEvent
+from replica_audit.protocol.observed import ObservedTruncation, agrees, observe
 from replica_audit.transforms.rows import Row
 
 _KIND = "server.log"
