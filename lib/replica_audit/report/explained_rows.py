@@ -221,6 +221,17 @@ class ReplicaRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIncident:
+    """A row of `logged_incidents`."""
+
+    kind: str
+    time: str | None
+    summary: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerImpact:
     """A row of `consumer_impacts`."""
 

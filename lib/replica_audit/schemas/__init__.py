@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from replica_audit.schemas.columns import INT, STRING, Column, Table, shape, struct
-from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS
+from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.schemas.pair_tables import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.schemas.replica_tables import (
     CONTENT_WINDOWS,
@@ -32,6 +32,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     WHAT_IF_LEADERS,
     WHAT_IF_RULES,
     LEADER_EPOCHS,
+    LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
     CONTENT_WINDOWS,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "INPUT_ERRORS",
     "INVENTORY",
     "LEADER_EPOCHS",
+    "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

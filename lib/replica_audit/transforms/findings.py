@@ -20,8 +20,8 @@ def findings(audited: DataFrame) -> DataFrame:
         audited: rows of the shape AUDITED.
 
     Returns:
-        cluster_id, finding_key, code, severity, topic, partition, broker_id, summary: one row per verdict that is not clean, and per leader
-        that cannot be read.
+        cluster_id, finding_key, code, severity, topic, partition, broker_id, summary: one row per verdict that is not clean, per leader
+        that cannot be read, and per incident of a broker's log that is a finding.
     """
     verdicts = audited.select("cluster_id", F.inline("replica_verdicts")).where(F.col("severity") != F.lit(str(Severity.NONE)))
     of_followers = verdicts.select(
@@ -42,9 +42,11 @@ def findings(audited: DataFrame) -> DataFrame:
         "broker_id",
         F.concat(F.lit("the leader itself: "), F.col("reason")).alias("summary"),
     )
+    logged = audited.select("cluster_id", F.inline("logged_incidents")).where(F.col("severity") != F.lit(str(Severity.NONE)))
+    of_logs = logged.select("cluster_id", F.col("kind").alias("code"), "severity", "topic", "partition", "broker_id", "summary")
     replica = F.concat_ws("-", "topic", F.col("partition").cast("string"))
     key = F.concat_ws(":", "code", replica, F.col("broker_id").cast("string"))
-    return of_followers.unionByName(of_leaders).withColumn("finding_key", key).select(*_COLUMNS)
+    return of_followers.unionByName(of_leaders).unionByName(of_logs).withColumn("finding_key", key).select(*_COLUMNS)
 
 
 def with_history(current: DataFrame, before: DataFrame, run_id: str) -> DataFrame:

@@ -27,6 +27,7 @@ from replica_audit.transforms.consumers import impact_rows
 from replica_audit.transforms.corrected_checkpoints import with_corrections
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.logged_incidents import incident_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
@@ -156,6 +157,7 @@ class PartitionAudit:
             + made.problems
             + self.outdated
             + self._gone_everywhere(),
+            "logged_incidents": list(incident_rows(self.topic, self.partition, self.row_in.get("events") or (), made.verdicts)),
             "unreadable_leaders": self._unreadable_leader(),
         }
 
@@ -225,8 +227,7 @@ class PartitionAudit:
             found = scans[(broker, files.log_dir, files.directory)]
             loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        refused = replicas.refuse_twins(loaded)
-        return with_corrections(refused, alive=lambda one: self._alive(one.broker_id, one.files))
+        return with_corrections(replicas.refuse_twins(loaded), alive=lambda one: self._alive(one.broker_id, one.files))
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
