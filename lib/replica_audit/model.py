@@ -147,7 +147,8 @@ class ReplicaFiles:
     """One replica directory of one broker, with what the small files in it and beside it say.
 
     `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
-    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), `epochs` the table as loaded.
+    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
+    table as loaded.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
     replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
 

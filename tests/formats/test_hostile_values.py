@@ -15,9 +15,9 @@ from replica_audit.formats.java_properties import properties
 from replica_audit.formats.small_files import SmallFiles
 from replica_audit.formats.tree_walk import Folder
 from replica_audit.model import Problem
+from replica_audit.protocol.log_events import LogEvent
 from replica_audit.protocol.metadata_changes import PartitionChanged, PartitionSet, TopicCreated
 from replica_audit.protocol.metadata_image import MetadataImage, Position
-from replica_audit.protocol.observed import LogEvent
 from replica_audit.transforms.server_logs import read_events
 from tests.formats import metadata_files as mf
 from tests.formats import record_files

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from replica_audit import config
 from replica_audit.errors import AuditError, ConfigError, DumpLogError, InputError, MetadataError, UsageError
-from replica_audit.formats import checkpoints, cluster_metadata, collection_manifest, dump_log, log_dir, metadata_log, server_log
+from replica_audit.formats import checkpoints, cluster_metadata, collection_manifest, dump_log, log_dir, log_layouts, metadata_log
 from replica_audit.formats.dump_scan import scan_section
 from replica_audit.formats.group_offsets import committed_offsets
 from replica_audit.formats.logged_versions import logged_versions
@@ -21,7 +21,7 @@ from replica_audit.formats.packed_text import open_text, why_cut
 from replica_audit.formats.records import UnreadableRecords, read_records
 from replica_audit.formats.segment_scan import read_batches, scan
 from replica_audit.model import BatchHeader, Damage, SegmentFile
-from replica_audit.protocol.observed import LogEvent
+from replica_audit.protocol.log_events import LogEvent
 from replica_audit.storage.cluster import client_properties
 from replica_audit.transforms import server_logs
 from tests.formats.segment_readers import natively
@@ -158,7 +158,7 @@ def events(path: Path, _content: bytes) -> Outcome:
     with path.open("rb") as stream:
         logged_versions(stream)
         stream.seek(0)
-        server_log.looks_like_server_log(stream.read(8192))
+        log_layouts.looks_like_server_log(stream.read(8192))
     found = list(server_logs.read_events(path, 1))
     items = [one for one in found if isinstance(one, LogEvent)]
     return Outcome(items, len(items) < len(found))

@@ -64,6 +64,7 @@ METHODS = {
     "truncation_points": "truncation_points",
     "consumer_impacts": "consumer_impacts",
     "leader_epochs": "leader_epochs",
+    "logged_incidents": "logged_incidents",
     "what_if_leaders": "what_if_leaders",
     "input_errors": "input_errors",
 }

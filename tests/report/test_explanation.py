@@ -330,6 +330,7 @@ def test_every_verdict_has_a_remedy() -> None:
         (explained_rows.RuleOutcome, "what_if_rules"),
         (explained_rows.ReplicaRole, "replica_roles"),
         (explained_rows.LeaderEpoch, "leader_epochs"),
+        (explained_rows.LoggedIncident, "logged_incidents"),
         (explained_rows.ConsumerImpact, "consumer_impacts"),
         (explained_rows.LeaderChoice, "what_if_leaders"),
         (explained_rows.FutureReplica, "future_replicas"),

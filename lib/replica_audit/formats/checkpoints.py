@@ -10,6 +10,7 @@ import base64
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,6 +63,29 @@ def leader_epoch_lines(content: bytes) -> list[EpochLine]:
             raise CheckpointError(f"epoch {epoch} at offset {offset}: neither may be negative", line=number)
         lines.append(EpochLine(number, epoch, offset))
     return lines
+
+
+def readable_epoch_lines(content: bytes) -> list[EpochLine]:
+    """The lines of a `leader-epoch-checkpoint` that are entries by themselves, whatever else is wrong with the file; file order.
+
+    Nothing is raised: of a file without such lines there are none. Version and count have one field each, so they are none.
+    """
+    found = []
+    for number, line in enumerate(_LINE_END.split(content.decode("utf-8", "replace")), start=1):
+        tokens = _BLANKS.split(line.strip(" \t\x0b\f"))
+        if len(tokens) != 2:
+            continue
+        with suppress(CheckpointError):
+            epoch, offset = _integer(tokens[0], number, _INT32), _integer(tokens[1], number, _INT64)
+            if epoch >= 0 and offset >= 0:
+                found.append(EpochLine(number, epoch, offset))
+    return found
+
+
+def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
+    """The bytes that LeaderEpochCheckpointFile writes for a table: version, count, and a line for each entry."""
+    entries = [f"{entry.epoch} {entry.start_offset}" for entry in epochs]
+    return "".join(f"{line}\n" for line in ("0", str(len(entries)), *entries)).encode()
 
 
 def healed(lines: list[EpochLine]) -> Healed:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.formats import dump_log, log_dir, pasted_text, told_names
+from replica_audit.formats.log_layouts import looks_like_server_log
 from replica_audit.formats.packed_text import is_packed, open_text, why_cut
-from replica_audit.formats.server_log import looks_like_server_log
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
-_SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
+_SNIFFED = 1 << 16  # a container prints its configuration, and a JVM its warnings, before the first line that matters
 _DUMPING = b"Dumping "
 _UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
 _NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by the full path: --files /DIR/TOPIC-PARTITION/...log"

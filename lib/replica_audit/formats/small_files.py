@@ -17,15 +17,18 @@ from replica_audit.protocol.epoch_table import EpochTable
 _T = TypeVar("_T")
 _MAX_NOTES = 20  # of one file; one more says how many there are beyond
 _REMEDIES = {
-    log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
-    "move the file away on the broker and let the replica be recovered from its leader",
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker that has the same bytes does not start, or takes the log directory offline. "
+    "Copy the replica's segments, too: the corrected lines follow from its batches",
     log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
     log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
 }
 
 
 class EpochCheckpoint(NamedTuple):
-    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it."""
+    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it.
+
+    Of a malformed file `lines` are those that are entries by themselves, and the table is empty.
+    """
 
     state: str
     lines: list[checkpoints.EpochLine]
@@ -84,9 +87,9 @@ class SmallFiles:
         file = folder.path / log_dir.EPOCH_CHECKPOINT
         lines = self.parse(file, checkpoints.leader_epoch_lines, problems)
         if lines is None:
-            return EpochCheckpoint("unreadable", [], ())
+            return EpochCheckpoint("unreadable", self._readable_lines(file), ())
         healed = checkpoints.healed(lines)
-        remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
+        remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
         code, beyond = "checkpoint-out-of-order", len(healed.notes) - _MAX_NOTES
         notes = list(healed.notes[:_MAX_NOTES])
         if beyond > 0:
@@ -96,6 +99,10 @@ class SmallFiles:
         ]
         state = "healed" if healed.notes else "ok" if lines else "empty"
         return EpochCheckpoint(state, lines, healed.epochs)
+
+    def _readable_lines(self, file: Path) -> list[checkpoints.EpochLine]:
+        """The entries that a malformed epoch checkpoint still has; none of a file that cannot be read."""
+        return self.parse(file, checkpoints.readable_epoch_lines, []) or []
 
 
 def why_offline(what: str, problem: Problem) -> str:

@@ -89,6 +89,10 @@ class Run:
         """`leader_epochs`: one row per leader epoch that the metadata log tells of."""
         return self.table("leader_epochs", **chosen)
 
+    def logged_incidents(self, **chosen: Any) -> Any:
+        """`logged_incidents`: one row per incident that a broker's own log shows."""
+        return self.table("logged_incidents", **chosen)
+
     def what_if_leaders(self, **chosen: Any) -> Any:
         """`what_if_leaders`: one row per replica as the leader; empty unless the audit was told to try them."""
         return self.table("what_if_leaders", **chosen)

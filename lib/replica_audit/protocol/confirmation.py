@@ -61,7 +61,8 @@ def is_resolved(finding: Open, check: Check) -> bool:
     """Whether the run confirms that the finding, which it does not have, is over.
 
     A pair counts as compared and clean also where both replicas were compared with another leader: each is then a prefix of that log, so
-    they agree with each other. A leader that is only inferred confirms nothing that was found under one that was known.
+    they agree with each other. A leader that is only inferred confirms nothing that was found under one that was known. What a broker's log
+    showed is over once the replica is clean and the line is no longer in the input.
     """
     is_known = check.leader_id >= 0 and check.leader_source != INFERRED
     match finding.code:
@@ -71,7 +72,7 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known and check.leader_has_epoch
         case PartitionCode.IN_SYNC_OUTSIDE_ISR:
             return is_known and finding.broker_id in check.isr
-    if finding.about == FindingAbout.LEADER:
+    if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG):
         return finding.broker_id in check.clean
     if not is_known and finding.leader_source not in (None, INFERRED):
         return False

@@ -26,14 +26,18 @@ class PartitionCode(StrEnum):
     OFFLINE_PARTITION = "offline_partition"
     LEADER_EPOCH_MISSING = "leader_epoch_missing"
     IN_SYNC_OUTSIDE_ISR = "in_sync_outside_isr"
+    # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
+    REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
+    TRUNCATION_REFUSED = "truncation_refused"
 
 
 class FindingAbout(StrEnum):
-    """What a finding is about: a follower against its leader, the leader's own replica, or the partition as a whole."""
+    """What a finding is about: a follower against its leader, the leader's own replica, the partition, or a line of a broker's log."""
 
     FOLLOWER = "follower"
     LEADER = "leader"
     PARTITION = "partition"
+    BROKER_LOG = "broker-log"
 
 
 class ElectionType(StrEnum):

@@ -155,7 +155,8 @@ def _others(report: Report) -> Iterator[Notes]:
     lines = tuple(leader_and_isr_lines(report))
     if lines:
         total = sum(report.partition_codes.values()) - report.offline_count
-        yield Notes(title=f"Leaders and the ISR{_shown(len(lines), total, 'worst')}", lines=lines, severity=report.others[0].severity)
+        title = f"Leaders, the ISR, and what brokers logged{_shown(len(lines), total, 'worst')}"
+        yield Notes(title=title, lines=lines, severity=report.others[0].severity)
 
 
 def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:

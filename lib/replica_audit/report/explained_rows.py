@@ -157,6 +157,7 @@ class ReplicaLog:
     cleaner_offset: int | None = None
     recovery_cut_offset: int | None = None
     unreadable_reason: str | None = None
+    corrected_checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +243,17 @@ class ReplicaRole:
     log_end_offset: int | None
     high_watermark: int | None
     isr_objection: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIncident:
+    """A row of `logged_incidents`."""
+
+    kind: str
+    time: str | None
+    summary: str
+    path: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

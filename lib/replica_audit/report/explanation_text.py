@@ -21,6 +21,7 @@ from replica_audit.report.rules_text import observed_lines, rule_lines
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5
+_MOST_LINES = 60  # of a corrected checkpoint
 
 
 def render(explained: Explained) -> str:
@@ -178,6 +179,18 @@ def _input_errors(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
 
 
+def _corrected_checkpoints(explanation: Explanation) -> Iterator[str]:
+    """The lines that a wrong leader-epoch-checkpoint should have, one below the other as in the file."""
+    for side in (explanation.leader, explanation.follower):
+        lines = ((side.log and side.log.corrected_checkpoint) or "").splitlines()
+        if not lines:
+            continue
+        yield f"Corrected leader-epoch-checkpoint of broker {side.broker_id}"
+        yield from (f"  {line}" for line in lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            yield from paragraph(f"and {len(lines) - _MOST_LINES} more lines in replica_logs.corrected_checkpoint")
+
+
 def _remedy(explanation: Explanation) -> Iterator[str]:
     yield "What to do"
     for number, text in enumerate(steps(explanation), 1):
@@ -201,6 +214,7 @@ SECTIONS: tuple[Section, ...] = (
     _evidence,
     epoch_table_lines,
     _input_errors,
+    _corrected_checkpoints,
     _remedy,
     _limits,
 )

@@ -7,19 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from replica_audit.protocol.confirmation import FOUND_NOW
+from replica_audit.protocol.logged_incidents import IncidentKind
 from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.report.explained_rows import (
     ConsumerImpact,
     FutureReplica,
     LeaderChoice,
     LeaderEpoch,
+    LoggedIncident,
     ReplicaRole,
     Run,
     Tables,
 )
 from replica_audit.report.short_paths import below
 
-PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_if_leaders", "future_replicas")
+PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_if_leaders", "future_replicas", "logged_incidents")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class PartitionFacts:
     alone: str | None
     roles: tuple[ReplicaRole, ...]
     elections: tuple[LeaderEpoch, ...]
+    incidents: tuple[LoggedIncident, ...]
     impacts: tuple[ConsumerImpact, ...]
     choices: tuple[LeaderChoice, ...]
     futures: tuple[FutureReplica, ...]
@@ -87,6 +90,7 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
         replace(row, isr_objection=row.isr_objection and below(folder, row.isr_objection))
         for row in tables.rows("replica_roles", ReplicaRole, **keys)
     ]
+    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", LoggedIncident, **keys)]
     return PartitionFacts(
         run=run,
         warehouse=tables.location,
@@ -96,6 +100,7 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
         alone=alone,
         roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
         elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
+        incidents=tuple(sorted(incidents, key=lambda row: (row.time or "", row.path, row.line))),
         impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
@@ -106,7 +111,8 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
 
 def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[OpenFinding]:
     for row in tables.rows("findings", OpenFinding, **keys):
-        if row.code in set(PartitionCode) and row.status in FOUND_NOW:
+        # what brokers logged stands by itself, as incidents
+        if row.code in set(PartitionCode).difference(IncidentKind) and row.status in FOUND_NOW:
             yield replace(row, summary=below(folder, row.summary))
 
 

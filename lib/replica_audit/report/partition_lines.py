@@ -26,7 +26,7 @@ def offline_lines(report: Report) -> Iterator[str]:
 
 
 def leader_and_isr_lines(report: Report) -> Iterator[str]:
-    """Live leaders whose table lacks their epoch, and live followers that equal their leader outside the ISR."""
+    """Live leaders whose table lacks their epoch, live followers that equal their leader outside the ISR, and what brokers logged."""
     for one in report.others:
         if one.code in set(PartitionCode):
             yield f"{one.topic}-{one.partition}, broker {one.broker_id}: {one.summary} ({one.code})"

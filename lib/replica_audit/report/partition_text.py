@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from replica_audit.report.choices_text import choice_lines
 from replica_audit.report.elections_text import election_lines
 from replica_audit.report.groups_text import group_lines
+from replica_audit.report.incidents_text import incident_lines
 from replica_audit.report.offline_text import elections, in_sync, since
 from replica_audit.report.paragraphs import paragraph
 from replica_audit.report.partition_facts import PARTITION_TABLES, PartitionFacts
@@ -51,4 +52,4 @@ def _limits(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"Not all rows were read of: {', '.join(short)}. This explanation may lack something.", 0)
 
 
-PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, group_lines, choice_lines, future_lines, _limits)
+PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, incident_lines, group_lines, choice_lines, future_lines, _limits)

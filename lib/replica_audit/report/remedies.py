@@ -19,6 +19,7 @@ _REFETCH = (
 
 def steps(explanation: Explanation) -> Iterator[str]:
     """The steps, one sentence or two each."""
+    yield from corrected_lines(explanation)
     verdict = explanation.verdict
     if has_no_leader(verdict) and verdict.leader_id >= 0:
         yield (
@@ -41,6 +42,17 @@ def steps(explanation: Explanation) -> Iterator[str]:
             "fetched the leader's log. Should they stay open on the leader, too, read_committed consumers wait there for ever: "
             "kafka-transactions.sh find-hanging and abort (KIP-664)."
         )
+
+
+def corrected_lines(explanation: Explanation) -> Iterator[str]:
+    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches beside it."""
+    for side in (explanation.follower, explanation.leader):
+        if side.log is not None and side.log.corrected_checkpoint is not None:
+            yield (
+                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same, stop "
+                f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
+                "Do not delete or rename the file: after a clean stop a broker does not make it again from the log."
+            )
 
 
 def _path(explanation: Explanation) -> str:
@@ -199,6 +211,9 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
 
 
 def _unreadable(explanation: Explanation) -> Iterator[str]:
+    log = explanation.follower.log
+    if log is not None and log.checkpoint_state == "unreadable" and log.corrected_checkpoint is not None:
+        return
     yield "Rule out the copy first: copy the replica again and audit the copy."
     yield (
         "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
@@ -254,11 +269,14 @@ def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
         "The records are the leader's, the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that asks this table "
         "may cut too much, too little, or nothing."
     )
-    if verdict.reason.startswith("leader "):
+    if list(corrected_lines(explanation)):
+        yield "If the corrected lines cannot be written, have that replica fetch its log anew; if it leads, let another one lead first."
+    elif verdict.reason.startswith("leader "):
         yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
     else:
         yield f"Have the follower fetch anew: {_refetch(explanation)}."
-    yield "Do not just delete the checkpoint: after a clean stop a broker does not make it again from the log."
+    if not list(corrected_lines(explanation)):
+        yield "Do not delete the checkpoint: after a clean stop a broker does not make it again from the log."
     yield from _failing(explanation)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from replica_audit.schemas.columns import STRING, Column, Table, shape
 from replica_audit.schemas.findings_table import CHECKED, FINDINGS, FOUND
-from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS
+from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.schemas.pair_tables import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.schemas.replica_tables import (
     CONTENT_WINDOWS,
@@ -33,6 +33,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     WHAT_IF_LEADERS,
     WHAT_IF_RULES,
     LEADER_EPOCHS,
+    LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
     CONTENT_WINDOWS,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "INPUT_ERRORS",
     "INVENTORY",
     "LEADER_EPOCHS",
+    "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

@@ -42,14 +42,19 @@ _OF_CANDIDATE = (
 CANDIDATE = shape(column for column in WHAT_IF_LEADERS.columns if column.name in _OF_CANDIDATE)
 _FOUND = (
     Column("finding_key", STRING, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER where it is about the partition", False),
-    Column("code", STRING, "the verdict, or offline_partition, leader_epoch_missing or in_sync_outside_isr", False),
+    Column(
+        "code",
+        STRING,
+        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr; or removed_below_high_watermark, truncation_refused",
+        False,
+    ),
     Column("severity", STRING, "critical, error or warning", False),
     *PARTITION,
     Column("broker_id", INT, "broker that holds the replica; -1: the finding is about the partition as a whole", False),
     Column("summary", STRING, "the finding in one sentence", False),
 )
 _FACTS = (
-    Column("about", STRING, "follower, leader (its own replica) or partition; null: of an older version"),
+    Column("about", STRING, "follower, leader (its own replica), partition or broker-log; null: of an older version"),
     Column("leader_id", INT, "leader, or the replica that is inferred to lead and compared with; -1: nobody"),
     Column("leader_source", STRING, "cluster-metadata, metadata-log or inferred"),
     Column("inferred_because", STRING, "why the leader is inferred, as in replica_verdicts"),

@@ -53,6 +53,33 @@ LEADER_EPOCHS = Table(
     },
     cluster_by=BY_PARTITION,
 )
+LOGGED_INCIDENTS = Table(
+    name="logged_incidents",
+    grain="one row per incident that a broker's own log shows: committed records removed, a truncation refused, or an unclean election",
+    columns=(
+        *KEYS,
+        *PARTITION,
+        Column("broker_id", INT, "broker in whose folder the log lies"),
+        Column("kind", STRING, "removed_below_high_watermark, truncation_refused or unclean_election", False),
+        Column("time", STRING, "the line's own time, in the broker's zone; null: the layout has no date"),
+        Column("offset", BIGINT, "offset truncated to; of a refused truncation the leader's log end"),
+        Column(
+            "end_offset", BIGINT, "exclusive end of what was removed: the high watermark before; of a refused one the replica's log end"
+        ),
+        Column("leader_id", INT, "the leader that was followed, or elected; null: the line does not have it"),
+        Column("leader_epoch", INT, "epoch of the elected leader; null: the line does not have it"),
+        Column("severity", STRING, "warning if the incident is a finding, else none", False),
+        Column("summary", STRING, "the incident in one sentence", False),
+        Column("path", STRING, "the log", False),
+        Column("line", BIGINT, "line in it, counted from 1", False),
+    ),
+    constraints={
+        **PARTITION_CHECK,
+        "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
+        "known_severity": "severity IN ('warning', 'none')",
+    },
+    cluster_by=BY_PARTITION,
+)
 CONSUMER_IMPACTS = Table(
     name="consumer_impacts",
     grain="one row per consumer group and partition with a committed offset: what the group finds when it resumes",

@@ -126,6 +126,7 @@ LOG_EVENT = struct(
     leader_epoch=INT,
     log_end_offset=BIGINT,
     log_dir=STRING,
+    high_watermark=BIGINT,
     text=STRING,
     path=STRING,
 )

@@ -13,12 +13,15 @@ from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir, told_names
 from replica_audit.formats.collection_manifest import is_collected_log_dir
 from replica_audit.formats.locations import StoredEntry, entries, located, real_path
+from replica_audit.formats.log_owner import written_by
 from replica_audit.formats.tree_walk import remedy_of
 from replica_audit.formats.whole_file import whole_content
 from replica_audit.model import Problem
 
 _DEPTH = 7
 MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+_SNIFFED_LOGS = 200  # files beside the brokers' folders that are looked into
+_NO_LOGS = (".json", ".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 
 
@@ -193,11 +196,18 @@ class Tree:
         return self._insides[real]
 
     def server_logs(self, root: Path) -> Iterator[tuple[int, Path]]:
-        """(broker id, path) of server logs beside the brokers' folders, or in a folder there: `broker-3.server.log` and the like."""
+        """(broker id, path) of server logs beside the brokers' folders, or in a folder there.
+
+        By name (`broker-3.server.log` and the like), else by content: a log of any name whose lines name the broker that wrote it.
+        """
         children, _files = self.entries(root)
+        sniffed = 0
         for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
             for name in self.entries(folder)[1]:
                 broker_id = log_dir.server_log_of(name)
+                if broker_id is None and sniffed < _SNIFFED_LOGS and not log_dir.is_known(name) and not name.endswith(_NO_LOGS):
+                    sniffed += 1
+                    broker_id = self._written_by(folder / name)
                 if broker_id is not None:
                     yield broker_id, folder / name
 
@@ -205,6 +215,20 @@ class Tree:
         """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
         children, files = self.entries(path)
         return bool(files) or self.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
+
+    def _written_by(self, path: Path) -> int | None:
+        """The broker that wrote a file, if that is a broker's log; one that names no broker is reported."""
+        try:
+            is_log, broker_id = written_by(path)
+        except OSError as error:
+            self._cannot_read(path, error)
+            return None
+        if is_log and broker_id is None:
+            detail = "a broker's log by its lines, and none of its first ones names the broker: it is left out"
+            remedy = "put it into that broker's folder, or call it broker-ID.server.log"
+            problem = Problem(path=str(path), kind="server.log", code="unknown-broker", detail=detail, remedy=remedy)
+            self._problems.append((None, problem))
+        return broker_id
 
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""

@@ -76,6 +76,7 @@ class Audited:
     context: Context
     made: Compared
     choices: Sequence[Row]
+    incidents: Sequence[Row] = ()
 
     @property
     def keys(self) -> Row:
@@ -92,7 +93,7 @@ class Audited:
 
 def found_rows(audited: Audited) -> Iterator[Row]:
     """Every finding, as rows of the shape FOUND."""
-    for row in (*_of_partition(audited), *_of_leader(audited), *_of_followers(audited)):
+    for row in (*_of_partition(audited), *_of_leader(audited), *_of_followers(audited), *_of_logs(audited)):
         named = {**audited.keys, **row}
         whose = "" if row["broker_id"] == _NOBODY else f":{row['broker_id']}"
         named["finding_key"] = f"{row['code']}:{named['topic']}-{named['partition']}{whose}"
@@ -145,6 +146,13 @@ def _of_leader(audited: Audited) -> Iterator[Row]:
             "summary": f"the leader itself: {leader.unreadable}",
         }
     yield from _missing_epoch(audited)
+
+
+def _of_logs(audited: Audited) -> Iterator[Row]:
+    for incident in audited.incidents:
+        if incident["severity"] != Severity.NONE:
+            same = {name: incident[name] for name in ("severity", "broker_id", "summary")}
+            yield {"code": incident["kind"], "about": str(FindingAbout.BROKER_LOG), **same}
 
 
 def _leads(audited: Audited) -> Row:

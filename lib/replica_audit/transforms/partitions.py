@@ -24,9 +24,11 @@ from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
+from replica_audit.transforms.corrected_checkpoints import with_corrections
 from replica_audit.transforms.electability import with_electability
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.logged_incidents import incident_rows
 from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
@@ -105,7 +107,8 @@ class PartitionAudit:
         leader = self.replicas.get(self.leadership.leader_id)
         made, commits = self._pairs(), self.row_in.get("commits") or ()
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
-        audited = self._audited(made, choices)
+        incidents = list(incident_rows(self.topic, self.partition, self.row_in.get("events") or (), made.verdicts))
+        audited = self._audited(made, choices, incidents)
         led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
         epochs = [
             found
@@ -151,6 +154,7 @@ class PartitionAudit:
             + made.problems
             + self.outdated
             + self._gone_everywhere(),
+            "logged_incidents": incidents,
             "found": list(found_rows(audited)),
             "checked": [checked_row(audited)],
         }
@@ -191,7 +195,7 @@ class PartitionAudit:
         cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
         yield from with_electability(rows, self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _audited(self, made: Compared, choices: Sequence[Row]) -> Audited:
+    def _audited(self, made: Compared, choices: Sequence[Row], incidents: Sequence[Row]) -> Audited:
         for verdict in made.verdicts:
             verdict["inferred_because"] = None if self.because is None else str(self.because)
         return Audited(
@@ -205,6 +209,7 @@ class PartitionAudit:
             context=self.context,
             made=made,
             choices=choices,
+            incidents=incidents,
         )
 
     def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
@@ -230,7 +235,7 @@ class PartitionAudit:
             found = scans[(broker, files.log_dir, files.directory)]
             loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return replicas.refuse_twins(loaded)
+        return with_corrections(replicas.refuse_twins(loaded), alive=lambda one: self._alive(one.broker_id, one.files))
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""

@@ -27,6 +27,7 @@ class Loaded:
 
     `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
     unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
     """
 
     broker_id: int
@@ -36,6 +37,7 @@ class Loaded:
     files_in_log: tuple[SegmentFile, ...]
     problems: tuple[Problem, ...]
     incomplete: bool = False
+    corrected_checkpoint: str | None = None
 
     @property
     def is_compared(self) -> bool:
@@ -174,6 +176,7 @@ def log_row(loaded: Loaded) -> Row:
         "record_count": sum(run.record_count for run in runs),
         "size_bytes": sum(run.size_bytes for run in runs),
         "checkpoint_state": files.checkpoint_state,
+        "corrected_checkpoint": loaded.corrected_checkpoint,
         "recovery_cut_offset": log.recovery_cut if log else None,
         "unreadable_reason": loaded.unreadable,
         "captured_at": utc(files.captured_at_ms),

@@ -117,6 +117,14 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 follower equals its leader and is outside the ISR.",
         "{n} followers equal their leader and are outside the ISR.",
     ),
+    PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
+        "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
+        "{n} replicas were truncated below their high watermark before, according to server.log: committed records were lost then.",
+    ),
+    PartitionCode.TRUNCATION_REFUSED: (
+        "1 broker exited rather than truncate, according to its log.",
+        "{n} times a broker exited rather than truncate, according to its log.",
+    ),
 }
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
