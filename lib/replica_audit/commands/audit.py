@@ -71,6 +71,7 @@ def _audit(given: argparse.Namespace) -> int:
         run_id=given.run_id,
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
+        take_over=given.take_over,
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
@@ -139,6 +140,11 @@ COMMAND = Command(
             flag="--run-id",
             help="name of the run; a run of the same name is replaced (default: UTC time and a random part)",
             arguments={"default": None, "metavar": "ID"},
+        ),
+        Option(
+            flag="--take-over",
+            help="make the run of --run-id also if another process seems to be at it; what that one still writes does not count",
+            arguments={"action": "store_true"},
         ),
         Option(
             flag="--run-date",
