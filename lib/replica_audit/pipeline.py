@@ -17,9 +17,11 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
+from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
+from replica_audit.storage import faults
 from replica_audit.storage.holds import Attempt, Hold, take
 from replica_audit.storage.session import StageProgress
 from replica_audit.storage.sources import INPUT, Found, Root, discover
@@ -61,9 +63,18 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
         tasks: takes, twice a second, how many tasks of the running stages are done, and of how many; None to have lines of that, too.
 
     Raises:
-        UsageError: the inputs contradict each other, the warehouse cannot be written, or another process makes the run.
+        UsageError: the inputs contradict each other, or another process makes the run.
+        OutputError: the warehouse or Spark's working directory cannot be written, or not to the end.
     """
-    return _Audit(spark, request, tell, tasks).run()
+    try:
+        return _Audit(spark, request, tell, tasks).run()
+    except AuditError:
+        raise
+    except Exception as error:
+        fault = faults.told(error, spark, request.warehouse)
+        if fault is None:
+            raise
+        raise fault from None
 
 
 class _Audit:

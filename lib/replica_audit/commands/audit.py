@@ -61,6 +61,7 @@ def _audit(given: argparse.Namespace) -> int:
         )
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
+    from replica_audit.storage.faults import check, warehouse_place
     from replica_audit.storage.session import session
     from replica_audit.storage.sources import unusable
 
@@ -75,6 +76,7 @@ def _audit(given: argparse.Namespace) -> int:
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    check((warehouse_place(warehouse),))
     for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as told:

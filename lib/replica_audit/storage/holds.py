@@ -158,11 +158,16 @@ def take(
         attempt = Attempt(number=number, started_at=started_at, status=_RUNNING, holder=this_process(), alive_at=datetime.now(UTC))
         key = (warehouse.location, run_id, started_at)
         _held_here.add(key)
-        write(attempt, before is not None)
-        now = latest_attempt(warehouse, run_id)
-        if attempt.is_same(now):
+        got = False
+        try:
+            write(attempt, before is not None)
+            now = latest_attempt(warehouse, run_id)
+            got = attempt.is_same(now)
+        finally:
+            if not got:
+                _held_here.discard(key)
+        if got:
             return Hold(warehouse, run_id, attempt, replaces=number > 1 or before is not None, every_seconds=every_seconds)
-        _held_here.discard(key)
         if now is not None:
             raise UsageError(_held(run_id, now))
         number *= 2  # the rows of earlier attempts were deleted, their numbers are still known
