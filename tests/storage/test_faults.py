@@ -26,7 +26,7 @@ BROKEN_DISKS = Path(__file__).with_name("broken_disks.py")
 def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """How each audit of `broken_disks` ended, what the JVM said, and the folder that holds what was kept."""
     folder = tmp_path_factory.mktemp("disks")
-    command = ["unshare", "--map-root-user", "--mount", sys.executable, BROKEN_DISKS, folder]
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, str(BROKEN_DISKS), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     return {"folder": folder, "jvm": done.stderr, **json.loads(done.stdout.splitlines()[-1])}

@@ -71,12 +71,17 @@ class Warehouse:
                 if not is_meanwhile and not isinstance(error, AnalysisException):
                     raise
                 why = f"it cannot be created: {' '.join(str(error).split())[:300]}"
-            if self._exists(table):
+            if self._exists(table) or self._exists_meanwhile(table):
                 return
             # another audit may be creating it right now
             if not (is_meanwhile or self._is_begun(table)) or time.monotonic() > deadline:
                 raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
             time.sleep(random.uniform(0.1, 0.5))  # noqa: S311
+
+    def _exists_meanwhile(self, table: Table) -> bool:
+        """As `_exists`, which remembers a table that was looked at while another audit was creating it as one without a commit."""
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        return self._exists(table)
 
     def _is_begun(self, table: Table) -> bool:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
