@@ -1,4 +1,4 @@
-"""Compares the jars of a folder with a list of SHA-256: jar_checks.py FOLDER LIST. A line for each that differs; exit code 1 if any does."""
+"""Compares the jars of a folder with a list of SHA-256: jar_checks.py FOLDER LIST. Prints what differs; exit code 1 if anything does."""
 
 from __future__ import annotations
 

@@ -44,12 +44,11 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize(
-    "ivy", sorted(ROOT.glob("*/ivy*.xml")) + sorted(ROOT.glob("tests/*/ivy*.xml")), ids=lambda path: str(path.relative_to(ROOT))
-)
+IVY = [path for path in project_files() if path.name.startswith("ivy") and path.suffix == ".xml" and path.name != "ivysettings.xml"]
+
+
+@pytest.mark.parametrize("ivy", IVY, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_jar_is_listed_with_its_digest(ivy: Path) -> None:
-    if ivy.name == "ivysettings.xml":
-        return
     named = re.findall(r'<dependency .* name="([^"]*)" rev="([^"]*)"', ivy.read_text())
     listed = [line.split() for line in ivy.with_suffix(".sha256").read_text().splitlines()]
     assert sorted(name for _digest, name in listed) == sorted(f"{name}-{version}.jar" for name, version in named)

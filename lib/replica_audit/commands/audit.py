@@ -29,7 +29,7 @@ _AUDIT_EXIT = """\
 exit codes:
   0    nothing found
   1    findings at or above --fail-on
-  2    wrong usage or configuration, or no readable input
+  2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
   3    nothing at or above --fail-on, but some input could not be read, or some replicas not be compared
   70   a defect of this program; the traceback says where
   130  interrupted
