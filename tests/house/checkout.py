@@ -30,6 +30,7 @@ TOOLS = [
     "sleep",
     "sort",
     "tail",
+    "wc",
 ]
 
 
@@ -81,6 +82,8 @@ class Checkout:
         self.script(self.root / ".venv/bin/python", "exit 99")
         for jar in self.shell("jar_names").split():
             (self.root / ".cache/jars" / jar).write_text("jar")
+        seen = self.shell('jars_seen "$JARS" "$ROOT/conf/ivy.sha256"')
+        (self.root / ".cache/jars/.compared").write_text(seen + "\n")
         (self.root / ".venv/.replica-audit-installed").write_text(self.shell("packages_fingerprint") + "\n\n")
 
     def shell(self, function: str) -> str:

@@ -271,7 +271,7 @@ def test_what_changes_the_packages_makes_the_environment_anew(checkout: Checkout
         moved = checkout.root.rename(tmp_path / "elsewhere")
         checkout = Checkout(root=moved, cwd=checkout.cwd, path=checkout.path)
     else:
-        path = checkout.root / ("conf/constraints.txt" if change == "versions" else "setup.cfg")
+        path = checkout.root / ("conf/requirements/run.txt" if change == "versions" else "setup.cfg")
         path.write_text(path.read_text().replace("pyspark==", "pyspark==1"))
     ran = checkout.run("audit")
     assert ran.code == 2

@@ -33,8 +33,8 @@ _AUDIT_EXIT = """\
 exit codes:
   0    nothing found
   1    findings at or above --fail-on
-  2    wrong usage or configuration, or no readable input
-  3    nothing at or above --fail-on, but some input could not be read, some replicas not be compared,
+  2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
+  3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
        or nothing was compared at all
   70   a defect of this program; the traceback says where
   130  interrupted
@@ -88,6 +88,7 @@ def _audit(given: argparse.Namespace) -> int:
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
     from replica_audit.report.json_report import json_pieces
+    from replica_audit.storage.faults import check, warehouse_place
     from replica_audit.storage.session import session
     from replica_audit.storage.sources import unusable
 
@@ -98,9 +99,11 @@ def _audit(given: argparse.Namespace) -> int:
         run_id=given.run_id,
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
+        take_over=given.take_over,
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    check((warehouse_place(warehouse),))
     for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as told:
@@ -176,6 +179,11 @@ COMMAND = Command(
             flag="--run-id",
             help="name of the run; a run of the same name is replaced (default: UTC time and a random part)",
             arguments={"default": None, "metavar": "ID"},
+        ),
+        Option(
+            flag="--take-over",
+            help="make the run of --run-id also if another process seems to be at it; what that one still writes does not count",
+            arguments={"action": "store_true"},
         ),
         Option(
             flag="--run-date",

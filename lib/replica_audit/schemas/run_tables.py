@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, KEYS, STRING, TIMESTAMP, Column, Table
+from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, KEYS, STRING, TIMESTAMP, Column, Table, struct
+
+HOLDER = struct(host=STRING, machine=STRING, pid=INT, began=STRING)
 
 AUDIT_RUNS = Table(
     name="audit_runs",
@@ -28,6 +30,9 @@ AUDIT_RUNS = Table(
         Column("path", STRING, "the cluster's root below the inputs"),
         Column("brokers", BIGINT, "brokers that the root has a folder of"),
         Column("has_metadata", BOOLEAN, "whether a cluster-metadata.json told of the cluster"),
+        Column("attempt", INT, "number of the attempt: higher each time a run of this id is begun"),
+        Column("holder", HOLDER, "process that makes or made the run: host, boot and container, number, start; null by an older version"),
+        Column("alive_at", TIMESTAMP, "last sign of life of the holder while the run was running, UTC"),
     ),
     constraints={"known_status": "status IN ('running', 'complete')"},
 )
