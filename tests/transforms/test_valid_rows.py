@@ -94,7 +94,8 @@ def audited(**tables: list[Row]) -> Row:
         "cluster_id": "c",
         **{table.name: [] for table in schemas.OF_PARTITIONS},
         "input_errors": [],
-        "unreadable_leaders": [],
+        "found": [],
+        "checked": [],
         **tables,
     }
 
