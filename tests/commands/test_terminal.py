@@ -88,6 +88,7 @@ REPORT = Report(
     impacts=(IMPACT, replace(IMPACT, group_id=WIDE), replace(IMPACT, group_id=HOSTILE)),
     candidates=(CHOICE, replace(CHOICE, candidate_id=2, rank=2, is_leader=True)),
     best_led_partitions=3,
+    already_lost_partitions=0,
     problems=(PROBLEM,),
     problem_count=1,
     changes={"new": 2},
