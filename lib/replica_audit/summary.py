@@ -73,6 +73,11 @@ def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
     return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & ~is_best)
 
 
+def _already_lost(audited: DataFrame) -> int:
+    """The partitions where brokers have truncated since what no other one holds."""
+    return audited.where(F.element_at("what_if_leaders", 1).already_lost_offsets > 0).count()
+
+
 def summarise(frames: Frames, about: About) -> Report:
     """Count, and collect the worst of each kind."""
     audited = frames.audited
@@ -135,6 +140,7 @@ def summarise(frames: Frames, about: About) -> Report:
         impacts=tuple(_impacts(audited, about.worst)) if any(cluster.affected_positions for cluster in clusters) else (),
         candidates=tuple(_candidates(audited, about.worst)) if about.tries_leaders else (),
         best_led_partitions=_matters(audited, leader_is_best=True).count() if about.tries_leaders else 0,
+        already_lost_partitions=_already_lost(audited) if about.tries_leaders else 0,
         problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
         problem_count=sum(problem_counts.values()),
         offline=tuple(_offline(frames.history, about.worst)),

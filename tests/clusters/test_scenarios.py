@@ -161,6 +161,25 @@ def _check(rows: list[Row], expected: Expected, cut: set[str]) -> None:
 
 
 @pytest.mark.clusters
+@pytest.mark.parametrize("scenario", [path.name for path in SHARED_SCENARIOS if path.name == "kafka-1.1.1-kip279-scenario-1-restart-hole"])
+def test_a_hole_that_is_foreseen_is_there_afterwards(scenario: str) -> None:
+    before, after = (in_process.audit(SHARED / scenario / name)["replica_verdicts"] for name in ("before", "after"))
+    foreseen = {_follower(row): row["hole"] for row in before if row["hole"] and row["hole"]["is_cut"]}
+    found = {_follower(row): row["hole"] for row in after if row["hole"]}
+    assert foreseen
+    for follower, hole in foreseen.items():
+        assert found[follower] == hole | {"is_cut": False}
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", SHARED_SCENARIOS, ids=lambda path: path.name)
+def test_every_real_follower_catches_up_or_its_fetcher_fails(path: Path) -> None:
+    """Tables that brokers wrote never lack an epoch of their own log."""
+    points = [row for name in ("before", "after") for row in in_process.audit(path / name)["truncation_points"] if row["applies"]]
+    assert not [row for row in points if not row["catches_up"] and not row["fetcher_fails"]]
+
+
+@pytest.mark.clusters
 @pytest.mark.parametrize("path", CORRUPTED_CASES, ids=lambda path: path.parent.name)
 def test_corrupted_replicas(path: Path) -> None:
     verdicts, code, position = CORRUPTED[path.parent.name]

@@ -72,6 +72,7 @@ def page_data(*findings: Finding, **changed: Any) -> PageData:
         impacts=(),
         candidates=(),
         best_led_partitions=0,
+        already_lost_partitions=0,
         problems=(),
         problem_count=0,
         changes={"new": len(findings)} if findings else {},

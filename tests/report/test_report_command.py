@@ -116,7 +116,20 @@ class TestWhatItWrites:
         gone = [(impact["group_id"], impact["records_gone"]) for impact in shown["impacts"][:3]]
         assert gone == [("bill-classic", 20), ("bill-kip848", 20), ("bill-noepoch", 20)]
         first = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"][:2]]
-        assert first == [("billing", 0, 1, 1, False), ("billing", 0, 2, 2, True)]
+        assert first == [], "by their own logs the followers have truncated: to elect them brings nothing back"
+        assert (shown["best_led_partitions"], shown["already_lost_partitions"]) == (0, 6)
+        assert [finding["already_truncated"] for finding in shown["findings"]] == [True] * 6
+
+    def test_another_leader_that_would_lose_less(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Of the copies alone: no log tells that anything was cut since."""
+        shutil.copytree(SAMPLE / "committed-loss", tmp_path / "copy", ignore=shutil.ignore_patterns("server.log"))
+        write_warehouse(tmp_path / "other", tmp_path / "copy", run_id="now", settings=Settings(what_if_leaders=True))
+        assert cli.main(["report", "--warehouse", str(tmp_path / "other"), "--format", "json", "--top", "100"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        choices = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"]]
+        assert choices == [("billing", p, b, r, b == 2) for p, ranked in ((0, (1, 2)), (2, (1, 2))) for r, b in enumerate(ranked, 1)]
+        # billing-1 loses 16 records under its leader, all others nothing: the lagging ones only if another led
+        assert (shown["best_led_partitions"], shown["already_lost_partitions"]) == (1, 0)
 
 
 class TestWhatAWarehouseMayLack:

@@ -346,6 +346,11 @@ def test_a_candidate_whose_table_lacks_an_epoch_of_its_own_log_is_told(tmp_path:
     assert {row["follower_id"]: row["verdict"] for row in tables["replica_verdicts"]} == {2: "cannot_rejoin", 3: "cannot_rejoin"}
     assert {broker: row["followers_failing"] for broker, row in rows.items()} == {1: 2, 2: 0, 3: 0}
     assert "2 follower(s) fail to fetch" in rows[1]["reason"]
+    lags = next(row for row in tables["replica_verdicts"] if row["follower_id"] == 2)
+    assert (lags["wrong_lines_broker_id"], lags["wrong_lines"]) == (1, [{"epoch": 1, "start_offset": 10, "found_offset": None}])
+    assert (lags["stuck"]["fetch_offset"], lags["stuck"]["requested_epoch"], lags["stuck"]["back_to_offset"]) == (15, 1, 10)
+    assert "broker-1/data-0/t-0/leader-epoch-checkpoint" in lags["evidence"]
+    assert [row["catches_up"] for row in tables["truncation_points"] if row["applies"]] == [False, False]
     assert rows[3]["rank"] == 1
 
 

@@ -70,6 +70,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         impacts=tuple(_impacts(run, worst)),
         candidates=tuple(candidates),
         best_led_partitions=best_led,
+        already_lost_partitions=_already_lost(run),
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
         changes={status: count for (status,), count in sorted(statuses.items())},
@@ -208,6 +209,12 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
     loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
     return choices, len(run.read(schemas.WHAT_IF_LEADERS, PARTITION, loses))
+
+
+def _already_lost(run: PastRun) -> int:
+    """The partitions where brokers have truncated since what no other one holds."""
+    found = run.read(schemas.WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
+    return len(found.filter(ds.field("already_lost_offsets") > 0).group_by(PARTITION).aggregate([]))
 
 
 def _path(row: RunRow, rows: Sequence[RunRow]) -> str:

@@ -84,7 +84,7 @@ def blocks(report: Report) -> Iterator[Block]:
     yield from _others(report)
     if report.impacts:
         yield _impacts(report)
-    if report.candidates or report.best_led_partitions:
+    if report.candidates or report.best_led_partitions or report.already_lost_partitions:
         yield _candidates(report)
 
 
@@ -226,6 +226,9 @@ def _candidates(report: Report) -> Block:
     settled = ""
     if report.best_led_partitions:
         settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
+    if report.already_lost_partitions:
+        gone = f"In {_count(report.already_lost_partitions, 'partition')} brokers have truncated since what only their audited copies hold."
+        settled = f"{settled} {gone}".strip()
     if not report.candidates:
         return Notes(title=_IF_ANOTHER_LED, lines=(settled,))
     rows, clusters = [], []

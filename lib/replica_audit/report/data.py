@@ -184,7 +184,8 @@ class Report:
     `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
     verdict; `partition_codes` counts both by code, without leaders that cannot be read.
     `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
-    less, `best_led_partitions` counts those with a loss that no other leader would make smaller; both only if every replica was tried.
+    less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
+    brokers have truncated since what no other one holds; all only if every replica was tried.
     """
 
     run_id: str
@@ -198,6 +199,7 @@ class Report:
     impacts: tuple[Impact, ...]
     candidates: tuple[Choice, ...]
     best_led_partitions: int
+    already_lost_partitions: int
     problems: tuple[InputProblem, ...]
     problem_count: int
     changes: dict[str, int]
