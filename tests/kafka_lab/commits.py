@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests.kafka_lab.cluster import Lab, LabError
@@ -23,6 +22,7 @@ from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.load import create_topic, producer
 from tests.kafka_lab.perform import come_back, stop
 from tests.kafka_lab.snapshot import copy_all
+from tests.kafka_lab.wire import high_watermarks
 from tests.support import in_process
 
 Place = tuple[str, int]
@@ -144,13 +144,11 @@ class _History:
         known = self.lab.partitions(*_TOPICS)
         places = [place for place, one in known.items() if one["leader_id"] == alone]
         how, broker = self.chance.choice([Stop.KILL, Stop.KILL, Stop.FREEZE, Stop.TERMINATE]), self.lab.brokers[alone]
-        client = KafkaConsumer(bootstrap_servers=broker.address, fetch_max_wait_ms=50, group_id=None, enable_auto_commit=False)
-        ends = _high_watermarks(client, [TopicPartition(*place) for place in places])
+        ends = high_watermarks(broker.port, places)
         (broker.freeze if how is Stop.FREEZE else broker.kill if how is Stop.KILL else broker.terminate)()
-        client.close()
         self.done.append(f"{how} broker {alone}")
         for place in places:
-            truth.asked.setdefault(place, []).append(Asked(alone, known[place]["leader_epoch"], ends[TopicPartition(*place)]))
+            truth.asked.setdefault(place, []).append(Asked(alone, known[place]["leader_epoch"], ends[place]))
 
     def _next(self, truth: Truth, before: int) -> int:
         """Another broker, elected uncleanly where it was not in sync, perhaps joined by a third."""
@@ -181,27 +179,6 @@ class _History:
                 offset = future.get(timeout=5).offset
                 if acks == "all":
                     truth.acknowledged.setdefault(place, set()).add((known[place]["leader_epoch"], offset))
-
-
-def _high_watermarks(client: KafkaConsumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """What a leader's answers to fetches give as the high watermark; ListOffsets gives none while it lies below the leader's epoch.
-
-    Asked again once all are known, so that none is older than the last round.
-    """
-    ends: dict[TopicPartition, int] = {}
-    for _ in range(2):
-        client.unsubscribe()
-        client.assign(places)
-        ends = {}
-        deadline = time.monotonic() + 20
-        for place in places:
-            client.seek(place, 0)
-        while len(ends) < len(places):
-            client.poll(timeout_ms=50)
-            ends |= {place: found for place in places if (found := client.highwater(place)) is not None}
-            if time.monotonic() > deadline:
-                raise LabError(f"no high watermark of {sorted(set(places) - ends.keys())}")
-    return ends
 
 
 def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -> Commits:
@@ -271,7 +248,7 @@ def commits(line: str, *, seed: int, runs: int, partitions: int, keep: Path | No
         began = time.monotonic()
         try:
             result = commits_one(line, number, partitions, keep=keep)
-        except (LabError, KafkaError) as error:
+        except (LabError, KafkaError, OSError) as error:
             failed += 1
             say(f"seed {number} could not be performed: {error}")
             continue
