@@ -28,9 +28,9 @@ from tests.support import in_process
 Place = tuple[str, int]
 Row = dict[str, Any]
 # name: replicas, settings. What a topic does not set is the cluster's default on 4.3, and in no file on 3.9
-_TOPICS: dict[str, tuple[int, dict[str, object]]] = {
-    "orders": (3, {}),
-    "ledger": (2, {"min_insync_replicas": 1}),
+TOPICS: dict[str, tuple[int, dict[str, object]]] = {
+    "accounts": (3, {}),
+    "journal": (2, {"min_insync_replicas": 1}),
     "vault": (3, {"min_insync_replicas": 2}),
 }
 _PASSED = ("checkpointed-high-watermark", "sole-in-sync-replica")
@@ -113,8 +113,8 @@ class _History:
 
     def perform(self, partitions: int, truth: Truth) -> int:
         """Leaders lose their followers, are written to and go away, before and after the ISR has shrunk. Returns who leads in the end."""
-        names = list(_TOPICS)
-        for number, (name, (factor, settings)) in enumerate(_TOPICS.items()):
+        names = list(TOPICS)
+        for number, (name, (factor, settings)) in enumerate(TOPICS.items()):
             count = partitions // len(names) + (number < partitions % len(names))
             assignments = {partition: self.chance.sample(BROKERS, factor) for partition in range(count)}
             create_topic(self.lab, name, assignments, unclean_leader_election_enable="true", **settings)
@@ -141,7 +141,7 @@ class _History:
             self._send(truth, 1, self._led_by(alone))
 
     def _stop_leader(self, truth: Truth, alone: int) -> None:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         places = [place for place, one in known.items() if one["leader_id"] == alone]
         how, broker = self.chance.choice([Stop.KILL, Stop.KILL, Stop.FREEZE, Stop.TERMINATE]), self.lab.brokers[alone]
         ends = high_watermarks(broker.port, places)
@@ -156,19 +156,19 @@ class _History:
         alone = self.chance.choice([broker for broker in BROKERS if broker != before])
         come_back(self.lab, self.lab.brokers[alone])
         self.lab.wait_registered(alone)
-        self.lab.wait_for(f"broker {alone} leads", _TOPICS, lambda one: alone not in one["replica_nodes"] or one["leader_id"] == alone)
+        self.lab.wait_for(f"broker {alone} leads", TOPICS, lambda one: alone not in one["replica_nodes"] or one["leader_id"] == alone)
         self._send(truth, "all", self._led_by(alone, but="vault"))
         self._send(truth, 1, self._led_by(alone))
         self.done.append(f"broker {alone} leads")
         return alone
 
     def _led_by(self, broker: int, but: str = "") -> Callable[[Place], bool]:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         led = {place for place, one in known.items() if one["leader_id"] == broker and place[0] != but}
         return led.__contains__
 
     def _send(self, truth: Truth, acks: int | str, wanted: Callable[[Place], bool]) -> None:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         sent = []
         with producer(self.lab, acks=acks, enable_idempotence=False, retries=5) as client:
             for place in filter(wanted, known):
@@ -190,11 +190,11 @@ def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -
         truth: what clients saw.
         leader: the broker that leads in the end.
     """
-    result = Commits(partitions=len({(row["topic"], row["partition"]) for row in tables["replica_verdicts"] if row["topic"] in _TOPICS}))
-    logs = {key: dict(_records(folder)) for key, folder in replica_directories(root).items() if key[0] in _TOPICS}
+    result = Commits(partitions=len({(row["topic"], row["partition"]) for row in tables["replica_verdicts"] if row["topic"] in TOPICS}))
+    logs = {key: dict(_records(folder)) for key, folder in replica_directories(root).items() if key[0] in TOPICS}
     for row in tables["replica_verdicts"]:
         place, follower = (row["topic"], row["partition"]), row["follower_id"]
-        if row["topic"] not in _TOPICS or row["removed_offsets"] in (None, 0):
+        if row["topic"] not in TOPICS or row["removed_offsets"] in (None, 0):
             continue
         result.verdicts[row["verdict"]] += 1
         own, leads = logs[(*place, follower)], logs.get((*place, leader), {})

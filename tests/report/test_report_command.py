@@ -116,7 +116,7 @@ class TestWhatItWrites:
         gone = [(impact["group_id"], impact["records_gone"]) for impact in shown["impacts"][:3]]
         assert gone == [("bill-classic", 20), ("bill-kip848", 20), ("bill-noepoch", 20)]
         first = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"][:2]]
-        assert first == [("billing", 0, 1, 1, False), ("billing", 0, 2, 2, True)]
+        assert first == [("ledger", 1, 2, 1, False), ("ledger", 1, 1, 2, True)]
 
 
 class TestWhatAWarehouseMayLack:

@@ -159,9 +159,9 @@ def _failing(explanation: Explanation) -> Iterator[str]:
 
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
     yield (
-        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no checkpointed "
-        "high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may have been told "
-        "that they are stored, and after an unclean election those with acks=all, too."
+        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
+        "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
+        "have been told that they are stored, and after an unclean election those with acks=all, too."
     )
     if is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
