@@ -7,10 +7,10 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.errors import KafkaError
 
@@ -38,20 +38,12 @@ _PASSED = ("checkpointed-high-watermark", "sole-in-sync-replica")
 _WAITS_S = (0.0, 0.5, 2.0, 3.0, 3.5, 4.5, 6.0, 9.0)
 
 
-class Asked(NamedTuple):
-    """The high watermark of a leader just before it was stopped."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-
-
 @dataclass(slots=True)
 class Truth:
-    """What clients saw: offsets that were acknowledged with acks=all, by the epoch of their leader, and high watermarks."""
+    """What clients saw, as (epoch, offset): what was acknowledged with acks=all, and what a leader held below its high watermark."""
 
     acknowledged: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
-    asked: dict[Place, list[Asked]] = field(default_factory=dict)
+    passed: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -147,8 +139,10 @@ class _History:
         ends = high_watermarks(broker.port, places)
         (broker.freeze if how is Stop.FREEZE else broker.kill if how is Stop.KILL else broker.terminate)()
         self.done.append(f"{how} broker {alone}")
-        for place in places:
-            truth.asked.setdefault(place, []).append(Asked(alone, known[place]["leader_epoch"], ends[place]))
+        for topic, partition in places:
+            held = _records(broker.log_dirs[0] / f"{topic}-{partition}")
+            below = {(epoch, offset) for offset, epoch in held if offset < ends[topic, partition]}
+            truth.passed.setdefault((topic, partition), set()).update(below)
 
     def _next(self, truth: Truth, before: int) -> int:
         """Another broker, elected uncleanly where it was not in sync, perhaps joined by a third."""
@@ -160,7 +154,18 @@ class _History:
         self._send(truth, "all", self._led_by(alone, but="vault"))
         self._send(truth, 1, self._led_by(alone))
         self.done.append(f"broker {alone} leads")
+        if self.chance.random() < 0.5:
+            self._join(truth, alone)
         return alone
+
+    def _join(self, truth: Truth, alone: int) -> None:
+        """Another broker catches up and is in sync, and with it what is then acknowledged."""
+        joining, known = self.chance.choice([broker for broker in BROKERS if broker != alone]), self.lab.partitions(*TOPICS)
+        come_back(self.lab, self.lab.brokers[joining])
+        self.lab.wait_registered(alone, joining)
+        self.lab.wait_back_in_sync(alone, known)
+        self._send(truth, "all", self._led_by(alone, but="vault"))
+        self.done.append(f"joined by broker {joining}")
 
     def _led_by(self, broker: int, but: str = "") -> Callable[[Place], bool]:
         known = self.lab.partitions(*TOPICS)
@@ -203,7 +208,7 @@ def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -
         proven = dict(_proven(row, result))
         name = f"{place[0]}-{place[1]} on broker {follower}"
         acknowledged = gone & truth.acknowledged.get(place, set())
-        passed = {one for one in gone if _passed(one, truth.asked.get(place, ()), logs, place)}
+        passed = gone & truth.passed.get(place, set())
         result.acknowledged += len(acknowledged)
         result.acknowledged_proven += len(acknowledged & proven.keys())
         result.passed_unproven += len(passed - proven.keys())
@@ -230,15 +235,6 @@ def _proven(row: Row, result: Commits) -> Iterator[tuple[tuple[int, int], str]]:
         result.proven[span["evidence"]] += len(offsets)
         result.likely += len(offsets) if span["not_ruled_out"] else 0
         yield from (((span["leader_epoch"], offset), span["evidence"]) for offset in offsets)
-
-
-def _passed(one: tuple[int, int], asked: Iterable[Asked], logs: dict[tuple[str, int, int], dict[int, int]], place: Place) -> bool:
-    """Whether the high watermark of a leader that held the record had passed it."""
-    epoch, offset = one
-    return any(
-        offset < told.high_watermark and epoch <= told.leader_epoch and logs.get((*place, told.leader_id), {}).get(offset) == epoch
-        for told in asked
-    )
 
 
 def commits(line: str, *, seed: int, runs: int, partitions: int, keep: Path | None) -> Commits:
