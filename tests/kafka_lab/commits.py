@@ -7,12 +7,11 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests.kafka_lab.cluster import Lab, LabError
@@ -23,14 +22,15 @@ from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.load import create_topic, producer
 from tests.kafka_lab.perform import come_back, stop
 from tests.kafka_lab.snapshot import copy_all
+from tests.kafka_lab.wire import high_watermarks
 from tests.support import in_process
 
 Place = tuple[str, int]
 Row = dict[str, Any]
 # name: replicas, settings. What a topic does not set is the cluster's default on 4.3, and in no file on 3.9
-_TOPICS: dict[str, tuple[int, dict[str, object]]] = {
-    "orders": (3, {}),
-    "ledger": (2, {"min_insync_replicas": 1}),
+TOPICS: dict[str, tuple[int, dict[str, object]]] = {
+    "accounts": (3, {}),
+    "journal": (2, {"min_insync_replicas": 1}),
     "vault": (3, {"min_insync_replicas": 2}),
 }
 _PASSED = ("checkpointed-high-watermark", "sole-in-sync-replica")
@@ -38,20 +38,12 @@ _PASSED = ("checkpointed-high-watermark", "sole-in-sync-replica")
 _WAITS_S = (0.0, 0.5, 2.0, 3.0, 3.5, 4.5, 6.0, 9.0)
 
 
-class Asked(NamedTuple):
-    """The high watermark of a leader just before it was stopped."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-
-
 @dataclass(slots=True)
 class Truth:
-    """What clients saw: offsets that were acknowledged with acks=all, by the epoch of their leader, and high watermarks."""
+    """What clients saw, as (epoch, offset): what was acknowledged with acks=all, and what a leader held below its high watermark."""
 
     acknowledged: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
-    asked: dict[Place, list[Asked]] = field(default_factory=dict)
+    passed: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -113,8 +105,8 @@ class _History:
 
     def perform(self, partitions: int, truth: Truth) -> int:
         """Leaders lose their followers, are written to and go away, before and after the ISR has shrunk. Returns who leads in the end."""
-        names = list(_TOPICS)
-        for number, (name, (factor, settings)) in enumerate(_TOPICS.items()):
+        names = list(TOPICS)
+        for number, (name, (factor, settings)) in enumerate(TOPICS.items()):
             count = partitions // len(names) + (number < partitions % len(names))
             assignments = {partition: self.chance.sample(BROKERS, factor) for partition in range(count)}
             create_topic(self.lab, name, assignments, unclean_leader_election_enable="true", **settings)
@@ -141,16 +133,16 @@ class _History:
             self._send(truth, 1, self._led_by(alone))
 
     def _stop_leader(self, truth: Truth, alone: int) -> None:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         places = [place for place, one in known.items() if one["leader_id"] == alone]
         how, broker = self.chance.choice([Stop.KILL, Stop.KILL, Stop.FREEZE, Stop.TERMINATE]), self.lab.brokers[alone]
-        client = KafkaConsumer(bootstrap_servers=broker.address, fetch_max_wait_ms=50, group_id=None, enable_auto_commit=False)
-        ends = _high_watermarks(client, [TopicPartition(*place) for place in places])
+        ends = high_watermarks(broker.port, places)
         (broker.freeze if how is Stop.FREEZE else broker.kill if how is Stop.KILL else broker.terminate)()
-        client.close()
         self.done.append(f"{how} broker {alone}")
-        for place in places:
-            truth.asked.setdefault(place, []).append(Asked(alone, known[place]["leader_epoch"], ends[TopicPartition(*place)]))
+        for topic, partition in places:
+            held = _records(broker.log_dirs[0] / f"{topic}-{partition}")
+            below = {(epoch, offset) for offset, epoch in held if offset < ends[topic, partition]}
+            truth.passed.setdefault((topic, partition), set()).update(below)
 
     def _next(self, truth: Truth, before: int) -> int:
         """Another broker, elected uncleanly where it was not in sync, perhaps joined by a third."""
@@ -158,19 +150,30 @@ class _History:
         alone = self.chance.choice([broker for broker in BROKERS if broker != before])
         come_back(self.lab, self.lab.brokers[alone])
         self.lab.wait_registered(alone)
-        self.lab.wait_for(f"broker {alone} leads", _TOPICS, lambda one: alone not in one["replica_nodes"] or one["leader_id"] == alone)
+        self.lab.wait_for(f"broker {alone} leads", TOPICS, lambda one: alone not in one["replica_nodes"] or one["leader_id"] == alone)
         self._send(truth, "all", self._led_by(alone, but="vault"))
         self._send(truth, 1, self._led_by(alone))
         self.done.append(f"broker {alone} leads")
+        if self.chance.random() < 0.5:
+            self._join(truth, alone)
         return alone
 
+    def _join(self, truth: Truth, alone: int) -> None:
+        """Another broker catches up and is in sync, and with it what is then acknowledged."""
+        joining, known = self.chance.choice([broker for broker in BROKERS if broker != alone]), self.lab.partitions(*TOPICS)
+        come_back(self.lab, self.lab.brokers[joining])
+        self.lab.wait_registered(alone, joining)
+        self.lab.wait_back_in_sync(alone, known)
+        self._send(truth, "all", self._led_by(alone, but="vault"))
+        self.done.append(f"joined by broker {joining}")
+
     def _led_by(self, broker: int, but: str = "") -> Callable[[Place], bool]:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         led = {place for place, one in known.items() if one["leader_id"] == broker and place[0] != but}
         return led.__contains__
 
     def _send(self, truth: Truth, acks: int | str, wanted: Callable[[Place], bool]) -> None:
-        known = self.lab.partitions(*_TOPICS)
+        known = self.lab.partitions(*TOPICS)
         sent = []
         with producer(self.lab, acks=acks, enable_idempotence=False, retries=5) as client:
             for place in filter(wanted, known):
@@ -183,27 +186,6 @@ class _History:
                     truth.acknowledged.setdefault(place, set()).add((known[place]["leader_epoch"], offset))
 
 
-def _high_watermarks(client: KafkaConsumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """What a leader's answers to fetches give as the high watermark; ListOffsets gives none while it lies below the leader's epoch.
-
-    Asked again once all are known, so that none is older than the last round.
-    """
-    ends: dict[TopicPartition, int] = {}
-    for _ in range(2):
-        client.unsubscribe()
-        client.assign(places)
-        ends = {}
-        deadline = time.monotonic() + 20
-        for place in places:
-            client.seek(place, 0)
-        while len(ends) < len(places):
-            client.poll(timeout_ms=50)
-            ends |= {place: found for place in places if (found := client.highwater(place)) is not None}
-            if time.monotonic() > deadline:
-                raise LabError(f"no high watermark of {sorted(set(places) - ends.keys())}")
-    return ends
-
-
 def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -> Commits:
     """Hold every follower against what clients saw. The files are read by the laboratory's own reader.
 
@@ -213,11 +195,11 @@ def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -
         truth: what clients saw.
         leader: the broker that leads in the end.
     """
-    result = Commits(partitions=len({(row["topic"], row["partition"]) for row in tables["replica_verdicts"] if row["topic"] in _TOPICS}))
-    logs = {key: dict(_records(folder)) for key, folder in replica_directories(root).items() if key[0] in _TOPICS}
+    result = Commits(partitions=len({(row["topic"], row["partition"]) for row in tables["replica_verdicts"] if row["topic"] in TOPICS}))
+    logs = {key: dict(_records(folder)) for key, folder in replica_directories(root).items() if key[0] in TOPICS}
     for row in tables["replica_verdicts"]:
         place, follower = (row["topic"], row["partition"]), row["follower_id"]
-        if row["topic"] not in _TOPICS or row["removed_offsets"] in (None, 0):
+        if row["topic"] not in TOPICS or row["removed_offsets"] in (None, 0):
             continue
         result.verdicts[row["verdict"]] += 1
         own, leads = logs[(*place, follower)], logs.get((*place, leader), {})
@@ -226,7 +208,7 @@ def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -
         proven = dict(_proven(row, result))
         name = f"{place[0]}-{place[1]} on broker {follower}"
         acknowledged = gone & truth.acknowledged.get(place, set())
-        passed = {one for one in gone if _passed(one, truth.asked.get(place, ()), logs, place)}
+        passed = gone & truth.passed.get(place, set())
         result.acknowledged += len(acknowledged)
         result.acknowledged_proven += len(acknowledged & proven.keys())
         result.passed_unproven += len(passed - proven.keys())
@@ -255,15 +237,6 @@ def _proven(row: Row, result: Commits) -> Iterator[tuple[tuple[int, int], str]]:
         yield from (((span["leader_epoch"], offset), span["evidence"]) for offset in offsets)
 
 
-def _passed(one: tuple[int, int], asked: Iterable[Asked], logs: dict[tuple[str, int, int], dict[int, int]], place: Place) -> bool:
-    """Whether the high watermark of a leader that held the record had passed it."""
-    epoch, offset = one
-    return any(
-        offset < told.high_watermark and epoch <= told.leader_epoch and logs.get((*place, told.leader_id), {}).get(offset) == epoch
-        for told in asked
-    )
-
-
 def commits(line: str, *, seed: int, runs: int, partitions: int, keep: Path | None) -> Commits:
     """Several histories, each in a laboratory of its own; what is wrong and a line a run are printed."""
     totals, failed = Commits(), 0
@@ -271,7 +244,7 @@ def commits(line: str, *, seed: int, runs: int, partitions: int, keep: Path | No
         began = time.monotonic()
         try:
             result = commits_one(line, number, partitions, keep=keep)
-        except (LabError, KafkaError) as error:
+        except (LabError, KafkaError, OSError) as error:
             failed += 1
             say(f"seed {number} could not be performed: {error}")
             continue

@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 def comparable(found: list[Row]) -> list[str]:
     def told(name: str, value: Any) -> Any:
-        if name in ("verdict_counts", "versions"):
+        if name in ("verdict_counts", "versions", "removed_committed_offsets", "lost_committed_offsets"):
             return sorted(dict(value).items()) if value is not None else None
         if name == "run_date":
             return str(value)[:10]

@@ -63,7 +63,7 @@ class TestWhatItWrites:
             "<h1>Committed records are missing from the leader: 85 offsets in 6 partitions, and 4 consumer groups are affected.</h1>"
             in page
         )
-        assert anchors(page) == ["billing-0", "billing-1", "billing-2", "ledger-1", "ledger-2", "ledger-0"]
+        assert anchors(page) == ["ledger-1", "billing-0", "billing-1", "ledger-2", "ledger-0", "billing-2"]
         assert {path.name for path in Path().iterdir()} == {"warehouse", "report-second.html"}
 
     def test_of_the_run_that_is_asked_for(self, warehouse: Path) -> None:
@@ -88,7 +88,7 @@ class TestWhatItWrites:
             assert shown["finding_count"] == 6
         assert cli.main(["report", "--top", "1"]) == 0
         page = Path("report-second.html").read_text(encoding="utf-8")
-        assert anchors(page) == ["billing-0"]
+        assert anchors(page) == ["ledger-1"]
         assert "the worst 1 of 6" in page
 
     def test_the_file_is_replaced_as_a_whole(self, warehouse: Path) -> None:
@@ -112,7 +112,7 @@ class TestWhatItWrites:
             ("multi-round", str(SAMPLE / "multi-round"), 3, {"committed_loss": 3}),
         ]
         worst = shown["findings"][0]
-        assert (worst["verdict"], worst["topic"], worst["partition"], worst["removed_records"]) == ("committed_loss", "billing", 0, 20)
+        assert (worst["verdict"], worst["topic"], worst["partition"], worst["removed_records"]) == ("committed_loss", "ledger", 1, 20)
         gone = [(impact["group_id"], impact["records_gone"]) for impact in shown["impacts"][:3]]
         assert gone == [("bill-classic", 20), ("bill-kip848", 20), ("bill-noepoch", 20)]
         first = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"][:2]]
@@ -139,7 +139,7 @@ class TestWhatAWarehouseMayLack:
         assert cli.main(["report", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
         assert "Committed records are missing from the leader: 85 offsets in 6 partitions." in page
-        assert anchors(page)[0] == "billing-0"
+        assert anchors(page)[0] == "ledger-1"
         capsys.readouterr()
         assert cli.main(["report", "--format", "json"]) == 0
         shown = json.loads(capsys.readouterr().out)

@@ -113,9 +113,9 @@ def test_three_way(partition: int, lost: dict[int, int], tmp_path: Path) -> None
     rows = _leaders(in_process.audit(_without_logs(SAMPLE / "three-way", tmp_path / "copy"), settings=ASKED), "stock", partition)
     assert {broker: row["lost_records"] for broker, row in rows.items()} == lost
     assert {broker: row["lost_offsets"] for broker, row in rows.items()} == lost
-    committed = {broker: row["lost_below_high_watermark"] for broker, row in rows.items()}
-    assert committed[1] == 0
-    assert min(rows, key=lambda broker: (committed[broker], lost[broker])) == next(b for b, row in rows.items() if row["rank"] == 1)
+    assert {broker: row["lost_committed"] for broker, row in rows.items()} == lost, "each led alone in the ISR"
+    assert rows[1]["lost_committed_offsets"] == {"sole-in-sync-replica": lost[1]}, "high watermarks of 0 were written down of the others"
+    assert min(rows, key=lambda broker: (lost[broker], broker != 1, broker)) == next(b for b, row in rows.items() if row["rank"] == 1)
     assert {row["followers_cut"] for row in rows.values()} == {2}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.notebook import run_charts
@@ -22,7 +23,8 @@ from replica_audit.storage.reader import WarehouseTables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_below_high_watermark")])
+_OLDER = "removed_below_high_watermark"  # what had been committed, in runs that knew no other evidence
+_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_committed", _OLDER)])
 
 
 def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = None) -> Warehouse:
@@ -106,7 +108,9 @@ class Warehouse:
         """
         equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
         cuts = self._place.tables.columns("replica_verdicts", _CUTS, ds.field("removed_offsets") > 0, **equal)
-        sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in _CUTS.names[1:]])
+        committed: Any = pc.coalesce(cuts["removed_committed"], cuts[_OLDER])
+        cuts = cuts.set_column(2, "removed_committed", committed)
+        sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in ("removed_records", "removed_committed")])
         return run_charts.lost_over_time(self.runs(cluster=cluster), sums.to_pandas())
 
     def __repr__(self) -> str:

@@ -134,7 +134,8 @@ def bounds(replica: Replica, history: CommitHistory, replicas: Mapping[int, Repl
     """
     found = [Bound(replica.high_watermark or 0, Evidence.CHECKPOINT, replica.broker_id)]
     if history.terms and history.is_of(replica):
-        for term in history.terms:
+        known = {span.leader_epoch for span in replica.history} | {entry.epoch for entry in replica.log.epochs}
+        for term in (term for term in history.terms if term.leader_epoch in known):
             found += _when_it_began(replica, term, history)
             found += _when_it_ended(replica, term, history, replicas)
     return _needed(found)

@@ -52,12 +52,14 @@ class FinalIsr:
 def terms(metadata: PartitionMetadata, cluster: ClusterHistory) -> list[Term]:
     """The terms of a partition, those without a leader left out; ascending."""
     found = []
+    changes: dict[int, list[Election | IsrChange]] = {}
+    for change in metadata.isr_changes:
+        changes.setdefault(change.leader_epoch, []).append(change)
     for place, election in enumerate(metadata.elections):
         following = metadata.elections[place + 1 : place + 2]
         if election.leader_id < 0:
             continue
-        states: list[Election | IsrChange] = [election]
-        states += [change for change in metadata.isr_changes if change.leader_epoch == election.leader_epoch]
+        states = [election, *changes.get(election.leader_epoch, ())]
         found.append(
             Term(
                 leader_epoch=election.leader_epoch,

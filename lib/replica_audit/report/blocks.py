@@ -26,8 +26,8 @@ _LEGEND = (
     "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
     "PARTS AT: first offset at which the follower's log is not the leader's. "
     "CUTS TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': by its broker's own log); 'committed' are offsets "
-    "below a persisted high watermark that the leader does not hold."
+    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
+    "offsets that are proven to have been committed and that the leader does not hold."
 )
 _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "

@@ -201,9 +201,9 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
     if not is_cut_already(explanation):
         yield f"First {_save(explanation)}: the cut removes its records from {explanation.verdict.truncation_offset} on."
     yield (
-        "Decide whether these records matter; the follower cuts them by itself. No persisted high watermark says that they had been "
-        "committed, and none can say that they had not: it is written every 5 s. Producers with acks=1 may have been told that they are "
-        "stored, and after an unclean election those with acks=all, too."
+        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
+        "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
+        "have been told that they are stored, and after an unclean election those with acks=all, too."
     )
     if is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."

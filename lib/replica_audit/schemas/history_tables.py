@@ -32,6 +32,7 @@ LEADER_EPOCHS = Table(
         ),
         Column("isr", pa.list_(INT), "ISR after the election"),
         Column("elr", pa.list_(INT), "eligible leader replicas after it (KIP-966)"),
+        Column("isr_at_end", pa.list_(INT), "ISR when the epoch ended, or as far as the metadata log goes, by changes within the epoch"),
         Column("metadata_offset", BIGINT, "offset of the record in the metadata log: the order of all elections of the cluster", False),
         Column("metadata_epoch", INT, "epoch of the metadata log", False),
         Column("began_at", TIMESTAMP, "when the controller wrote the record, UTC"),

@@ -104,7 +104,7 @@ REPLICA_VERDICTS = Table(
         Column(
             "removed_below_high_watermark",
             BIGINT,
-            "removed offsets that lie below the persisted high watermark of a replica that holds them, and that the leader does not hold",
+            "removed offsets below the checkpointed high watermark of a replica that holds them, and that the leader does not hold",
         ),
         Column(
             "commit_evidence",

@@ -31,7 +31,7 @@ WHAT_IF_LEADERS = Table(
         ),
         Column("lost_records", BIGINT, "records in them; of a batch that goes in part as many as offsets"),
         Column("lost_bytes", BIGINT, "bytes of the batches whose last offset is among them"),
-        Column("lost_below_high_watermark", BIGINT, "lost offsets below a persisted high watermark of a replica that holds them"),
+        Column("lost_below_high_watermark", BIGINT, "lost offsets below a checkpointed high watermark of a replica that holds them"),
         Column("lost_committed", BIGINT, "lost offsets that are proven, by any evidence, to have been committed"),
         Column("lost_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence, as in replica_verdicts"),
         Column("followers_cut", INT, "replicas that truncate"),

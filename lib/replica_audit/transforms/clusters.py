@@ -102,9 +102,9 @@ def _history(copy: Row | None, kafka_version: str | None) -> ClusterHistory:
         return ClusterHistory()
     found, is_exact = release_of(release(kafka_version), copy["metadata_version"])
     return ClusterHistory(
-        broker_events=tuple(BrokerEvent(**event) for event in copy["broker_events"]),
-        min_isr=tuple(MinIsrSetting(**setting) for setting in copy["min_isr"]),
-        end=Moment(copy["log_end_offset"], copy["log_epoch"], -1 if copy["last_timestamp_ms"] is None else copy["last_timestamp_ms"]),
+        broker_events=tuple(BrokerEvent(**event) for event in copy.get("broker_events") or ()),
+        min_isr=tuple(MinIsrSetting(**setting) for setting in copy.get("min_isr") or ()),
+        end=Moment(copy["log_end_offset"], copy["log_epoch"], copy.get("last_timestamp_ms", -1)),
         release=found,
         release_is_exact=is_exact,
     )
