@@ -359,22 +359,23 @@ return bad;
 """
 
 
+@pytest.fixture(scope="module")
+def outage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("outage")
+    root = folder / "root"
+    shutil.copytree(SAMPLE.parent / "offline" / "nobody-leads", root)
+    shutil.copytree(SAMPLE / "multi-round", folder / "other")
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="before")
+    for replica in (folder / "other").glob("broker-*/data-0/ledger-0"):
+        shutil.rmtree(replica)
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="now", started_at=STARTED + timedelta(days=1))
+    made = folder / "page.html"
+    assert cli.main(["report", "--warehouse", str(folder / "warehouse"), "--output", str(made)]) == 0
+    return made
+
+
 class TestNobodyLeads:
     """The page of a run whose partitions have no leader, and of an earlier finding that could not be confirmed."""
-
-    @pytest.fixture(scope="class")
-    def outage(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        folder = tmp_path_factory.mktemp("outage")
-        root = folder / "root"
-        shutil.copytree(SAMPLE.parent / "offline" / "nobody-leads", root)
-        shutil.copytree(SAMPLE / "multi-round", folder / "other")
-        write_warehouse(folder / "warehouse", root, folder / "other", run_id="before")
-        for replica in (folder / "other").glob("broker-*/data-0/stock-0"):
-            shutil.rmtree(replica)
-        write_warehouse(folder / "warehouse", root, folder / "other", run_id="now", started_at=STARTED + timedelta(days=1))
-        made = folder / "page.html"
-        assert cli.main(["report", "--warehouse", str(folder / "warehouse"), "--output", str(made)]) == 0
-        return made
 
     def test_it_is_the_first_news(self, browser: Browser, outage: Path) -> None:
         browser.open(outage.as_uri())
