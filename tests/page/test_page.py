@@ -12,11 +12,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from replica_audit import cli
+from replica_audit.config import Settings
+from replica_audit.errors import visible
 from replica_audit.report.page.page import render
 from tests.page.browser import DESKTOP, PHONE, Browser
 from tests.page.conftest import SAMPLE
@@ -24,6 +27,7 @@ from tests.page.runs import HOSTILE, cluster, finding, page_data
 from tests.support.warehouse import STARTED, write_warehouse
 
 PARTITION, RECORDS, STATUS = 2, 6, 8
+OBEYED = ["\x1b", "\x07", "\x00", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\x85"]
 
 
 # three partitions of each cluster but the first, whose consumer offsets have two followers each
@@ -113,12 +117,53 @@ class TestWhatItShows:
         browser.open(made.as_uri())
         assert "owned" not in browser.driver.title.split("Replica audit")[0]
         assert browser.run("return document.querySelectorAll('img, script:not([id]) ~ script:not([id])').length") == 0
-        assert browser.texts("#rows th a") == [f"{HOSTILE}-0"]
-        assert browser.texts("#rows .reason") == [f"reason {HOSTILE} 12"]
+        assert browser.texts("#rows th a") == [f"{visible(HOSTILE)}-0"]
+        assert browser.texts("#rows .reason") == [f"reason {visible(HOSTILE)} 12"]
         assert browser.complaints() == []
         assert browser.requests() == {made.as_uri()}
         browser.driver.find_element("css selector", "#rows th a").click()
         assert "--partition '</script>" in browser.texts("tr.detail code")[0]
+        assert browser.complaints() == []
+
+    @pytest.mark.parametrize("obeyed", OBEYED)
+    def test_what_a_terminal_would_obey_or_hide_stands_there_as_an_escape(self, browser: Browser, tmp_path: Path, obeyed: str) -> None:
+        name = f"a{obeyed}b"
+        clusters = (cluster(cluster_id=name, label=name, path=name, protocol_reason=name), cluster(label="east"))
+        findings = (finding(topic=name, reason=f"reason {name} 12", cluster_id=name), finding(topic=f"c{obeyed}", cluster_id=name))
+        data = page_data(*findings, clusters=clusters, inputs=(name,), versions=((name, name),), run_id=name, warehouse=name)
+        made = tmp_path / "obeyed.html"
+        made.write_text(render(data, [], unexplained), encoding="utf-8")
+        assert obeyed not in made.read_text(encoding="utf-8")
+        browser.open(made.as_uri())
+        assert obeyed not in browser.run("return document.documentElement.outerHTML + document.body.innerText + document.title")
+        assert browser.texts("#rows th a")[0] == f"{visible(name)}-0"
+        assert browser.texts("#rows .reason")[0] == f"reason {visible(name)} 12"
+        browser.driver.find_element("css selector", "#rows th a").click()
+        assert visible(name) in browser.texts("tr.detail code")[0]
+        assert browser.complaints() == []
+
+    def test_a_whole_audit_of_replicas_with_such_names(self, browser: Browser, tmp_path: Path) -> None:
+        """In headings, drawings, tables, links and what they lead to; the names of other scripts stay."""
+        hostile, foreign = "x\u202egnillib\x1b[31m\x07", "\u0437\u0430\u043a\u0430\u0437\u044b-\u6ce8\u6587"
+        root = tmp_path / "root"
+        shutil.copytree(SAMPLE / "kafka-1.1.1-kip279-scenario-1-all", root)
+        for path in sorted(root.rglob("orders-[01]")):
+            path.rename(path.with_name(f"{hostile if path.name == 'orders-0' else foreign}-0"))
+        write_warehouse(tmp_path / "warehouse", root, run_id="now", settings=Settings(what_if_leaders=True))
+        made = tmp_path / "page.html"
+        assert cli.main(["report", "--warehouse", str(tmp_path / "warehouse"), "--output", str(made)]) == 0
+        text = made.read_text(encoding="utf-8")
+        assert not [character for character in "\u202e\x1b\x07" if character in text]
+        browser.open(made.as_uri())
+        shown = browser.run("return document.documentElement.outerHTML + document.body.innerText + document.title")
+        assert not [character for character in "\u202e\x1b\x07" if character in shown]
+        assert {f"{visible(hostile)}-0", f"{foreign}-0"} <= set(browser.texts("#rows th a"))
+        for link in browser.driver.find_elements("css selector", "#rows th a"):
+            target = unquote(str(link.get_attribute("href")).partition("#")[2])
+            assert browser.run("return document.getElementById(arguments[0]) !== null", target), target
+        headings = " ".join(browser.texts("section h2, section h3, article h2, article h3"))
+        assert visible(hostile) in headings
+        assert foreign in headings
         assert browser.complaints() == []
 
 

@@ -29,7 +29,7 @@ from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.broker_lock import LOCK, is_locked
 from replica_audit.formats.collected import BATCHES_FOLDER
 from replica_audit.formats.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
-from replica_audit.formats.whole_file import whole_content
+from replica_audit.formats.whole_file import TooLargeError, whole_content
 
 _FILES = {
     "high_watermark": log_dir.HIGH_WATERMARKS,
@@ -37,6 +37,7 @@ _FILES = {
     "log_start_offset": log_dir.LOG_STARTS,
     "cleaner_offset": log_dir.CLEANER_OFFSETS,
 }
+_LARGEST_LOG = 2**31  # bytes; FileRecords opens no larger file
 _BESIDE_METADATA = ("quorum-state",)
 _Offsets = dict[tuple[str, int], int]
 
@@ -183,6 +184,8 @@ class LogDirCapture:
                 try:
                     fd = os.open(source / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                     with LiveFile(fd, os.fstat(fd).st_size, self._pace) as file:
+                        if file.size > _LARGEST_LOG:
+                            raise TooLargeError(_LARGEST_LOG)
                         copy_file(file, target / name)
                 except FileNotFoundError:
                     continue
