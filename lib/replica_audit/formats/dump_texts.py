@@ -13,7 +13,8 @@ from replica_audit.formats.packed_text import is_packed, open_text, why_cut
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
-_SNIFFED = 1 << 16  # a container prints its configuration before the first line of the log
+_SNIFFED = 4096
+_SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
 _DUMPING = b"Dumping "
 
 
@@ -48,6 +49,7 @@ class DumpTexts:
             with open_text(path) as stream:
                 head = stream.read(_SNIFFED)
                 if not dump_log.looks_like_dump(head):
+                    head += stream.read(_SNIFFED_OF_A_LOG - len(head))
                     (self.server_logs if looks_like_server_log(head) else self.unknown).append(path)
                     return
                 stream.seek(0)
