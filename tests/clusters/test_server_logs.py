@@ -80,12 +80,12 @@ def test_a_loss_of_the_past_is_a_finding_though_the_logs_agree(tmp_path: Path) -
         "2026-01-02 03:04:05 WARN  [ReplicaFetcherThread-0-1] UnifiedLog:66 - [UnifiedLog partition=epochs-0, dir=/d] Non-monotonic update "
         "of high watermark from (offset=30, segment=[0:1420]) to (offset=10, segment=[0:363])\n"
     )
-    (root / "broker-2" / "kubectl-output.txt").write_text("Preparing truststore\n" * 100 + line, encoding="utf-8")
+    (root / "broker-2" / "kubectl-output.txt").write_text("Preparing truststore\n" * 1000 + line, encoding="utf-8")
     tables = in_process.audit(root)
     (row,) = tables["logged_incidents"]
     assert (row["broker_id"], row["offset"], row["end_offset"], row["time"]) == (2, 10, 30, "2026-01-02 03:04:05,000")
-    assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "warning", 101)
-    for part in ("kubectl-output.txt, line 101", "broker 2 truncated to 10", "high watermark 30", "offsets 10..29 had been committed"):
+    assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "warning", 1001)
+    for part in ("kubectl-output.txt, line 1001", "broker 2 truncated to 10", "high watermark 30", "offsets 10..29 had been committed"):
         assert part in row["summary"]
     assert {one["verdict"] for one in tables["replica_verdicts"]} <= {"identical", "lagging"}
     assert not tables["problems"]

@@ -13,7 +13,8 @@ from replica_audit.formats.packed_text import is_packed, open_text, why_cut
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
-_SNIFFED = 1 << 16  # a container prints its configuration, and a JVM its warnings, before the first line that matters
+_SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
+_SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
 _DUMPING = b"Dumping "
 _UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
 _NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by the full path: --files /DIR/TOPIC-PARTITION/...log"
@@ -55,7 +56,7 @@ class DumpTexts:
             with open_text(path) as stream:
                 head = stream.read(_SNIFFED)
                 if not dump_log.looks_like_dump(head):
-                    self._take_other(path, head)
+                    self._take_other(path, head + stream.read(_SNIFFED_OF_A_LOG - len(head)))
                     return
                 stream.seek(0)
                 if is_packed(stream):
