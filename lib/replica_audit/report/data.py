@@ -33,6 +33,8 @@ class Finding:
     removed_committed: int | None
     reason: str
     evidence: str | None
+    removed_below_high_watermark: int | None = None
+    commit_evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class Choice:
     lost_bytes: int | None
     lost_committed: int | None
     reason: str
+    lost_below_high_watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
