@@ -87,9 +87,9 @@ def commits_in(lab: Lab, seed: int, partitions: int, *, keep: Path | None = None
     """One history in a laboratory where all brokers run and none of its topics exists."""
     work = Path(tempfile.mkdtemp(prefix="commits-", dir=lab.root))
     truth, history = Truth(), _History(lab, random.Random(seed))  # noqa: S311
-    leader = history.perform(partitions, truth)
+    history.perform(partitions, truth)
     root = copy_all(lab, work / "before")
-    result = check(in_process.audit(root), root, truth, leader)
+    result = check(in_process.audit(root), root, truth)
     if result.wrong and keep:
         folder = keep / f"kafka-{lab.line}-commits-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -103,8 +103,8 @@ class _History:
         self.lab, self.chance = lab, chance
         self.done: list[str] = []
 
-    def perform(self, partitions: int, truth: Truth) -> int:
-        """Leaders lose their followers, are written to and go away, before and after the ISR has shrunk. Returns who leads in the end."""
+    def perform(self, partitions: int, truth: Truth) -> None:
+        """Leaders lose their followers, are written to and go away, before and after the ISR has shrunk."""
         names = list(TOPICS)
         for number, (name, (factor, settings)) in enumerate(TOPICS.items()):
             count = partitions // len(names) + (number < partitions % len(names))
@@ -117,7 +117,6 @@ class _History:
             self._lose_followers(truth, alone)
             self._stop_leader(truth, alone)
             alone = self._next(truth, alone)
-        return alone
 
     def _lose_followers(self, truth: Truth, alone: int) -> None:
         how, wait = self.chance.choice(list(Stop)), self.chance.choice(_WAITS_S)
@@ -164,7 +163,7 @@ class _History:
         come_back(self.lab, self.lab.brokers[joining])
         self.lab.wait_registered(alone, joining)
         self.lab.wait_back_in_sync(alone, known)
-        self._send(truth, "all", self._led_by(alone, but="vault"))
+        self._send(truth, "all", self._led_by(alone))
         self.done.append(f"joined by broker {joining}")
 
     def _led_by(self, broker: int, but: str = "") -> Callable[[Place], bool]:
@@ -186,14 +185,13 @@ class _History:
                     truth.acknowledged.setdefault(place, set()).add((known[place]["leader_epoch"], offset))
 
 
-def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -> Commits:
+def check(tables: dict[str, list[Row]], root: Path, truth: Truth) -> Commits:
     """Hold every follower against what clients saw. The files are read by the laboratory's own reader.
 
     Args:
         tables: of the audit.
         root: the copies that it read.
         truth: what clients saw.
-        leader: the broker that leads in the end.
     """
     result = Commits(partitions=len({(row["topic"], row["partition"]) for row in tables["replica_verdicts"] if row["topic"] in TOPICS}))
     logs = {key: dict(_records(folder)) for key, folder in replica_directories(root).items() if key[0] in TOPICS}
@@ -202,7 +200,7 @@ def check(tables: dict[str, list[Row]], root: Path, truth: Truth, leader: int) -
         if row["topic"] not in TOPICS or row["removed_offsets"] in (None, 0):
             continue
         result.verdicts[row["verdict"]] += 1
-        own, leads = logs[(*place, follower)], logs.get((*place, leader), {})
+        own, leads = logs[(*place, follower)], logs.get((*place, row["leader_id"]), {})
         start = max(own, default=-1) + 1 - row["removed_offsets"]
         gone = {(epoch, offset) for offset, epoch in own.items() if offset >= start and leads.get(offset) != epoch}
         proven = dict(_proven(row, result))

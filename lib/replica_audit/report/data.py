@@ -37,6 +37,8 @@ class Finding:
     reason: str
     evidence: str | None
     inferred_because: str | None = None
+    removed_below_high_watermark: int | None = None
+    commit_evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class Choice:
     lost_bytes: int | None
     lost_committed: int | None
     reason: str
+    lost_below_high_watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
