@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -14,9 +16,12 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from replica_audit import cli
 from replica_audit.report.page.page import render
 from tests.page.browser import DESKTOP, PHONE, Browser
+from tests.page.conftest import SAMPLE
 from tests.page.runs import HOSTILE, cluster, finding, page_data
+from tests.support.warehouse import STARTED, write_warehouse
 
 PARTITION, RECORDS, STATUS = 2, 6, 8
 
@@ -352,3 +357,45 @@ for (const svg of document.querySelectorAll('svg.picture')) {
 }
 return bad;
 """
+
+
+@pytest.fixture(scope="module")
+def outage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("outage")
+    root = folder / "root"
+    shutil.copytree(SAMPLE.parent / "offline" / "nobody-leads", root)
+    shutil.copytree(SAMPLE / "multi-round", folder / "other")
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="before")
+    for replica in (folder / "other").glob("broker-*/data-0/ledger-0"):
+        shutil.rmtree(replica)
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="now", started_at=STARTED + timedelta(days=1))
+    made = folder / "page.html"
+    assert cli.main(["report", "--warehouse", str(folder / "warehouse"), "--output", str(made)]) == 0
+    return made
+
+
+class TestNobodyLeads:
+    """The page of a run whose partitions have no leader, and of an earlier finding that could not be confirmed."""
+
+    def test_it_is_the_first_news(self, browser: Browser, outage: Path) -> None:
+        browser.open(outage.as_uri())
+        assert browser.texts("h1") == ["2 partitions have no leader."]
+        assert browser.texts("main > section > h2")[0].startswith("Partitions without a leader")
+        first = browser.texts("section[aria-labelledby=offline] > ul > li")[0]
+        assert "ISR none, ELR 2, last leader 2" in first
+        assert "elect 2: loses nothing (clean: in the ELR, once broker 2 runs" in first
+        assert "elect 3: loses nothing (an unclean election, once broker 3 runs)" in first
+        assert "elect 2: loses nothing" in browser.texts(".next")[0]
+        assert browser.complaints() == []
+
+    def test_a_link_leads_to_its_picture(self, browser: Browser, outage: Path) -> None:
+        browser.open(f"{outage.as_uri()}#root/jb-1" if "root/jb-1" in outage.read_text(encoding="utf-8") else f"{outage.as_uri()}#jb-1")
+        assert browser.run("return document.activeElement.classList.contains('partition')")
+        assert browser.texts(".partition .offline h4")[0] == "No leader"
+        assert "no leader" in cells(browser, 3)
+        assert browser.run("const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size") == 0
+
+    def test_what_was_not_confirmed_is_listed(self, browser: Browser, outage: Path) -> None:
+        browser.open(outage.as_uri())
+        assert browser.texts("#unconfirmed")[0].startswith("Not confirmed, still open")
+        assert "unconfirmed" in browser.texts(".changes")[0]

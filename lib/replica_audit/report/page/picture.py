@@ -284,7 +284,8 @@ def _described(followers: Sequence[Explanation]) -> Iterator[str]:
     """The picture in words, for who does not see it."""
     leader = followers[0].leader
     if leader.state is not None:
-        yield f"{_name(followers[0])}: {offsets(leader.state.log_start_offset, leader.state.log_end_offset)}."
+        name = _name(followers[0]) if is_inferred(followers[0].verdict) else f"Leader {leader.broker_id}"
+        yield f"{name}: {offsets(leader.state.log_start_offset, leader.state.log_end_offset)}."
     for one in followers:
         state = one.follower.state
         if state is None:

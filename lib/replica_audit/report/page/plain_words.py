@@ -97,8 +97,9 @@ def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     for verdict, text in _SENTENCES.items():
         if counts.get(verdict):
             yield text.format(n=counted(counts[verdict], "replica"), s="s" if counts[verdict] == 1 else "")
-    if data.report.unreadable_leaders > 0:
-        yield f"{counted(data.report.unreadable_leaders, 'leader')} cannot be read."
+    unreadable = sum(one.code == Verdict.UNREADABLE for one in data.leaders)
+    if unreadable:
+        yield f"{counted(unreadable, 'leader')} cannot be read."
     for code, (one, several) in _OF_REPLICAS.items():
         total = data.report.partition_codes.get(code, 0)
         if total:
