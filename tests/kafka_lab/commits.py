@@ -78,8 +78,8 @@ class Commits:
 
 
 def commits_one(line: str, seed: int, partitions: int, *, keep: Path | None = None) -> Commits:
-    """One history in a laboratory of its own."""
-    with Lab(line) as lab:
+    """One history in a laboratory of its own, in which high watermarks are seldom written down: the ISR must prove what they would."""
+    with Lab(line, overrides={"replica.high.watermark.checkpoint.interval.ms": 20_000}) as lab:
         return commits_in(lab, seed, partitions, keep=keep)
 
 
