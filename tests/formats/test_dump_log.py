@@ -531,3 +531,24 @@ def test_lines_of_any_length_take_bounded_memory(tmp_path):
     assert isinstance(items[-1], Damage)
     assert (items[-1].code, items[-1].line) == ("dump-truncated", 6)
     assert peak < 2_000_000
+
+
+@pytest.mark.parametrize("end", [b"\x0e| offset: 2 CreateTime: 1000\n", b"\xef\xbb\xbf\n", b"x\n"])
+def test_a_damaged_batch_line_behind_records_is_no_content(end):
+    """Found by mutation: the last batch of a text with records went without a word if its line could not be read."""
+    damaged = line(2, 3, 100).rstrip(b"\n") + end
+    found, damage = read(START + line(0, 1, 0) + RECORD * 2 + damaged + RECORD * 2)
+    assert [batch.base_offset for batch in found] == [0]
+    assert damage is not None
+    assert (damage.code, damage.line) == ("dump-malformed", 6)
+    sound, damage = read(START + line(0, 1, 0) + RECORD * 2 + damaged + RECORD * 2 + line(2, 3, 100) + RECORD * 2)
+    assert len(sound) == 2
+    assert damage is None, "a batch at the very byte shows that the line before was the content of a record"
+
+
+@pytest.mark.parametrize(
+    "content", [b"baseOffset: nobody knows\n", b"offset: 7 position: 0 and so on\n", b"baseOffset: 2 position: 1000 x\n"]
+)
+def test_contents_that_only_begin_like_a_batch_line_stay_contents(content):
+    _found, damage = read(START + line(0, 1, 0) + RECORD * 2 + content)
+    assert damage is None

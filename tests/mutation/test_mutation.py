@@ -25,6 +25,11 @@ def test_every_reader(name: str, tmp_path: Path):
     assert not tally.failures
 
 
+@pytest.mark.parametrize(("name", "seed"), [("batch index", 465), ("batch index", 5006689), ("dump text", 5020135), ("dump text", 5070869)])
+def test_what_was_found_before(name: str, seed: int, tmp_path: Path):
+    assert judge(READERS[name], tmp_path, seed)[0] is None
+
+
 def test_the_samples_are_real_and_read_whole():
     assert len(READERS) >= 25
     assert all(reader.samples for reader in READERS.values())

@@ -238,10 +238,8 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
 
 
 def _rows_of(file: pq.ParquetFile) -> int:
-    """How many rows each of its columns has, by the end of a file."""
-    groups = [file.metadata.row_group(place) for place in range(file.num_row_groups)]
-    counts = [{group.num_rows, *(group.column(place).num_values for place in range(group.num_columns))} for group in groups]
-    if any(len(found) > 1 for found in counts) or sum(group.num_rows for group in groups) != file.metadata.num_rows:
+    """How many rows a file says that it has. Its columns are not asked: Arrow ends the process for the metadata of a damaged one."""
+    if sum(file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)) != file.metadata.num_rows:
         raise OSError(0, "not a batch index: it contradicts itself as to how many rows it has")
     return file.metadata.num_rows
 

@@ -108,9 +108,9 @@ class SectionLog:
             batch = self._header(line)
             damage = self._misfit(batch, number)
         except DumpLogError as error:
-            if self._records:
-                return None
-            raise DumpLogError(error.reason, line=number) from None
+            if not self._records:
+                raise DumpLogError(error.reason, line=number) from None
+            damage = self._damage("dump-malformed", "a batch line and the line of a record in one", number)
         except (ValueError, KeyError, struct.error) as error:
             damage = self._damage("dump-malformed", f"a batch line that cannot be read: {error}", number)
         if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
@@ -126,9 +126,14 @@ class SectionLog:
                 raise DumpLogError(_SHALLOW, line=number)
             return self._left_out or damage
         # the content of a record can claim any position, a batch behind a hole in the text only one ahead
-        if self._suspect is None and batch is not None and batch.position >= (self._position or 0):
+        is_ahead = self._continues(line) if batch is None else batch.position >= (self._position or 0)
+        if self._suspect is None and is_ahead:
             self._suspect = damage
         return None
+
+    def _continues(self, line: bytes) -> bool:
+        """Whether a line that cannot be read names the very byte where the next batch begins."""
+        return self._position is not None and b" position: %d " % self._position in line
 
     def _took(self, batch: BatchHeader) -> None:
         self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
