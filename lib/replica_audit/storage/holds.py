@@ -191,7 +191,7 @@ def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
             holder=Process(**row["holder"].asDict()) if row["holder"] else None,
             alive_at=None if row["alive_at"] is None else _EPOCH + row["alive_at"] * _MICROSECOND,
         )
-        for row in rows.select(*wanted, *times).distinct().collect()
+        for row in rows.select(*wanted, *times).collect()  # one for each cluster
     ]
     return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
 
