@@ -25,7 +25,8 @@ from segments import write_segment
 from replica_audit.formats import native_code
 from replica_audit.formats.native_code import ScanState
 from replica_audit.formats.native_scan import Tables, scan_part
-from replica_audit.formats.segment_scan import MAX_RUNS, Scan, SegmentFold, scan_file
+from replica_audit.formats.segment_fold import MAX_RUNS, Scan, SegmentFold
+from replica_audit.formats.segment_reader import scan_file
 
 READ_BYTES = 1 << 18  # as the scan reads
 FLOOR_BYTES = 1 << 16
