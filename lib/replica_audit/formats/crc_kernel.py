@@ -66,12 +66,20 @@ def _emit_product(builder: Any, *factors: Any) -> Any:
     return builder.extract_element(builder.call(function, [*vectors, _INT8(0)]), _INT32(0))
 
 
-byte, word = _load(_INT8, big_endian=False, signed=False), _load(_INT64, big_endian=False)
+def _emit_prefetch(builder: Any, address: Any) -> Any:
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), _INT32, _INT32, _INT32])
+    function = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
+    builder.call(function, [builder.inttoptr(address, ir.PointerType()), _INT32(0), _INT32(3), _INT32(1)])  # to read, keep, data
+    return _INT64(0)
+
+
+byte, half, word = (_load(kind, big_endian=False, signed=False) for kind in (_INT8, _INT32, _INT64))
 int64_at, int32_at, uint32_at = _load(_INT64), _load(_INT32), _load(_INT32, signed=False)  # as Kafka stores them
 pread = _called("pread", _INT64, (_INT32, _INT64, _INT64, _INT64))  # descriptor, address, size, position
 _shifted = _operation(2, lambda builder, number, bits: builder.lshr(number, bits))  # to the right, zeros move in
 _crc_of_word = _called("llvm.x86.sse42.crc32.64.64", _INT64, (_INT64, _INT64))
-_crc_of_byte = _called("llvm.x86.sse42.crc32.32.8", _INT32, (_INT32, _INT8))
+_crc_of_half, _crc_of_byte = (_called(f"llvm.x86.sse42.crc32.32.{kind.width}", _INT32, (_INT32, kind)) for kind in (_INT32, _INT8))
+prefetch = _operation(1, _emit_prefetch)  # have the line of 64 bytes at an address brought near, if it can be read
 _product = _operation(2, _emit_product)  # of polynomials, carryless: the lower 64 bits
 
 
@@ -110,7 +118,10 @@ def crc32c_by_instruction(crc: int, address: int, size: int) -> int:
         address, size = address + 24 * words, size - 24 * words
     for at in range(address, address + size // 8 * 8, 8):
         crc = _crc_of_word(crc, word(at))
-    for at in range(address + size // 8 * 8, address + size):
+    address, size = address + size // 8 * 8, size % 8
+    if size >= 4:
+        crc, address, size = _crc_of_half(crc, half(address)), address + 4, size - 4
+    for at in range(address, address + size):
         crc = _crc_of_byte(crc, byte(at))
     return crc
 

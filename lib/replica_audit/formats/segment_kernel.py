@@ -20,12 +20,13 @@ from replica_audit.model import Run
 from replica_audit.protocol import runs as protocol
 
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
+_AHEAD, _SMALL_BATCH = 4096, 384  # of small batches the processor foresees too little
 _V2_SIZE, _WINDOW_BITS, _ALL_ONES = V2_HEADER.size, content_digest.WINDOW_BITS, 0xFFFFFFFF
 _LENGTH, _EPOCH, _MAGIC, _CRC, _DELTA = (V2_AT[n] for n in ("length", "leader_epoch", "magic", "crc", "last_offset_delta"))
 _TIME, _COUNT, _LEGACY_CRC, _LEGACY_ATTRIBUTES, _LEGACY_TIME = V2_AT["max_timestamp"], V2_AT["record_count"], LOG_OVERHEAD, 17, 18
 _byte, _int32, _int64 = memory.byte, memory.int32_at, memory.int64_at
 for rule in (content_digest.mixed, content_digest.digest, protocol.continues, protocol.same_kind, protocol.joined):
-    register_jitable(rule)  # the same that Python calls
+    register_jitable(forceinline=True)(rule)  # the same that Python calls
 _legacy_crc = memory.crc_by_tables(memory.CRC32_POLYNOMIAL)
 _v2_crc = memory.crc32c_by_instruction if memory.has_instructions() else memory.crc_by_tables(memory.CRC32C_POLYNOMIAL)
 
@@ -45,7 +46,7 @@ def store(table: Any, number: int, row: Any) -> None:
             table[number, place] = value
 
 
-@njit
+@njit(forceinline=True)
 def into_run(runs: Any, number: int, run: Run, batch: Run, runs_left: int) -> tuple[int, Run]:
     """Number and content of the last run once a batch, given as a run of its own, is in it or begins the next."""
     is_any_gap = number + 1 >= runs_left
@@ -55,7 +56,7 @@ def into_run(runs: Any, number: int, run: Run, batch: Run, runs_left: int) -> tu
     return number + 1, batch
 
 
-@njit
+@njit(forceinline=True)
 def into_window(windows: Any, number: int, window: Any, first: int, delta: int, crc: int) -> Any:
     """Number and content of the last window once a batch is in it or in the next."""
     if first >> _WINDOW_BITS != window[0]:
@@ -73,7 +74,7 @@ def finish(state: Any, runs: Any, windows: Any, run_number: int, run: Run, windo
     state.run_count, state.window_count = run_number + 1, window_number + 1
 
 
-@njit
+@njit(forceinline=True)
 def _decoded(at: int, left: int, next_offset: int) -> tuple[int, int, int, int, int, int, int, int, int]:
     """What matters of the batch at an address, of which `left` bytes are in the file, at least 18; a size of 0 if it is not to be taken.
 
@@ -95,7 +96,7 @@ def _decoded(at: int, left: int, next_offset: int) -> tuple[int, int, int, int, 
     return 0, 0, 0, 0, 0, 0, 0, 0, 0
 
 
-@njit
+@njit(forceinline=True)
 def _is_there(state: Any, position: int, size: int) -> bool:
     """Have so many bytes from a position on in memory, and if payloads are read, what is behind them."""
     if position + size > state.end:
@@ -105,7 +106,7 @@ def _is_there(state: Any, position: int, size: int) -> bool:
     return position + size <= state.end
 
 
-@njit
+@njit(forceinline=True)
 def _is_intact(state: Any, position: int, size: int, covered_from: int, stored: int) -> int:
     """Whether a batch matches its CRC, 1 if nobody asks, -1 if it cannot be read."""
     at, stop, crc = position + covered_from, position + size, _ALL_ONES
@@ -118,7 +119,7 @@ def _is_intact(state: Any, position: int, size: int, covered_from: int, stored: 
     return 1 if state.verify_crc == 0 or crc ^ _ALL_ONES == stored else 0
 
 
-@njit
+@njit(forceinline=True)
 def _copy_header(state: Any, headers: Any, at: int) -> None:
     """Write the next row of the table of headers, if it has any, which does not count yet. Behind a short entry bytes mean nothing."""
     if len(headers):
@@ -126,7 +127,7 @@ def _copy_header(state: Any, headers: Any, at: int) -> None:
             headers[state.header_count, word] = memory.word(at + 8 * (word - 2))
 
 
-@njit
+@njit(forceinline=True)
 def _count_header(state: Any, headers: Any, position: int, intact: int) -> None:
     if len(headers):
         headers[state.header_count, 0], headers[state.header_count, 1] = position, intact
@@ -137,21 +138,23 @@ def _count_header(state: Any, headers: Any, position: int, intact: int) -> None:
 def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
     """Take batches from `position` on: a state (STATE, in an array of one), and tables of runs, windows and headers (HEADER_ROW)."""
     state = words[0]
-    position, next_offset = state.position, state.next_offset
+    position, next_offset, file_size, buffer, runs_left = state.position, state.next_offset, state.size, state.buffer, state.runs_left
     # The last rows are kept in registers and written when the next begins; to add in memory costs a quarter more than the loop takes.
     run_number, run, window_number, window = state.run_count - 1, last_run(runs), -1, (-1, 0, 0)
     result = DONE
-    while state.size - position > HEADER_UP_TO_MAGIC:
+    while file_size - position > HEADER_UP_TO_MAGIC:
         is_full = run_number + 1 >= len(runs) or window_number + 1 >= len(windows) or 0 < len(headers) <= state.header_count
         if is_full or position >= state.stop:
             result = MORE
             break
-        if not _is_there(state, position, min(_V2_SIZE, state.size - position)):
+        if not _is_there(state, position, min(_V2_SIZE, file_size - position)):
             break
-        at = state.buffer + position - state.begin
-        size, magic, base, last, epoch, count, time, stored, covered_from = _decoded(at, state.size - position, next_offset)
+        at = buffer + position - state.begin
+        size, magic, base, last, epoch, count, time, stored, covered_from = _decoded(at, file_size - position, next_offset)
         if size == 0:
             break
+        for line in range(_AHEAD, _AHEAD + _SMALL_BATCH, 64):
+            memory.prefetch(at + line)
         _copy_header(state, headers, at)
         intact = _is_intact(state, position, size, covered_from, stored)
         if intact < 0:
@@ -160,7 +163,7 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
         if intact == 0 and state.first_bad_crc < 0:
             state.first_bad_crc = position
         batch = Run(epoch, base, last, 1, count, size, time, time, magic, intact)
-        run_number, run = into_run(runs, run_number, run, batch, state.runs_left)
+        run_number, run = into_run(runs, run_number, run, batch, runs_left)
         first = base if magic == 2 else last
         window_number, window = into_window(windows, window_number, window, first, last - first, stored)
         position, next_offset, state.last_size = position + size, last + 1, size
