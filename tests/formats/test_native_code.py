@@ -13,7 +13,6 @@ import pytest
 
 from replica_audit.formats.native_code import WORTH_LOADING
 from tests.formats import kafka_files as kf
-from tests.formats.rights import as_nobody, open_to_all
 
 LIB = Path(__file__).parents[2] / "lib"
 SCAN = """
@@ -95,34 +94,34 @@ def changed_copy(folder: Path, module: str) -> Path:
 
 def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> None:
     """numba itself looks only at the file of the function, which is the same here."""
-    package, variables = changed_copy(tmp_path / "package", "formats/segment_kernel.py"), {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-    assert run(segment, package, **variables) == "2 True True True 0"
-    assert run(segment, package, **variables) == "2 True True True 1"
+    package, cache = changed_copy(tmp_path / "package", "formats/segment_kernel.py"), str(tmp_path / "numba")
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 1"
     with (package / "replica_audit/protocol/runs.py").open("a") as stream:
         stream.write("# changed\n")
-    assert run(segment, package, **variables) == "2 True True True 0"
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
 
 
-def test_from_a_zip_file_as_workers_get_it(tmp_path: Path, segment: Path) -> None:
-    zipped = tmp_path / "package.zip"
-    with zipfile.ZipFile(zipped, "w") as package:
+@pytest.fixture
+def zipped(tmp_path: Path) -> Path:
+    """The package as workers get it."""
+    made = tmp_path / "package.zip"
+    with zipfile.ZipFile(made, "w") as package:
         for path in sorted((LIB / "replica_audit").rglob("*.py")):
             package.write(path, path.relative_to(LIB))
-    variables = {"HOME": str(tmp_path / "nowhere"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert run(segment, zipped, **variables) == "2 True True True 0"
-    assert run(segment, zipped, **variables) == "2 True True True 1"
+    return made
 
 
-@pytest.mark.parametrize("other", ["nobody"] if os.getuid() == 0 else [])  # root can write everywhere
-def test_nowhere_to_keep_it(other: str) -> None:
-    assert other
-    with open_to_all() as folder:
-        segment = kf.segment(folder, 0, kf.batch(0, 0), kf.batch(1, 1))
-        package = changed_copy(folder / "package", "formats/segment_kernel.py")
-        folder.chmod(0o755)
-        before = files(folder)
-        assert as_nobody(lambda: run(segment, package, HOME="/dev/null", XDG_CACHE_HOME="/dev/null")) == "2 True True True 0"
-        assert files(folder) == before
+def test_from_a_zip_file(tmp_path: Path, segment: Path, zipped: Path) -> None:
+    for hits in (0, 1):
+        found = run(segment, zipped, HOME=str(tmp_path / "nowhere"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert found == f"2 True True True {hits}"
+
+
+def test_nowhere_to_keep_it(segment: Path, zipped: Path) -> None:
+    """Nothing can be made in a zip file, or below what is no directory."""
+    for _ in range(2):
+        assert run(segment, zipped, HOME="/dev/null", XDG_CACHE_HOME="/dev/null") == "2 True True True 0"
 
 
 @pytest.mark.parametrize("size", [0, 10, 2000])

@@ -47,12 +47,12 @@ class BatchColumns:
         """Every batch as a run of its own, the fields of which are columns."""
         raw, ones = self.headers, np.ones(len(self), np.int64)
         base, times = raw["base_offset"].astype(np.int64), raw["max_timestamp"].astype(np.int64)
-        columns: tuple[Any, ...] = (
+        columns = [
             *(raw["leader_epoch"].astype(np.int64), base, base + raw["last_offset_delta"], ones, raw["record_count"].astype(np.int64)),
             *(raw["length"].astype(np.int64) + LOG_OVERHEAD, times, times, 2 * ones),
             ones if self.crc_valid is None else self.crc_valid.astype(np.int64),
-        )
-        return Run(*columns)
+        ]
+        return Run._make(columns)
 
     def first_bad_crc(self) -> int | None:
         """Where the first batch begins that does not match its CRC."""
@@ -61,17 +61,15 @@ class BatchColumns:
 
     def runs(self) -> list[Run]:
         """The runs that they make up, in file order."""
-        each: tuple[Any, ...] = self.each
-        ends_before = ~np.asarray(continues(Run(*(column[:-1] for column in each)), Run(*(column[1:] for column in each))))
-        starts = np.flatnonzero(np.concatenate(([True], ends_before)))
+        each: Any = self.each
+        before, behind = (Run._make(column[part] for column in each) for part in (slice(None, -1), slice(1, None)))
+        starts = np.flatnonzero(np.append(True, ~np.asarray(continues(before, behind))))
         lasts = np.append(starts[1:], len(self)) - 1
-        epoch, first, last, count, records, size, earliest, latest, magic, intact = each
-        sums = [np.add.reduceat(column, starts) for column in (count, records, size)]
-        times = (np.minimum.reduceat(earliest, starts), np.maximum.reduceat(latest, starts))
-        rows = zip(
-            *(c.tolist() for c in (epoch[starts], first[starts], last[lasts], *sums, *times, magic[starts], intact[starts])), strict=True
-        )
-        return [Run(*row[:-1], bool(row[-1])) for row in rows]
+        sums = (np.add.reduceat(column, starts) for column in (each.batch_count, each.record_count, each.size_bytes))
+        times = (np.minimum.reduceat(each.min_timestamp_ms, starts), np.maximum.reduceat(each.max_timestamp_ms, starts))
+        ends = (each.leader_epoch[starts], each.first_offset[starts], each.last_offset[lasts])
+        columns = [column.tolist() for column in (*ends, *sums, *times, each.magic[starts], each.intact[starts] != 0)]
+        return [Run._make(row) for row in zip(*columns, strict=True)]
 
     def add_to(self, windows: WindowSums) -> None:
         """Count every batch in the window that it begins in."""

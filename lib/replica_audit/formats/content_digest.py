@@ -32,7 +32,8 @@ _MASK = (1 << 64) - 1
 def batch_digest(batch: BatchHeader) -> int:
     """What one batch adds to the digest of its window: 0 to 2**64 - 1."""
     first = digest_offset(batch)
-    return digest(first, batch.last_offset - first, batch.crc)
+    found: int = digest(first, batch.last_offset - first, batch.crc)
+    return found
 
 
 def digest_offset(batch: BatchHeader) -> int:

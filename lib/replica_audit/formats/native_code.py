@@ -38,12 +38,14 @@ def scanner(batches: int) -> SegmentScan | None:
     Args:
         batches: that the process has read in Python so far and those that it will have to read.
     """
-    return _found("segment", batches)
+    found: SegmentScan | None = _found("segment", batches)
+    return found
 
 
 def text_scanner(lines: int) -> TextScan | None:
     """The same for the lines of texts."""
-    return _found("text", lines)
+    found: TextScan | None = _found("text", lines)
+    return found
 
 
 def _found(kind: str, count: int) -> Any:

@@ -28,8 +28,7 @@ STATE = np.dtype([(name, np.int64) for name in (*_FILE, *_FOLD, *_TEXT)])
 # most that it may be. What follows is the place for a number, or one of these.
 FORM_WORD, FORM_END = -1, -2
 # One row for each batch: where it begins, whether it matches its CRC, and its first 64 bytes as they stand in the file.
-_HEADER_FIELDS = {"names": ["position", "intact", "header"], "formats": ["=i8", "=i8", RAW_HEADER], "offsets": [0, 8, 16]}
-HEADER_ROW = np.dtype(_HEADER_FIELDS | {"itemsize": 80})
+HEADER_ROW = np.dtype([("position", np.int64), ("intact", np.int64), ("header", RAW_HEADER), ("", f"V{64 - RAW_HEADER.itemsize}")])
 _MOST = 1 << 62  # beyond which sums might overflow a word
 
 
@@ -60,8 +59,8 @@ class Tables:
         if fold.runs:  # the next batch may continue it
             self.runs[0] = fold.runs.pop()
         is_more = scan(self.words, self.runs, self.windows, *more) == MORE
-        for *numbers, intact in self.runs[: state["run_count"]].tolist():
-            fold.runs.append(Run(*numbers, bool(intact)))
+        for row in self.runs[: state["run_count"]].tolist():
+            fold.runs.append(Run._make((*row[:-1], bool(row[-1]))))
         for row in self.windows[: state["window_count"]].tolist():
             fold.windows.add(*row)
         fold.position, fold.next_offset = int(state["position"]), int(state["next_offset"])

@@ -103,7 +103,7 @@ def _is_there(state: Any, position: int, size: int) -> bool:
         skips = state.verify_crc == 0 and state.last_size >= SKIP_FROM
         wanted = size if skips else min(state.capacity, state.size - position)
         state.begin, state.end = position, position + memory.pread(state.fd, state.buffer, wanted, position)
-    return position + size <= state.end
+    return bool(position + size <= state.end)
 
 
 @njit(forceinline=True)
