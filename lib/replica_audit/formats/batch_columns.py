@@ -56,8 +56,9 @@ class BatchColumns:
 
     def first_bad_crc(self) -> int | None:
         """Where the first batch begins that does not match its CRC."""
-        wrong = np.flatnonzero(~self.crc_valid) if self.crc_valid is not None else ()
-        return int(self.positions[wrong[0]]) if len(wrong) else None
+        if self.crc_valid is None or self.crc_valid.all():
+            return None
+        return int(self.positions[np.argmin(self.crc_valid)])
 
     def runs(self) -> list[Run]:
         """The runs that they make up, in file order."""
