@@ -11,13 +11,14 @@ with NUMBA_DISABLE_JIT set, or on a big-endian machine, Python reads everything.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
 import threading
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import resources
 from typing import Any
 
@@ -54,9 +55,20 @@ def _found(kind: str, count: int) -> Any:
             if kind not in _scans:
                 _scans[kind] = None
                 if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0") and sys.byteorder == "little":
-                    with suppress(ImportError):
+                    with suppress(ImportError), _no_collector():  # which would take an eighth of the time of importing
                         _scans[kind] = _compiled(kind)
     return _scans.get(kind)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _compiled(kind: str) -> Any:
