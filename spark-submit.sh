@@ -75,6 +75,7 @@ if [ -z "$job" ]; then
     environment_require_java
     environment_packages ""
     environment_jars
+    environment_classes
     printf 'ready: ./spark-submit.sh JOB [options]\n'
     list_jobs
     exit 0
@@ -100,6 +101,17 @@ for argument in ${arguments[@]+"${arguments[@]}"}; do
     case "$argument" in -h | --help) needs_spark=false ;; esac
 done
 
+if $needs_spark && ! $dry_run; then
+    environment_require_java
+    environment_packages ""
+    # What cannot end well is refused here: starting a JVM to learn that a path is wrong takes many times as long.
+    refused=0
+    "$VENV/bin/python" -c 'import sys; from replica_audit.cli import check; sys.exit(check(sys.argv[1:]))' \
+        "$job" ${arguments[@]+"${arguments[@]}"} || refused=$?
+    if [ "$refused" -eq "$USAGE_ERROR" ] || [ "$refused" -eq 130 ]; then exit "$refused"; fi
+    environment_jars
+    environment_classes
+fi
 if $needs_spark; then
     environment_spark_flags "replica-audit $job"
     # Word splitting is the point of SPARK_SUBMIT_ARGS; file name patterns in it are not.
@@ -127,9 +139,6 @@ if ! $needs_spark; then
     environment_packages ""
     exec "${command[@]}"
 fi
-environment_require_java
-environment_packages ""
-environment_jars
 environment_for_executors
 environment_spark_variables
 terminal_columns

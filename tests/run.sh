@@ -13,6 +13,7 @@ cd "$ROOT"
 environment_require_java
 environment_packages test,lint,notebook
 environment_jars
+environment_classes
 oracle_jars
 if [ $# -eq 0 ]; then
     browser_ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,40 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     file = tmp_path / "audit.yaml"
     file.write_text("# nothing\n", encoding="utf-8")
     assert config.load(file, {}, {}) == config.Settings()
+
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(LAUGHS + "worst: *j\n", "line 2: an alias (*a); write the value itself", id="billion laughs"),
+        pytest.param("worst: &a [*a]", "line 1: an alias (*a)", id="a list that holds itself"),
+        pytest.param("worst: " + "[" * 100_000, "line 1: nested too deep", id="nested lists"),
+        pytest.param("worst: " + "{a: " * 100_000, "line 1: nested too deep", id="nested mappings"),
+        pytest.param("worst: 5\n" + "#" * (2 << 20), "larger than 1 MiB", id="large"),
+        pytest.param("worst: " + "9" * 5000, "not YAML: ", id="5,000 digits"),
+        pytest.param("worst: 0x" + "f" * 5000, "key 'worst': ", id="5,000 digits that are read"),
+        pytest.param("worst: 2001-99-99", "not YAML: month must be in 1..12", id="a date that is none"),
+        pytest.param('topics: "\\ud800"', "key 'topics': not a regular expression", id="half of a character"),
+        pytest.param("worst: !!python/object/apply:os.system [id]", "not YAML: ", id="a command"),
+    ],
+)
+def test_a_file_that_would_fill_memory_is_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "audit.yaml"
+    file.write_text(text, encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(ConfigError) as raised:
+        config.load(file, {}, {})
+    assert said in str(raised.value)
+    assert len(str(raised.value)) < 700
+    assert raised.value.exit_code == 2
+    assert time.process_time() - began < 5
+
+
+def test_a_device_without_end_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        config.load(Path("/dev/zero"), {}, {})

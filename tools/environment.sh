@@ -3,6 +3,7 @@
 #   environment_require_java            a Java runtime that Spark can use, or the end
 #   environment_packages EXTRAS         .venv/ with the pinned packages and this project; EXTRAS: "" or "test,lint"
 #   environment_jars                    .cache/jars/ with the Delta Lake jars
+#   environment_classes                 an archive of the JVM's loaded classes in .cache/, which shortens every later start
 #   environment_spark_flags [NAME]      SPARK_FLAGS: what spark-submit is given for every job
 #
 # The first two starts at once must not collide, and one killed half-way must not count: a lock is held while anything is
@@ -14,6 +15,7 @@ CACHE="$ROOT/.cache"
 JARS="$CACHE/jars"
 STAMP="$VENV/.replica-audit-installed"
 EXECUTOR_PACKAGES="$CACHE/executor-packages.tar.gz"
+REQUIREMENTS="$ROOT/conf/requirements"
 JAVA_MINIMUM=17
 USAGE_ERROR=2
 
@@ -114,9 +116,9 @@ locked() {
     exec 9>&-
 }
 
-# What .venv/ is made from: the installed parts of setup.cfg, the exact versions, and the folder, whose path its scripts hold.
+# What .venv/ is made from: the installed parts of setup.cfg, each package's version and hashes, and the folder, whose path its scripts hold.
 packages_fingerprint() {
-    { printf '%s\n' "$ROOT" && awk '/^\[/ { on = /^\[(metadata|options)/ } on' "$ROOT/setup.cfg" && cat "$ROOT/conf/constraints.txt"; } | cksum
+    { printf '%s\n' "$ROOT" && awk '/^\[/ { on = /^\[(metadata|options)/ } on' "$ROOT/setup.cfg" && cat "$REQUIREMENTS"/*.txt; } | cksum
 }
 
 # True if .venv/ is whole, up to date and has the extras.
@@ -146,8 +148,17 @@ make_packages() {
     fi
     rm -f "$STAMP" # a kill from here on leaves a .venv/ that does not count
     say "setting up: installing packages (1 to 3 min, about 500 MB) ..."
-    # setuptools first: it is then the pinned one that installs this project, not the newest.
-    if ! { pip_install setuptools && pip_install --no-build-isolation --editable "$ROOT${1:+[$1]}"; }; then
+    # setuptools first: what comes as source is built with the pinned one, not with the newest
+    local packages="$REQUIREMENTS/run.txt"
+    if [ -n "$1" ]; then packages="$REQUIREMENTS/extras.txt"; fi
+    if ! { pip_install --require-hashes --requirement "$REQUIREMENTS/build.txt" &&
+        pip_install --require-hashes --no-build-isolation --requirement "$packages" &&
+        pip_install --no-deps --no-build-isolation --editable "$ROOT"; }; then
+        if grep -q 'DO NOT MATCH THE HASHES' "$CACHE/setup.log"; then
+            packages_failed "a package is not the one that this version was tested with, and was not installed" "$before" \
+                "$(grep -E '^ +([^ ]+ from |Got )' "$CACHE/setup.log")" \
+                "The package index, or a proxy on the way, gave another file or cut it short. Start again; if it stays so, ask who runs that."
+        fi
         packages_failed "pip could not install the packages" "$before" \
             "A package index must be reachable; pip's own settings (PIP_INDEX_URL, PIP_PROXY ...) are honoured."
     fi
@@ -163,8 +174,8 @@ packages_failed() {
 
 # -I: a PYTHONPATH of the user's must not pass for installed packages.
 pip_install() {
-    PIP_USER=0 "$VENV/bin/python" -I -m pip install --quiet --no-input --disable-pip-version-check \
-        --constraint "$ROOT/conf/constraints.txt" "$@" >"$CACHE/setup.log" 2>&1
+    PIP_USER=0 PIP_REQUIRE_HASHES=0 "$VENV/bin/python" -I -m pip install --quiet --no-input --disable-pip-version-check \
+        "$@" >"$CACHE/setup.log" 2>&1
 }
 
 setup_failed() {
@@ -177,22 +188,38 @@ DELTA_IVY="$ROOT/conf/ivy.xml"
 # The names of the jars that an Ivy file names.
 jar_names() { sed -n 's/^ *<dependency .* name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p' "${1:-$DELTA_IVY}"; }
 
-# jars_ready FOLDER [IVY_FILE]: whether all of them are there.
+# jars_seen FOLDER LIST: what jars look like without being read: the SHA-256 that they were compared with, their names and sizes.
+jars_seen() { (cd "$1" && printf '%s\n' "$(<"$2")" && wc -c -- *.jar) 2>/dev/null; }
+
+# jars_ready FOLDER IVY_FILE, beside which a list of the same name has their SHA-256: whether all of them are there and look as they did when their SHA-256 were compared.
 jars_ready() {
-    local jar
-    for jar in $(jar_names "${2:-$DELTA_IVY}"); do
-        [ -s "$1/$jar" ] || return 1
+    local record="$1/.compared" jar
+    [ -r "$record" ] || return 1
+    for jar in "$1"/*.jar; do
+        [ ! "$jar" -nt "$record" ] || return 1
     done
+    [ "$(<"$record")" = "$(jars_seen "$1" "${2%.xml}.sha256")" ]
+}
+
+# jars_compared FOLDER IVY_FILE: compare all bytes, and leave a record of it; prints what differs.
+jars_compared() {
+    "$PYTHON" -I "$ROOT/tools/jar_checks.py" "$1" "${2%.xml}.sha256" || return 1
+    jars_seen "$1" "${2%.xml}.sha256" >"$1/.compared.new" && mv "$1/.compared.new" "$1/.compared"
 }
 
 environment_jars() { have_jars "$JARS" "$DELTA_IVY" "the Delta Lake jars" "a few seconds, 13 MB"; }
 
-# have_jars FOLDER IVY_FILE WHAT HOW_MUCH: fetch what is not there.
+# have_jars FOLDER IVY_FILE WHAT HOW_MUCH: fetch what is not there, or is not what it should be.
 have_jars() { jars_ready "$1" "$2" || locked make_jars "$@"; }
 
 make_jars() {
-    local folder="$1" ivy="$2" what="$3" much="$4" spark made="$1.new" work="$CACHE/ivy" mirror=()
+    local folder="$1" ivy="$2" what="$3" much="$4" spark made="$1.new" work="$CACHE/ivy" wrong mirror=()
     jars_ready "$folder" "$ivy" && return # made by the start that we waited for
+    if [ -d "$folder" ]; then
+        wrong="$(jars_compared "$folder" "$ivy")" && return
+        say "setting up: $folder is not as it was made:"
+        printf '  %s\n' "$wrong" >&2
+    fi
     rm -rf "$made" "$work"
     spark=("$VENV"/lib/python3*/site-packages/pyspark)
     if [ -n "${REPLICA_AUDIT_MAVEN_MIRROR:-}" ]; then
@@ -202,29 +229,77 @@ make_jars() {
     # Spark brings Ivy along; run by itself it needs no Spark session and no cache outside this folder.
     if ! "$JAVA" "-Divy.default.ivy.user.dir=$work" ${mirror[@]+"${mirror[@]}"} -cp "${spark[0]}/jars/*" org.apache.ivy.Main -warn \
         -settings "$ROOT/conf/ivysettings.xml" -ivy "$ivy" -cache "$work/cache" \
-        -retrieve "$made/[artifact]-[revision].[ext]" >"$CACHE/setup.log" 2>&1 || ! jars_ready "$made" "$ivy"; then
+        -retrieve "$made/[artifact]-[revision].[ext]" >"$CACHE/setup.log" 2>&1; then
         rm -rf "$made" "$work"
         setup_failed "$what could not be fetched" \
             "Maven Central must be reachable, or REPLICA_AUDIT_MAVEN_MIRROR must hold the address of a mirror of it." \
             "Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'"
     fi
+    if ! wrong="$(jars_compared "$made" "$ivy")"; then
+        rm -rf "$made" "$work"
+        fail "setting up: $what are not those that this version was tested with, and are not used:" "$wrong" \
+            "Whatever was asked for them (${REPLICA_AUDIT_MAVEN_MIRROR:-Maven Central}, or a proxy on the way) gave others, or cut them short." \
+            "Start again; if it stays so, ask who runs that, or set REPLICA_AUDIT_MAVEN_MIRROR to another."
+    fi
     rm -rf "$folder" "$work"
     mv "$made" "$folder"
 }
 
+# ----------------------------------------------------------------------------------------------------- Class archive
+
+# Most audits are short: the second compiler and a parallel collector cost them more than they give. What takes long, reading
+# bytes, is not done by the JVM.
+JVM_FLAGS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+
+CLASSES="$CACHE/classes.jsa"
+
+# What the archive depends on: the runtime, the jars, the packages and the folder.
+classes_fingerprint() {
+    { printf '%s\n' "$ROOT" "$JVM_FLAGS" "$JAVA"; java_major "$JAVA"; jar_names; cat "$STAMP"; } 2>/dev/null | cksum
+}
+
+# Without an archive a job only starts more slowly, so what keeps it from being made stops nothing, and is tried once.
+environment_classes() {
+    [ "$(classes_fingerprint)" = "$(cat "$CLASSES.made-for" 2>/dev/null)" ] || [ ! -w "$CACHE" ] || locked make_classes
+}
+
+make_classes() {
+    local fingerprint work="$CACHE/warm-up"
+    fingerprint="$(classes_fingerprint)"
+    [ "$fingerprint" = "$(cat "$CLASSES.made-for" 2>/dev/null)" ] && return # made by the start that we waited for
+    say "setting up: archiving the JVM's classes, so that every job starts faster (half a minute, 200 MB) ..."
+    rm -rf "$CLASSES" "$CLASSES.made-for" "$CLASSES.new" "$work"
+    # A small audit loads the classes that audits need; the JVM archives what it loaded when it ends. Exit code 1: there are findings.
+    (
+        environment_spark_variables
+        environment_spark_flags warm-up "$JVM_FLAGS -XX:ArchiveClassesAtExit=\"$CLASSES.new\" -Xlog:cds*=off"
+        "$VENV/bin/spark-submit" "${SPARK_FLAGS[@]}" --master 'local[1]' "$ROOT/jobs/audit.py" --what-if-leaders \
+            --input "$ROOT/tests/data/sample/elr-election" --warehouse "$work" </dev/null
+    ) >"$CACHE/setup.log" 2>&1 || true
+    if [ -s "$CLASSES.new" ]; then
+        mv "$CLASSES.new" "$CLASSES"
+    else
+        say "setting up: the classes could not be archived (whole output: .cache/setup.log); jobs run all the same, and start more slowly"
+    fi
+    printf '%s\n' "$fingerprint" >"$CLASSES.made-for"
+    rm -rf "$work"
+}
+
 # --------------------------------------------------------------------------------------------------------------- Spark
 
+# environment_spark_flags [NAME [JVM_FLAGS]]
 environment_spark_flags() {
-    local master
+    local master jvm="${2:-$JVM_FLAGS}"
+    # A JVM that the archive does not fit ignores it; it need not say so on the terminal.
+    if [ $# -lt 2 ] && [ -s "$CLASSES" ]; then jvm="$jvm -XX:SharedArchiveFile=\"$CLASSES\" -Xlog:cds*=off"; fi
     master="$(spark_master)"
     SPARK_FLAGS=(
         --master "$master"
         --name "${1:-replica-audit}"
         --properties-file "$ROOT/conf/spark-defaults.conf"
         --driver-memory "${SPARK_DRIVER_MEMORY:-2g}"
-        # "default" options are put before those of the user's instead of being replaced by them. Most runs are short: the JVM's
-        # second compiler costs them more than half of their time; what takes long, reading bytes, is not done by the JVM.
-        --conf "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Dlog4j2.configurationFile=\"$ROOT/conf/log4j2.properties\""
+        # "default" options are put before those of the user's instead of being replaced by them.
+        --conf "spark.driver.defaultJavaOptions=$jvm -Dlog4j2.configurationFile=\"$ROOT/conf/log4j2.properties\""
         --conf "spark.sql.warehouse.dir=$CACHE/spark-warehouse"
     )
     case "$master" in
@@ -285,5 +360,6 @@ environment_for_executors() {
 environment_spark_variables() {
     local spark=("$VENV"/lib/python3*/site-packages/pyspark)
     export SPARK_HOME="${spark[0]}" PYSPARK_PYTHON="$VENV/bin/python" PYSPARK_DRIVER_PYTHON="$VENV/bin/python" PATH="$VENV/bin:$PATH"
+    export SPARK_LAUNCHER_OPTS="${SPARK_LAUNCHER_OPTS:-} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" # of the JVM that only builds the command
     unset PYSPARK_DRIVER_PYTHON_OPTS PYSPARK_SUBMIT_ARGS SPARK_REMOTE SPARK_API_MODE SPARK_CONNECT_MODE_ENABLED PYTHONHOME
 }

@@ -56,6 +56,28 @@ def main(arguments: Sequence[str]) -> int:
         return DEFECT
 
 
+def check(arguments: Sequence[str]) -> int:
+    """What the launcher asks before it starts a JVM: 2, and why, if the command line or its inputs are of no use; else 0.
+
+    Whatever else goes wrong here is left to the command itself.
+    """
+    command = next((command for command in COMMANDS if command.name == arguments[0]), None)
+    if command is None or command.check is None:
+        return 0
+    given = parser(command).parse_args(list(arguments[1:]))
+    try:
+        command.check(given)
+    except AuditError as error:
+        tell(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        tell(command.interrupted)
+        return INTERRUPTED
+    except Exception:  # noqa: BLE001 - the command will meet it, too, and tell it
+        return 0
+    return 0
+
+
 def _take_own_stderr() -> None:
     """A driver in Python gets both streams as one from Spark; the launcher tells where its own second one is."""
     place = os.environ.get("REPLICA_AUDIT_STDERR")

@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replica_audit.errors import ConfigError
 
 _ENVIRONMENT = "REPLICA_AUDIT__"
+_DEPTH = 4  # of collections in each other, one more than anything that could be meant
+_SHOWN = 200
+_LARGEST = 1 << 20
 
 
 class Settings(BaseModel):
@@ -38,8 +41,9 @@ class Settings(BaseModel):
     @classmethod
     def _compiles(cls, value: str) -> str:
         try:
+            value.encode("utf-8")  # half of a character, by an escape
             re.compile(value)
-        except re.error as error:
+        except (re.error, UnicodeEncodeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
 
@@ -69,16 +73,45 @@ def load(path: Path | None, flags: Mapping[str, Any], environment: Mapping[str, 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no file of settings is")
+        text = content.decode("utf-8")
+        _refuse_bombs(path, text)
+        loaded = yaml.safe_load(text)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # a date or a number that is none, a text that is not UTF-8
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())[:_SHOWN]}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise ConfigError(f"{path}: must hold keys and values, such as 'fail_on: error'")
     return {str(key): value for key, value in loaded.items()}
+
+
+def _refuse_bombs(path: Path, text: str) -> None:
+    """Refuse what a file of a few settings has no use for, and what a short text can fill memory with: aliases, and nesting."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ConfigError(f"{path}: line {_line(event)}: an alias (*{event.anchor}); write the value itself")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEPTH:
+            raise ConfigError(f"{path}: line {_line(event)}: nested too deep; settings are keys with values")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _shown(value: object) -> str:
+    """A value for an error message, as far as one reads."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _explained(error: ValidationError, path: Path | None) -> str:
@@ -89,5 +122,5 @@ def _explained(error: ValidationError, path: Path | None) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"unknown key '{key}' (known: {known})")
         else:
-            lines.append(f"key '{key}': {problem['msg'].removeprefix('Value error, ')}, got {problem['input']!r}")
+            lines.append(f"key '{key}': {problem['msg'].removeprefix('Value error, ')}, got {_shown(problem['input'])}")
     return f"{path or 'configuration'}: " + "; ".join(lines)

@@ -147,7 +147,8 @@ class ReplicaFiles:
     """One replica directory of one broker, with what the small files in it and beside it say.
 
     `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
-    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), `epochs` the table as loaded.
+    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
+    table as loaded.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
     replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
 
@@ -201,13 +202,48 @@ class Election(NamedTuple):
     electable: tuple[int, ...] = ()
 
 
+class IsrChange(NamedTuple):
+    """One change of a partition's ISR within a leader epoch; `isr` is that after the change. Offset and epoch as in `Election`."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    metadata_offset: int
+    metadata_epoch: int
+    timestamp_ms: int
+
+
+class MinIsrSetting(NamedTuple):
+    """min.insync.replicas as the metadata log sets it; None where a record removes it, or its value is no number.
+
+    `broker` is None in a topic's own setting, the id of the broker that it is of, or -1 in the cluster's default.
+    """
+
+    value: int | None
+    metadata_offset: int
+    broker: int | None = None
+
+
+class BrokerEvent(NamedTuple):
+    """A broker's registration as a record of the metadata log leaves it: a `BrokerState`, or `unregistered`."""
+
+    broker_id: int
+    state: str
+    metadata_offset: int
+    metadata_epoch: int
+    timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
     """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.
 
+    `no_leader`: the source names the partition and says that nobody leads it. `last_known_elr`: of KIP-966; of a partition without a leader
+    its one member is the last leader.
+
     `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
     written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
-    the file.
+    the file. `isr_changes` are those within epochs, besides `elections`; `min_isr` the topic's settings of min.insync.replicas, in order;
+    `ever_replicas` every replica that a record assigned. All three are empty where no metadata log is known.
     """
 
     topic: str
@@ -219,8 +255,13 @@ class PartitionMetadata:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    no_leader: bool = False
     source: str
     known_at_ms: int | None = None
     log_epoch: int = -1
     log_end_offset: int = -1
     elections: tuple[Election, ...] = ()
+    isr_changes: tuple[IsrChange, ...] = ()
+    min_isr: tuple[MinIsrSetting, ...] = ()
+    ever_replicas: tuple[int, ...] = ()

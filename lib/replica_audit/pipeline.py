@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -17,16 +17,22 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
+from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.report.data import Report
-from replica_audit.storage.session import StageProgress
+from replica_audit.report.json_report import Rows
+from replica_audit.storage import faults
+from replica_audit.storage.first_look import refuse_useless
+from replica_audit.storage.holds import Attempt, Hold, take
+from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
+from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
-from replica_audit.summary import About, Frames, summarise
+from replica_audit.summary import About, Frames, all_findings, summarise
 from replica_audit.transforms import findings as findings_of
 from replica_audit.transforms import partitions
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies, named_brokers
 from replica_audit.transforms.gathering import commits, gather, with_commits
 from replica_audit.transforms.inventory import SOURCES, inventory
 from replica_audit.transforms.segments import segments
@@ -36,7 +42,10 @@ NO_CLUSTER = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart."""
+    """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart.
+
+    `take_over`: begin the run also if another process seems to make it.
+    """
 
     inputs: tuple[str, ...]
     warehouse: str
@@ -44,6 +53,7 @@ class Request:
     run_id: str
     run_date: date
     metadata: Path | None = None
+    take_over: bool = False
 
 
 def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None = None) -> Report:
@@ -56,9 +66,24 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
         tasks: takes, twice a second, how many tasks of the running stages are done, and of how many; None to have lines of that, too.
 
     Raises:
-        UsageError: the inputs contradict each other, or the warehouse cannot be written.
+        UsageError: the inputs contradict each other, nothing in them can be audited, or another process makes the run.
+        OutputError: the warehouse or Spark's working directory cannot be written, or not to the end.
     """
-    return _Audit(spark, request, tell, tasks).run()
+    try:
+        return _Audit(spark, request, tell, tasks).run()
+    except AuditError:
+        raise
+    except Exception as error:
+        fault = faults.told(error, spark, request.warehouse)
+        if fault is None:
+            raise
+        raise fault from None
+
+
+def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
+    """Every finding of a run that is written, by status, the worst first, read from its table a part at a time."""
+    table = Warehouse(spark, warehouse).read(schemas.FINDINGS).where(F.col("run_id") == F.lit(run_id))
+    return partial(all_findings, table)
 
 
 class _Audit:
@@ -70,7 +95,8 @@ class _Audit:
         self.started_at = datetime.now(UTC)
         self.warehouse = Warehouse(spark, request.warehouse)
         self.found: Found = discover(request.inputs, request.metadata)
-        self.seen_before = False
+        refuse_useless(self.found)
+        self.has_replicas = False
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed
 
     def tell(self, line: str) -> None:
@@ -81,12 +107,12 @@ class _Audit:
         brokers = sum(len(root.brokers) for root in roots)
         self.tell(f"found {brokers} broker folder(s) in {len(roots)} cluster(s); preparing tables in {self.request.warehouse}")
         self.warehouse.create_missing()
-        self.seen_before = self.warehouse.knows(self.request.run_id)
-        self._write_runs(None, replace=self.seen_before)
-        with StageProgress(self.spark, self.tell, self._tasks):
-            return self._audit(roots)
+        request = self.request
+        held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
+        with held, StageProgress(self.spark, self.tell, self._tasks):
+            return self._audit(roots, held)
 
-    def _audit(self, roots: Sequence[Root]) -> Report:
+    def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings = self.request.settings
         sources = [source for root in roots for source in root.sources()]
         listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
@@ -101,8 +127,10 @@ class _Audit:
             F.count("replica.scans"),
             F.count("versions"),
         ).first() or (0, 0, 0, 0, 0, 0, 0)
+        self.has_replicas = bool(replicas)
         if not replicas:
             self.found.problems.append((None, _nothing_found(self.request)))
+        suit_input(self.spark, files or 0)
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         best = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
@@ -110,6 +138,7 @@ class _Audit:
             root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
             for root in roots
         }
+        self.found.problems += self._missing_brokers()
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
@@ -125,15 +154,25 @@ class _Audit:
         try:
             self.tell(f"comparing the replicas of {audited.count()} partition(s)")
             self.tell("writing the tables")
-            history = self._write_tables(audited, problems, current)
+            history = self._write_tables(audited, problems, current, held)
             report = self._report(Frames(audited=audited, problems=problems, current=current, history=history), readable=bool(replicas))
-            self._write_runs(report, replace=True)
+            self._write_runs(report, held.complete(), replace=True)
+            held.confirm()
             self.tell("done")
             return report
         finally:
             for frame in (listed, committed, audited, problems, current):
                 if frame is not None:
                     frame.unpersist()
+
+    def _missing_brokers(self) -> Iterator[tuple[str, Problem]]:
+        """Brokers that the metadata names and the input lacks, unless that is said already."""
+        told = {cluster for cluster, problem in self.found.problems if problem.code == ONE_OF_SEVERAL}
+        for root in self.found.roots:
+            present = (broker.broker_id for broker in root.brokers)
+            problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, self.facts[root.cluster_id]))
+            if problem is not None and root.cluster_id not in told:
+                yield root.cluster_id, problem
 
     def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
@@ -156,23 +195,23 @@ class _Audit:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
 
-    def _write_tables(self, audited: DataFrame, problems: DataFrame, current: DataFrame) -> DataFrame:
+    def _write_tables(self, audited: DataFrame, problems: DataFrame, current: DataFrame, held: Hold) -> DataFrame:
         """Write every table but `audit_runs`, a few at a time; returns the findings with their history."""
         run_id = self.request.run_id
         before = findings_of.latest_before(
             self.warehouse.read(schemas.FINDINGS),
             self.warehouse.complete_runs(),
             run_id=run_id,
-            clusters=list(self.facts),
+            clusters=list(self.facts) if self.has_replicas else [],  # else everything found before would be called resolved
             topics=self.request.settings.topics,
         )
-        history = findings_of.with_history(current, before, run_id).persist(StorageLevel.MEMORY_AND_DISK)
+        history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)
         sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in schemas.OF_PARTITIONS)).first()
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        written = [table for table in schemas.OF_PARTITIONS if self.seen_before or (sizes and sizes[table.name])]
+        written = [table for table in schemas.OF_PARTITIONS if held.replaces or (sizes and sizes[table.name])]
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
         jobs += [(schemas.INPUT_ERRORS, problems), (schemas.FINDINGS, history)]
-        self.warehouse.write_all(jobs, run_id, replace=self.seen_before)
+        self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
         return history
 
     def _report(self, frames: Frames, *, readable: bool) -> Report:
@@ -191,14 +230,20 @@ class _Audit:
         )
         return summarise(frames, about)
 
-    def _write_runs(self, report: Report | None, *, replace: bool) -> None:
+    def _write_begun(self, attempt: Attempt, replace: bool) -> None:
+        self._write_runs(None, attempt, replace=replace)
+
+    def _write_runs(self, report: Report | None, attempt: Attempt, *, replace: bool) -> None:
         """The run's rows of `audit_runs`: `running` while `report` is None, `complete` with it."""
         request = self.request
         common = {
             "run_id": request.run_id,
-            "started_at": self.started_at,
-            "finished_at": self.started_at + timedelta(seconds=report.seconds) if report else None,
-            "status": "complete" if report else "running",
+            "started_at": attempt.started_at,
+            "finished_at": attempt.started_at + timedelta(seconds=report.seconds) if report else None,
+            "status": attempt.status,
+            "attempt": attempt.number,
+            "holder": asdict(attempt.holder) if attempt.holder else None,
+            "alive_at": attempt.alive_at,
             "exit_code": report.exit_code if report else None,
             "run_date": request.run_date,
             "inputs": list(request.inputs),
@@ -224,7 +269,8 @@ class _Audit:
                     "input_errors": (cluster.input_errors if cluster else report.problem_count) if report else None,
                 }
             )
-        self.warehouse.write_run(schemas.AUDIT_RUNS, self.warehouse.frame(schemas.AUDIT_RUNS, rows), request.run_id, replace=replace)
+        frame = self.warehouse.frame(schemas.AUDIT_RUNS, rows)
+        self.warehouse.write_run(schemas.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
 
 
 def _nothing_found(request: Request) -> Problem:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from replica_audit.protocol.confirmation import FOUND_NOW
 from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report
+from replica_audit.report.data import (
+    Choice,
+    Cluster,
+    Finding,
+    Impact,
+    InputProblem,
+    OfflinePartition,
+    ReplicaFinding,
+    Report,
+    compared_followers,
+)
+from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.json_report import CODES_BY_LOSS
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
+
+_OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +65,17 @@ class About:
 
 
 def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
-    """The partitions where some choice of a leader loses something, and the present leader is the best choice, or is not."""
-    is_best = F.coalesce(F.element_at("what_if_leaders", 1).is_leader, F.lit(False))
-    return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & (is_best == F.lit(leader_is_best)))
+    """The partitions that lose something, though the present leader is the best choice; or where another would be better than it."""
+    best = F.element_at("what_if_leaders", 1)
+    is_best = F.coalesce(best.is_leader, F.lit(False))
+    if leader_is_best:
+        return audited.where(is_best & (best.lost_offsets > 0))
+    return audited.where(F.exists("what_if_leaders", lambda row: row.lost_offsets > 0) & ~is_best)
+
+
+def _already_lost(audited: DataFrame) -> int:
+    """The partitions where brokers have truncated since what no other one holds."""
+    return audited.where(F.element_at("what_if_leaders", 1).already_lost_offsets > 0).count()
 
 
 def summarise(frames: Frames, about: About) -> Report:
@@ -70,7 +96,10 @@ def summarise(frames: Frames, about: About) -> Report:
         )
         .collect()
     }
-    severities = {row["severity"]: row["count"] for row in frames.current.groupBy("severity").count().collect()}
+    codes = frames.current.groupBy("cluster_id", "code", "severity").count().collect()
+    severities = Counter[str]()
+    for row in codes:
+        severities[row["severity"]] += row["count"]
     problem_counts = {row["cluster_id"]: row["count"] for row in frames.problems.groupBy("cluster_id").count().collect()}
     shown = frames.problems.orderBy("path", "line", "byte_offset").limit(SHOWN_PROBLEMS).collect()
     label = labels({root.cluster_id: root.path for root in about.roots})
@@ -96,6 +125,7 @@ def summarise(frames: Frames, about: About) -> Report:
                 unclean_elections=size["unclean_elections"] if size else 0,
                 affected_groups=size["affected_groups"] if size else 0,
                 affected_positions=size["affected_positions"] if size else 0,
+                offline_partitions=sum(row["count"] for row in codes if row["cluster_id"] == root.cluster_id and row["code"] == _OFFLINE),
             )
         )
     return Report(
@@ -110,10 +140,48 @@ def summarise(frames: Frames, about: About) -> Report:
         impacts=tuple(_impacts(audited, about.worst)) if any(cluster.affected_positions for cluster in clusters) else (),
         candidates=tuple(_candidates(audited, about.worst)) if about.tries_leaders else (),
         best_led_partitions=_matters(audited, leader_is_best=True).count() if about.tries_leaders else 0,
+        already_lost_partitions=_already_lost(audited) if about.tries_leaders else 0,
         problems=tuple(InputProblem(**{name: row[name] for name in InputProblem.__slots__}) for row in shown),
         problem_count=sum(problem_counts.values()),
+        offline=tuple(_offline(frames.history, about.worst)),
+        others=tuple(_others(frames.history, about.worst)),
+        partition_codes={str(code): total for code in PartitionCode if (total := sum(r["count"] for r in codes if r["code"] == code))},
         changes={row["status"]: row["count"] for row in frames.history.groupBy("status").count().orderBy("status").collect()},
     )
+
+
+def all_findings(table: DataFrame, statuses: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a run's `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost.
+
+    They come one part of the sorted rows after the other; no more than that is on the driver.
+    """
+    rows = table.where(F.col("status").isin(*statuses)).orderBy(
+        F.col("code") != F.lit(_OFFLINE),
+        _rank("severity", SEVERITIES),
+        _rank("code", CODES_BY_LOSS),
+        F.col("removed_committed").desc_nulls_last(),
+        F.col("removed_records").desc_nulls_last(),
+        *("cluster_id", "topic", "partition", "broker_id"),
+    )
+    for row in rows.toLocalIterator():
+        yield row.asDict(recursive=True)
+
+
+def _offline(history: DataFrame, count: int) -> list[OfflinePartition]:
+    """Partitions that nobody leads, those of clusters that run first."""
+    rows = history.where((F.col("code") == F.lit(_OFFLINE)) & F.col("status").isin(*FOUND_NOW))
+    first = rows.orderBy("cluster_stopped", "cluster_id", "topic", "partition").limit(count)
+    return [offline_partition(row.asDict(recursive=True)) for row in first.select(*OFFLINE_COLUMNS).collect()]
+
+
+def _others(history: DataFrame, count: int) -> list[ReplicaFinding]:
+    """The other findings that are no verdict on a follower."""
+    is_other = ~F.col("code").isin(_OFFLINE) & (
+        (F.col("about") != F.lit(str(FindingAbout.FOLLOWER))) | F.col("code").isin(*map(str, PartitionCode))
+    )
+    rows = history.where(is_other & F.col("status").isin(*FOUND_NOW))
+    first = rows.orderBy(_rank("severity", SEVERITIES), "code", "cluster_id", "topic", "partition", "broker_id").limit(count)
+    return [ReplicaFinding(**row.asDict()) for row in first.select(*ReplicaFinding.__slots__).collect()]
 
 
 def _impacts(audited: DataFrame, count: int) -> list[Impact]:
@@ -132,7 +200,7 @@ def _candidates(audited: DataFrame, count: int) -> list[Choice]:
     """Partitions in which another leader would lose less: every replica as the leader, the best first."""
     first = F.element_at("what_if_leaders", 1)
     better = _matters(audited, leader_is_best=False)
-    worst = better.orderBy(first.lost_below_high_watermark.desc(), "cluster_id", first.topic, first.partition).limit(count)
+    worst = better.orderBy(first.lost_committed.desc(), "cluster_id", first.topic, first.partition).limit(count)
     chosen = worst.select("cluster_id", "what_if_leaders").collect()
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
     return [Choice(cluster_id=row.cluster_id, **{name: one[name] for name in names}) for row in chosen for one in row.what_if_leaders]
@@ -149,7 +217,7 @@ def _worst(audited: DataFrame, count: int) -> list[Finding]:
         .orderBy(
             _rank("severity", SEVERITIES),
             _rank("verdict", VERDICTS_BY_LOSS),
-            F.col("removed_below_high_watermark").desc_nulls_last(),
+            F.col("removed_committed").desc_nulls_last(),
             F.col("removed_records").desc_nulls_last(),
             "cluster_id",
             "topic",
@@ -171,11 +239,12 @@ def _rank(column: str, order: Sequence[str]) -> Column:
     return F.array_position(F.array(*(F.lit(value) for value in order)), F.col(column))
 
 
-def _exit_code(severities: dict[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or inconclusive."""
+def _exit_code(severities: Mapping[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared."""
     if not readable:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
-    return 3 if not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters) else 0
+    unknown = not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters)
+    return 3 if unknown or not compared_followers(clusters) else 0

@@ -1,6 +1,9 @@
 """The verdicts that real scenarios must get, by name of the scenario.
 
-Derived by hand from what the brokers did. `cut`: the verdict of every follower that the brokers truncated. `named`: single followers, as
+Derived by hand from what the brokers did, as far as checkpointed high watermarks prove what was committed. Where the ISR proves more, the
+followers and their verdicts are those of tests/data/expected/committed-by-isr.json, each scenario with the reason.
+
+`cut`: the verdict of every follower that the brokers truncated. `named`: single followers, as
 `topic-partition/broker`. Every other follower must be clean.
 """
 
@@ -100,11 +103,11 @@ CORRUPTED: dict[str, tuple[frozenset[str], str | None, str | None]] = {
     "checkpoint-count-mismatch": (frozenset({"unreadable"}), "malformed", "line"),
     "checkpoint-wrong-version": (frozenset({"unreadable"}), "malformed", "line"),
     "checkpoint-crlf-and-trailing-blank": (frozenset({"unreadable"}), "malformed", "line"),
-    "checkpoint-missing-epoch": (frozenset({"epoch_table_only"}), None, None),
-    "checkpoint-empty-file": (frozenset({"epoch_table_only"}), None, None),
-    "checkpoint-zero-entries": (frozenset({"epoch_table_only"}), None, None),
-    "checkpoint-deleted": (frozenset({"epoch_table_only"}), None, None),
-    "checkpoint-shifted-start": (frozenset({"epoch_table_only"}), None, None),
+    "checkpoint-missing-epoch": (frozenset({"epoch_table_only"}), "checkpoint-contradicts-batches", "line"),
+    "checkpoint-empty-file": (frozenset({"epoch_table_only"}), "checkpoint-contradicts-batches", None),
+    "checkpoint-zero-entries": (frozenset({"epoch_table_only"}), "checkpoint-contradicts-batches", None),
+    "checkpoint-deleted": (frozenset({"epoch_table_only"}), "checkpoint-contradicts-batches", None),
+    "checkpoint-shifted-start": (frozenset({"epoch_table_only"}), "checkpoint-contradicts-batches", "line"),
     "checkpoint-entries-out-of-order": (frozenset({"epoch_table_only"}), "checkpoint-out-of-order", "line"),
     "checkpoint-decreasing-offset": (frozenset({"epoch_table_only"}), "checkpoint-out-of-order", "line"),
     "checkpoint-extra-future-epoch": (CLEAN, "checkpoint-beyond-log-end", "line"),

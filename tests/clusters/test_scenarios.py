@@ -22,6 +22,8 @@ Row = dict[str, Any]
 SCENARIOS = [(path, ROOT / "tests" / "data" / "expected" / f"{path.name}.json") for path in sorted(SAMPLE.iterdir())]
 SHARED_SCENARIOS = [path.parent for path in sorted(SHARED.glob("*/expected.json"))]
 SCENARIOS += [(path / "before", path / "expected.json") for path in SHARED_SCENARIOS]
+# scenario -> why, and by follower: what checkpoints alone prove, what the ISR proves
+BY_ISR = json.loads((ROOT / "tests" / "data" / "expected" / "committed-by-isr.json").read_text(encoding="utf-8"))
 CORRUPTED_CASES = sorted(path for path in (SHARED / "corrupted").glob("*/before") if path.parent.name in CORRUPTED)
 
 
@@ -84,8 +86,49 @@ def test_verdicts_before(case: tuple[Path, Path]) -> None:
     scenario = path.parent.name if path.name == "before" else path.name
     rows = in_process.audit(path)["replica_verdicts"]
     cut = {_follower(row) for row in rows if row["truncation_offset"] is not None}
-    _check(rows, BEFORE[scenario], cut)
+    changed = BY_ISR.get(scenario, {"followers": {}})["followers"]
+    _check([row for row in rows if _follower(row) not in changed], BEFORE[scenario], cut)
+    for row in (row for row in rows if _follower(row) in changed):
+        expected = changed[_follower(row)]
+        assert expected["was"] == BEFORE[scenario].cut, "listed is only what differs"
+        assert {name: row[name] for name in ("verdict", "commit_evidence")} == {n: expected[n] for n in ("verdict", "commit_evidence")}
+        assert row["removed_committed"] == row["removed_offsets"] == expected["offsets"]
+        assert sorted({span["leader_epoch"] for span in row["removed_commits"]}) == expected["epochs"]
+    assert changed.keys() <= {_follower(row) for row in rows}
     assert json.loads(expected_file.read_text(encoding="utf-8"))["scenario"] == scenario
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("scenario", [path.name for path in SHARED_SCENARIOS if path.name in BY_ISR])
+def test_what_the_isr_proves_is_in_kafkas_own_text_of_the_metadata_log(scenario: str) -> None:
+    """Each such follower began a term as the only member of the ISR, in or after the last epoch of what it loses, and wrote it alone."""
+    history = _isr_history(SHARED / scenario / "cluster-metadata-records.txt")
+    assert BY_ISR[scenario]["followers"]
+    for name, expected in BY_ISR[scenario]["followers"].items():
+        place, broker = name.split("/")
+        last = max(expected["epochs"])
+        alone = [epoch for epoch, (leader, isrs) in history[place].items() if leader == int(broker) and isrs[0] == [leader]]
+        assert any(epoch > last or (epoch == last and history[place][epoch][1] == [[int(broker)]]) for epoch in alone), name
+
+
+def _isr_history(text: Path) -> dict[str, dict[int, tuple[int, list[list[int]]]]]:
+    """By partition and leader epoch the leader, and the ISR from the epoch's beginning to its end."""
+    topics: dict[str, str] = {}
+    found: dict[str, dict[int, tuple[int, list[list[int]]]]] = {}
+    for line in text.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line.partition("payload: ")[2] or "{}")
+        data = record.get("data", {})
+        if record.get("type") == "TOPIC_RECORD":
+            topics[data["topicId"]] = data["name"]
+        if record.get("type") not in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
+            continue
+        epochs = found.setdefault(f"{topics[data['topicId']]}-{data['partitionId']}", {})
+        last = max(epochs, default=-1)
+        if "leader" in data and data["leader"] != -2:
+            epochs[last + 1] = (data["leader"], [data.get("isr") or epochs[last][1][-1]])
+        elif "isr" in data:
+            epochs[last][1].append(data["isr"])
+    return found
 
 
 @pytest.mark.clusters
@@ -115,6 +158,25 @@ def _check(rows: list[Row], expected: Expected, cut: set[str]) -> None:
         if row["verdict"] not in right:
             wrong.append((name, row["verdict"], row["reason"], right))
     assert not wrong
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("scenario", [path.name for path in SHARED_SCENARIOS if path.name == "kafka-1.1.1-kip279-scenario-1-restart-hole"])
+def test_a_hole_that_is_foreseen_is_there_afterwards(scenario: str) -> None:
+    before, after = (in_process.audit(SHARED / scenario / name)["replica_verdicts"] for name in ("before", "after"))
+    foreseen = {_follower(row): row["hole"] for row in before if row["hole"] and row["hole"]["is_cut"]}
+    found = {_follower(row): row["hole"] for row in after if row["hole"]}
+    assert foreseen
+    for follower, hole in foreseen.items():
+        assert found[follower] == hole | {"is_cut": False}
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("path", SHARED_SCENARIOS, ids=lambda path: path.name)
+def test_every_real_follower_catches_up_or_its_fetcher_fails(path: Path) -> None:
+    """Tables that brokers wrote never lack an epoch of their own log."""
+    points = [row for name in ("before", "after") for row in in_process.audit(path / name)["truncation_points"] if row["applies"]]
+    assert not [row for row in points if not row["catches_up"] and not row["fetcher_fails"]]
 
 
 @pytest.mark.clusters

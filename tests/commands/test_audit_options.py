@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,52 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_page_needs_tables_that_can_be_read_without_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["audit", "--warehouse", "audits.nightly", "--html", str(tmp_path / "x.html")]) == 2
     assert "give --warehouse as a directory or URI" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input", "nowhere"], "nowhere: does not exist; check the path given to --input"),
+        (["--input", "nowhere", "--input", "file"], "is not a directory; give the directory that holds one folder per broker"),
+        (["--input", ""], "--input: empty"),
+        (["--input", "https://x/y"], "only local directories"),
+        (["--topics", "["], "not a regular expression"),
+        (["--protocol", "kip-9"], "protocol"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--config", "bad.yaml"], "bad.yaml"),
+        (["--cluster-metadata", "nowhere.json"], "nowhere.json: no such file"),
+        (["--cluster-metadata", "bad.json"], "--cluster-metadata bad.json: not JSON"),
+        (["--warehouse", "file"], "is a file, not a directory"),
+        (["--warehouse", "file/below"], "is a file, not a directory"),
+        (["--run-id", "a/b"], "--run-id 'a/b'"),
+    ],
+)
+def test_what_cannot_end_well_is_refused_without_spark_and_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    """As the launcher asks, and as the command itself does; in a process of its own that must not have loaded PySpark."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+    (tmp_path / "bad.yaml").write_text("fail_on: [", encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    for entry in ("check", "main"):
+        ask = f"import sys; from replica_audit.cli import {entry}; code = {entry}(sys.argv[1:])"
+        code = f"{ask}; assert 'pyspark' not in sys.modules; sys.exit(code)"
+        done = subprocess.run([sys.executable, "-c", code, "audit", *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert done.stderr.startswith("error: ")
+        assert said in done.stderr
+        assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [["audit"], ["audit", "--warehouse", "w"], ["report", "--warehouse", "nowhere"], ["no-such-job", "--x"]]
+)
+def test_the_launcher_is_told_to_go_on_where_nothing_is_wrong_or_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.check(arguments) == 0
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []

@@ -33,7 +33,7 @@ FINDING = finding(
     follower_id=1,
     leader_source="cluster-metadata",
     removed_records=20,
-    removed_below_high_watermark=20,
+    removed_committed=20,
     reason="because",
 )
 CLUSTER = cluster(
@@ -72,7 +72,7 @@ CHOICE = Choice(
     is_leader=False,
     lost_records=5,
     lost_bytes=99,
-    lost_below_high_watermark=5,
+    lost_committed=5,
     reason="because",
 )
 PROBLEM = InputProblem(path="/backup/x.log", line=None, byte_offset=61, code="torn-batch", detail="bytes left", remedy="none")
@@ -88,6 +88,7 @@ REPORT = Report(
     impacts=(IMPACT, replace(IMPACT, group_id=WIDE), replace(IMPACT, group_id=HOSTILE)),
     candidates=(CHOICE, replace(CHOICE, candidate_id=2, rank=2, is_leader=True)),
     best_led_partitions=3,
+    already_lost_partitions=0,
     problems=(PROBLEM,),
     problem_count=1,
     changes={"new": 2},
@@ -178,14 +179,28 @@ def test_what_other_leaders_would_lose(
     assert said is None or said in out
 
 
+def test_what_brokers_have_truncated_already(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.show_report(replace(REPORT, candidates=(), best_led_partitions=0, already_lost_partitions=2))
+    out = " ".join(capsys.readouterr().out.split())
+    assert "If another replica led" in out
+    assert "In 2 partitions brokers have truncated since what only their audited copies hold." in out
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"removed_records": 16, "removed_below_high_watermark": 18}, "16 records, 18 offsets committed"),
-        ({"verdict": "log_matching_violation", "still_diverged": True}, "stays diverged"),
-        ({"verdict": "log_matching_violation", "still_diverged": True, "fetcher_fails": True}, "stays; fetch fails"),
-        ({"verdict": "log_matching_violation"}, "diverged in the ISR"),
+        ({"removed_records": 16, "removed_committed": 18}, "16 records, 18 offsets committed"),
+        ({"verdict": "log_matching_violation", "still_diverged": True}, "stays diverged; 20 records, 20 committed"),
+        (
+            {"verdict": "log_matching_violation", "still_diverged": True, "fetcher_fails": True},
+            "stays; fetch fails; 20 records, 20 committed",
+        ),
+        ({"verdict": "log_matching_violation"}, "diverged in the ISR; 20 records, 20 committed"),
         ({"verdict": "truncated_otherwise", "reason": "the broker's own log contradicts the rule: x"}, "its broker did otherwise"),
+        ({"verdict": "log_matching_violation", "still_diverged": True, "removed_records": 0}, "stays diverged"),
+        ({"verdict": "cannot_rejoin", "removed_records": 0}, "never catches up"),
+        ({"verdict": "cannot_rejoin", "removed_committed": 0}, "never catches up; 20 records, 0 committed"),
+        ({"already_truncated": True}, "already: 20 records, 20 committed"),
     ],
 )
 def test_what_a_finding_loses_in_a_few_words(capsys: pytest.CaptureFixture[str], changed: dict[str, object], said: str) -> None:

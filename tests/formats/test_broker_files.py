@@ -478,9 +478,18 @@ def test_segments_right_in_the_brokers_folder(tmp_path: Path):
     assert walk.about(folder), "not reported"
 
 
-def test_a_folder_without_anything(tmp_path: Path):
+@pytest.mark.parametrize("below", ["", "data-0", "data-0/kafka-log0"])
+def test_a_folder_without_anything(tmp_path: Path, below: str):
+    """A copy that failed; the brokers beside it would be compared as if this one had no replicas."""
+    (tmp_path / below).mkdir(parents=True, exist_ok=True)
     walk = Walk(tmp_path)
-    assert (walk.replicas, walk.problems) == ([], [])
+    assert (walk.replicas, [(problem.code, problem.path) for problem in walk.problems]) == ([], [("empty-broker-folder", str(tmp_path))])
+
+
+def test_a_log_directory_without_replicas_is_not_empty(tmp_path: Path):
+    """A broker that was added and has no partitions yet."""
+    kf.log_dir(tmp_path / "data-0")
+    assert Walk(tmp_path).problems == []
 
 
 def test_a_folder_that_is_gone(tmp_path: Path):

@@ -20,16 +20,19 @@ from replica_audit.formats.checkpoints import (
     MetaProperties,
     OffsetLine,
     healed,
+    leader_epoch_checkpoint,
     leader_epoch_lines,
     meta_properties,
     offset_lines,
+    readable_epoch_lines,
     topic_id,
 )
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
-from replica_audit.protocol.epoch_table import EpochTable, load
+from replica_audit.protocol.epoch_table import EpochTable, load, table
 from tests.formats import kafka_files as kf
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
+SHARED = Path(__file__).parents[3] / "shared" / "clusters"
 INT32_LAST, INT64_LAST = 2**31 - 1, 2**63 - 1
 
 
@@ -454,3 +457,44 @@ def test_a_topic_id_that_kafka_refuses_is_not_taken_for_another_topic(value: str
     with pytest.raises(MetadataError) as caught:
         topic_id(f"version: 0\ntopic_id: {value}".encode())
     assert caught.value.line == 2
+
+
+# --- a file that Kafka refuses, and one written as Kafka writes it ---
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b"0\n1\n0 0\n3 20\n", [(3, 0, 0), (4, 3, 20)], id="count 1 over two entries"),
+        pytest.param(b"0\r\n2\r\n0 0\r\n\r\n3 20\r\n", [(3, 0, 0), (5, 3, 20)], id="a blank line"),
+        pytest.param(b"0\n2\n 0 0\n3 2O\n4 -1\n5 30", [(3, 0, 0), (6, 5, 30)], id="a leading blank, a letter, a negative offset"),
+        pytest.param(b"0 0\n3 20\n", [(1, 0, 0), (2, 3, 20)], id="version and count are gone"),
+        pytest.param(b"1\n1\n0 0\n", [(3, 0, 0)], id="another version"),
+        pytest.param(b"0\n2\n0 0\n\xff\xff\n3 20\n", [(3, 0, 0), (5, 3, 20)], id="bytes that are no text"),
+        pytest.param(b"\x00" * 40, [], id="zeros"),
+        pytest.param(b"", [], id="nothing"),
+        pytest.param(b"0\n", [], id="the version alone"),
+    ],
+)
+def test_lines_that_can_be_read_of_a_malformed_file(content: bytes, expected: list[tuple[int, int, int]]):
+    assert readable_epoch_lines(content) == [EpochLine(*line) for line in expected]
+
+
+@given(st.binary(max_size=60))
+def test_reading_what_is_left_never_fails(content: bytes):
+    for line in readable_epoch_lines(content):
+        assert 0 <= line.epoch <= INT32_LAST
+        assert 0 <= line.start_offset <= INT64_LAST
+
+
+def test_a_table_is_written_byte_for_byte_as_brokers_write_it():
+    seen = 0
+    for path in sorted([*SAMPLE.rglob(EPOCH_CHECKPOINT), *SHARED.rglob(EPOCH_CHECKPOINT)]):
+        content = path.read_bytes()
+        with suppress(CheckpointError):
+            found = leader_epoch_lines(content)
+            if found and not healed(found).notes:
+                assert leader_epoch_checkpoint(table((line.epoch, line.start_offset) for line in found)) == content, path
+                seen += 1
+    assert seen > 20
+    assert leader_epoch_checkpoint(()) == b"0\n0\n"

@@ -34,7 +34,9 @@ IN_OTHER_FORMS = {
 
 def found_in(folder: Path) -> tuple[dict[str, ReplicaFiles], list[Problem]]:
     items = list(replicas_of(folder))
-    return {item.directory: item for item in items if isinstance(item, ReplicaFiles)}, [item for item in items if isinstance(item, Problem)]
+    replicas = {item.directory: item for item in items if isinstance(item, ReplicaFiles)}
+    of_replicas = [problem for replica in replicas.values() for problem in replica.problems]
+    return replicas, [*(item for item in items if isinstance(item, Problem)), *of_replicas]
 
 
 @pytest.mark.parametrize("form", IN_OTHER_FORMS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import resource
 import struct
 import tracemalloc
 import zlib
@@ -494,3 +495,25 @@ def test_changed_records_under_a_crc_that_matches_never_raise(folder: Path, data
 def test_any_bytes_in_a_compressed_legacy_entry_never_raise(folder: Path, content: bytes, magic: int, is_compressed: bool):
     value = gzip.compress(content, mtime=0) if is_compressed else content
     check(folder, rf.wrapper(magic, 3, "gzip", b"", value=value))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_batches_that_cannot_be_decompressed_keep_no_memory(tmp_path: Path, codec: str) -> None:
+    """A partition of damaged batches has thousands of them; found by mutation: each kept a MiB."""
+    content = base64.b64decode(rf.KAFKA_BATCHES["2", codec, "CreateTime"])
+    broken = kf.sealed(content[:-12] + b"zzzzzzzzzzzz")
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(broken)
+
+    def pages() -> int:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+
+    def read() -> None:
+        (found,) = read_records(path)
+        assert isinstance(found, UnreadableRecords), found
+
+    read()
+    before = pages()
+    for _ in range(500):
+        read()
+    assert (pages() - before) * resource.getpagesize() < 100 << 20

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.server_log import events, looks_like_server_log
-from replica_audit.protocol.observed import EventKind, LogEvent
+from replica_audit.formats.log_layouts import looks_like_server_log
+from replica_audit.formats.server_log import events
+from replica_audit.protocol.log_events import EventKind, LogEvent
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
 TIME = "2026-11-21 06:36:15,750"
@@ -77,7 +78,77 @@ MESSAGES = [
     ),
     (
         "[UnifiedLog partition=billing-0, dir=/kafka/data-0] Truncating billing-0 to offset 10 below high watermark 30",
-        of("billing", 0, "below_high_watermark", offset=10),
+        of("billing", 0, "below_high_watermark", offset=10, high_watermark=30),
+    ),
+    (
+        FETCHER + "Truncating billing-0 to offset 10 below high watermark 30",
+        of("billing", 0, "below_high_watermark", **FROM_LEADER, offset=10, high_watermark=30),
+    ),
+    # 2.8 to 3.4, 3.5 to 3.8, 3.9 and later
+    *(
+        (
+            f"[{log} partition=billing-0, dir=/kafka/data-0] Non-monotonic update of high watermark from "
+            f"(offset=30{between}segment=[0:1420]) to (offset=10{between}segment=[0:363])",
+            of("billing", 0, "high_watermark_fell", offset=10, high_watermark=30, log_dir="/kafka/data-0"),
+        )
+        for log, between in (("Log", " "), ("UnifiedLog", ""), ("UnifiedLog", ", "))
+    ),
+    # a follower knows the offset of its high watermark alone; a truncation to the beginning of a segment, and of the whole log
+    *(
+        (
+            f"[UnifiedLog partition=orders-2, dir=/kafka/data-0] Non-monotonic update of high watermark from (offset=17, segment={was}) "
+            f"to (offset={to}, segment={now})",
+            of("orders", 2, "high_watermark_fell", offset=to, high_watermark=17, log_dir="/kafka/data-0"),
+        )
+        for was, to, now in (("[-1:-1]", 11, "[0:382]"), ("[8:553]", 8, "[8:0]"), ("[0:628]", 0, "[0:0]"), ("[17:0]", 11, "[8:209]"))
+    ),
+    # 0.8, 0.9 and 0.10, 0.11, 1.0
+    (
+        "[ReplicaFetcherThread-0-1], Exiting because log truncation is not allowed for topic [test,0], Current leader 1's latest offset "
+        "2051 is less than replica 2's latest offset 2391",
+        of("test", 0, "truncation_refused", leader_id=1, offset=2051, log_end_offset=2391),
+    ),
+    (
+        "[ReplicaFetcherThread-0-1], Exiting because log truncation is not allowed for partition test-0, Current leader 1's latest offset "
+        "2051 is less than replica 2's latest offset 2391",
+        of("test", 0, "truncation_refused", leader_id=1, offset=2051, log_end_offset=2391),
+    ),
+    (
+        "[ReplicaFetcherThread-0-1]: Exiting because log truncation is not allowed for partition test-0, current leader 1's latest offset "
+        "2051 is less than replica 2's latest offset 2391",
+        of("test", 0, "truncation_refused", leader_id=1, offset=2051, log_end_offset=2391),
+    ),
+    (
+        FETCHER
+        + "Exiting because log truncation is not allowed for partition test-produce-consume-0, current leader's latest offset 2051 is "
+        "less than replica's latest offset 2391",
+        of("test-produce-consume", 0, "truncation_refused", **FROM_LEADER, offset=2051, log_end_offset=2391),
+    ),
+    # ZooKeeper's controller until 0.10, then until 1.0
+    (
+        "[OfflinePartitionLeaderSelector]: No broker in ISR is alive for [orders,7]. Elect leader 2 from live brokers 2,3. There's "
+        "potential data loss.",
+        of("orders", 7, "unclean_election", leader_id=2),
+    ),
+    (
+        "[OfflinePartitionLeaderSelector]: No broker in ISR is alive for orders-7. Elect leader 2 from live brokers 2,3. There's potential "
+        "data loss.",
+        of("orders", 7, "unclean_election", leader_id=2),
+    ),
+    # KRaft's controller
+    (
+        "[QuorumController id=3000] UNCLEAN partition change for orders-0 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: isr: [1] -> [2], leader: "
+        "1 -> 2, leaderRecoveryState: RECOVERED -> RECOVERING, leaderEpoch: 2 -> 3, partitionEpoch: 5 -> 6",
+        of("orders", 0, "unclean_election", leader_id=2, leader_epoch=3),
+    ),
+    (
+        "[QuorumController id=1] UNCLEAN partition change for a.b_c-d-11 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: replicas: [1, 2, 3] -> "
+        "[2, 3], isr: [] -> [2], leader: -1 -> 2, leaderEpoch: 4 -> 5, elr: [1, 3] -> [], lastKnownElr: [1] -> [], partitionEpoch: 5 -> 6",
+        of("a.b_c-d", 11, "unclean_election", leader_id=2, leader_epoch=5),
+    ),
+    (
+        "[QuorumController id=1] UNCLEAN partition change for orders-0 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: leader: -1 -> 2",
+        of("orders", 0, "unclean_election", leader_id=2),
     ),
     (
         "[LogLoader partition=cc-0, dir=/kafka/data-0] Corruption found in segment 44, truncating to offset 46",
@@ -253,6 +324,35 @@ def test_every_kind_has_a_message_here() -> None:
         pytest.param(
             "[Broker id=1] Truncated logs and checkpointed recovery boundaries for partition orders-0 as part of", id="always logged"
         ),
+        pytest.param(
+            "[UnifiedLog partition=audit-0, dir=/d] Non-monotonic update of high watermark from (offset=25, segment=[25:0]) to (offset=24, "
+            "segment=[24:0])",
+            id="an emptied log that starts again at an earlier offset",
+        ),
+        pytest.param(
+            "[UnifiedLog partition=audit-0, dir=/d] Non-monotonic update of high watermark from (offset=25, segment=[0:900]) to "
+            "(offset=24, segment=[-1:-1])",
+            id="a follower takes over the lower high watermark of a new leader",
+        ),
+        pytest.param(
+            "[RaftManager id=1] Non-monotonic update of high watermark attempted from 9 to 8", id="the metadata log's own high watermark"
+        ),
+        pytest.param(
+            "[QuorumController id=1] UNCLEAN partition change for orders-0 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: isr: [] -> [1], leader: "
+            "-1 -> 1, leaderEpoch: 1 -> 2, elr: [1] -> [], partitionEpoch: 3 -> 4",
+            id="an eligible leader replica is elected",
+        ),
+        pytest.param(
+            "[QuorumController id=1] UNCLEAN partition change for orders-0 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: isr: [1] -> [1, 2], "
+            "leaderEpoch: 1 -> 2",
+            id="no leader is elected",
+        ),
+        pytest.param(
+            "[QuorumController id=1] partition change for orders-0 with topic ID iQ1IZhmFTn61SqxfoQwKkQ: leader: 1 -> 2", id="a clean one"
+        ),
+        pytest.param(
+            "[OfflinePartitionLeaderSelector]: Some broker in ISR is alive for [orders,7]. Select 2 from ISR 2,3", id="likewise, 0.8"
+        ),
         pytest.param("Cleaner 0: Building offset map for log orders-0 for 36 segments in offset range [0, 152).", id="the cleaner"),
     ],
 )
@@ -375,6 +475,104 @@ def test_layouts(line: str, expected: str) -> None:
         assert event.text == line[:400].rstrip()
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("2020-04-01 08:53:15,277 INFO {} (kafka.log.Log) [ReplicaFetcherThread-0-1]", "2020-04-01 08:53:15,277", id="Strimzi"),
+        pytest.param(
+            "2025-07-03 12:03:09 INFO  [ReplicaFetcherThread-0-2] UnifiedLog:66 - {}", "2025-07-03 12:03:09,000", id="Strimzi with Kafka 4"
+        ),
+        pytest.param(
+            "2025-07-03T12:03:09.123456789Z 2025-07-03 14:03:09 INFO  [main] UnifiedLog:66 - {}",
+            "2025-07-03 14:03:09,000",
+            id="the own time",
+        ),
+        pytest.param(
+            "2019-04-11T12:32:24.676797004Z [2019-04-11 12:32:24,676] INFO {} (kafka.log.Log)", "2019-04-11 12:32:24,676", id="kubectl"
+        ),
+        pytest.param(
+            "[pod/my-cluster-kafka-0/kafka] 2025-07-03 12:03:09 INFO  [x] UnifiedLog:66 - {}", "2025-07-03 12:03:09,000", id="--prefix"
+        ),
+        pytest.param("my-kafka-0 kafka [2024-05-06 07:08:09,100] INFO {} (x)", "2024-05-06 07:08:09,100", id="stern"),
+        pytest.param("\x1b[36mkafka-0  | \x1b[0m[2024-05-06 07:08:09,100] INFO {} (x)", "2024-05-06 07:08:09,100", id="Docker Compose"),
+        pytest.param(
+            "Jan 02 03:04:05 host kafka-server-start.sh[123]: [2024-01-02 03:04:05,678] INFO {} (x)",
+            "2024-01-02 03:04:05,678",
+            id="journald",
+        ),
+        pytest.param("[12:32:24,676] INFO {} (kafka.log.Log)", "", id="no date"),
+        pytest.param("14:24:45,813  INFO || - [Log] data-plane-kafka-request-handler-2 - {}", "", id="no date, no brackets"),
+        pytest.param("2024-05-06T07:08:09.1Z stderr F 07:08:09.100 INFO {}", "2024-05-06 07:08:09,100", id="containerd's date"),
+        pytest.param(
+            "2019-01-18 22:01:00,802 INFO kafka.server.ReplicaFetcherThread: {}", "2019-01-18 22:01:00,802", id="the logger in front"
+        ),
+        pytest.param(
+            "[2025-07-08 18:09:24,746] INFO {} (org.apache.kafka.storage.internals.log.UnifiedLog:66)",
+            "2025-07-08 18:09:24,746",
+            id="its line",
+        ),
+    ],
+)
+def test_layouts_of_public_logs(line: str, expected: str) -> None:
+    """Layouts of logs that people published, and of the files that Kafka and Strimzi come with; the message is ours."""
+    for own in (LINE, LOG_OF + "Truncating to offset 21"):
+        text = line.format(own) + "\n"
+        (event,) = read(text.encode())
+        assert (event.topic, event.partition, event.offset, event.time) == ("orders", 0, 21, expected)
+        assert looks_like_server_log(text.encode())
+
+
+ANSWER = (
+    FETCHER + "Based on follower's leader epoch, leader replied with an offset 21 >= the follower's log end offset 16 in a-0. No truncation"
+)
+ANSWER += " needed."
+
+
+@pytest.mark.parametrize(
+    ("before", "fields", "expected"),
+    [
+        pytest.param("", {"@timestamp": "2025-07-03T12:03:09.5Z", "message": "{}"}, "2025-07-03 12:03:09,500", id="logstash, ECS"),
+        pytest.param(
+            "", {"timeMillis": 1751544189500, "level": "INFO", "message": "{}"}, "2025-07-03 12:03:09,500", id="log4j2 JsonLayout"
+        ),
+        pytest.param(
+            "",
+            {"instant": {"epochSecond": 1751544189, "nanoOfSecond": 500_000_000}, "message": "{}"},
+            "2025-07-03 12:03:09,500",
+            id="instant",
+        ),
+        pytest.param("", {"ts": 1751544189.5, "msg": "{}"}, "2025-07-03 12:03:09,500", id="seconds"),
+        pytest.param("", {"message": "{}", "loggerName": "kafka.server.X"}, "", id="no time"),
+        pytest.param("", {"message": "{}", "timestamp": 1e14}, "5138-11-16 09:46:40,000", id="a time far away"),
+        pytest.param("", {"message": "{}", "timestamp": 9e14}, "", id="a time that is none"),
+        pytest.param(
+            "", {"log": "[2025-07-03 12:03:09,500] INFO {} (x)\n", "time": "2025-07-03T10:03:10Z"}, "2025-07-03 12:03:09,500", id="Docker"
+        ),
+        pytest.param(
+            "2025-07-03T10:03:10Z stdout F ",
+            {"message": "{}", "timestamp": "2025-07-03T12:03:09.5"},
+            "2025-07-03 12:03:09,500",
+            id="in CRI",
+        ),
+        pytest.param("kafka-0  | ", {"a": {"b": [{"message": "{}"}], "timestamp": 1}}, "", id="nested"),
+    ],
+)
+def test_json_lines(before: str, fields: dict[str, Any], expected: str) -> None:
+    text = before + json.dumps(fields).replace("{}", ANSWER) + "\n"
+    for line in (text, text.replace(">", "\\u003e").replace("'", "\\u0027")):  # as encoders for web pages have it
+        (event,) = read(line)
+        assert (event.kind, event.answered_end_offset, event.log_end_offset, event.time) == ("epoch_response", 21, 16, expected)
+        assert event.text == line[:400].rstrip()
+
+
+@pytest.mark.parametrize(
+    "line", ['{"message": "' + LINE, '{"message": ' + "[" * 5000 + '"' + LINE + '"', '{"a": ' + "9" * 5000 + ', "b": "' + LINE + '"}']
+)
+def test_json_that_is_none_is_read_as_text(line: str) -> None:
+    (event,) = read(line)
+    assert (event.offset, event.time) == (21, "")
+
+
 def test_failure_with_its_stack_trace_in_one_line() -> None:
     thrown = "kafka.common.KafkaException: Error processing data for partition orders-0 offset 16\n\tat kafka.server.x"
     (event,) = read(json.dumps({"time": f"[{TIME}]", "message": FETCHER + "Error due to", "thrown": thrown}))
@@ -481,6 +679,16 @@ def test_lines_that_are_made_to_be_slow(line: bytes, seconds_at_most: int) -> No
             '{"@timestamp":"2026-11-21T06:36:15.750Z","logger":"kafka.server.KafkaServer","message":"started"}\n', True, id="JSON"
         ),
         pytest.param(f"[{TIME}] INFO [Broker id=2] Follower x (state.change.logger)", True, id="state changes"),
+        pytest.param(
+            "STRIMZI_BROKER_ID=0\nPreparing truststore\n2025-07-03 12:03:09 INFO  [main] KafkaRaftServer:66 - x\n", True, id="Strimzi"
+        ),
+        pytest.param('{"timeMillis":1751544189500,"loggerName":"kafka.log.LogManager","message":"x"}\n', True, id="JSON, a number"),
+        pytest.param('{"instant":{"epochSecond":1751544189},"message":"[BrokerServer id=1] x"}\n', True, id="JSON, an instant"),
+        pytest.param("[12:32:24,676] INFO [BrokerLifecycleManager id=1] x (x)\n", True, id="no date"),
+        pytest.param("INFO [BrokerLifecycleManager id=1] x\n", False, id="no time"),
+        pytest.param("12:03:09 INFO [main] MyServer:66 - KafkaServer:9092 is up\n", False, id="an application's"),
+        pytest.param("2025-07-03 12:03:09 INFO  Partition:66 - [Consumer clientId=x] y\n", False, id="a client's short name"),
+        pytest.param("127.0.0.1:10:20:30 [BrokerServer id=1]\n", False, id="an address"),
         pytest.param("", False, id="nothing"),
         pytest.param("Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n", False, id="a dump"),
         pytest.param("#\n#Sat Nov 21 06:36:15 UTC 2026\nlog.dirs=/kafka.log.x\n", False, id="properties"),

@@ -30,6 +30,7 @@ TOOLS = [
     "sleep",
     "sort",
     "tail",
+    "wc",
 ]
 
 
@@ -81,6 +82,8 @@ class Checkout:
         self.script(self.root / ".venv/bin/python", "exit 99")
         for jar in self.shell("jar_names").split():
             (self.root / ".cache/jars" / jar).write_text("jar")
+        seen = self.shell('jars_seen "$JARS" "$ROOT/conf/ivy.sha256"')
+        (self.root / ".cache/jars/.compared").write_text(seen + "\n")
         (self.root / ".venv/.replica-audit-installed").write_text(self.shell("packages_fingerprint") + "\n\n")
 
     def shell(self, function: str) -> str:
@@ -89,9 +92,18 @@ class Checkout:
         done = subprocess.run(["bash", "-euc", f"source {environment}; {function}"], capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
+    def _classes_archived(self, environment: dict[str, str]) -> None:
+        """The class archive of what is prepared counts as made, with the Java that this start finds; one of before stays as it is."""
+        made_for = self.root / ".cache/classes.jsa.made-for"
+        if (self.root / ".cache/jars").is_dir() and not made_for.exists():
+            source = f"source {shlex.quote(str(self.root / 'tools/environment.sh'))}"
+            shell = [str(self.path / "bash"), "-euc", f"{source}; environment_require_java; classes_fingerprint"]
+            made_for.write_text(subprocess.run(shell, env=environment, capture_output=True, text=True, check=False).stdout)
+
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start the launcher, in a process group of its own as a terminal would."""
         environment = {"PATH": str(self.path), "HOME": str(self.cwd), "LANG": "C.UTF-8", **variables}
+        self._classes_archived(environment)
         return subprocess.Popen(
             [self.root / "spark-submit.sh", *arguments],
             cwd=self.cwd,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,42 @@ def test_variables_reach_the_command(checkout: Checkout) -> None:
     assert words[-4:-1] == ["--conf", "spark.x=*", "--verbose"]
 
 
+def warm_up(checkout: Checkout, *lines: str) -> None:
+    """A spark-submit that runs `lines` when it is to archive classes ($made: where to), and else prints its JVM's flags."""
+    checkout.java("17")
+    checkout.script(checkout.path / "python3", f'exec "{sys.executable}" "$@"')
+    checkout.script(checkout.path / "touch", ': >"$1"')
+    checkout.prepared()
+    (checkout.root / ".cache/classes.jsa.made-for").write_text("another Java\n")
+    made = """all="$*"; case "$all" in *AtExit=*) made="${all#*AtExit=?}" made="${made%%.new*}.new" ;; *) made="" ;; esac"""
+    checkout.script(
+        checkout.root / ".venv/bin/spark-submit",
+        made,
+        'if [ -n "$made" ]; then',
+        *lines,
+        "fi",
+        'printf "%s\n" "$@" | grep -F TieredStopAtLevel',
+    )
+
+
+def test_the_classes_are_archived_once_and_then_used(checkout: Checkout) -> None:
+    warm_up(checkout, 'echo x >"$made"; exit 1')
+    first, second = checkout.run("audit"), checkout.run("audit")
+    assert "archiving the JVM's classes" in first.err
+    assert second.err == ""
+    assert f'-XX:SharedArchiveFile="{checkout.root}/.cache/classes.jsa" ' in first.out
+    assert first.out == second.out
+
+
+def test_without_a_class_archive_jobs_run_all_the_same(checkout: Checkout) -> None:
+    warm_up(checkout, "exit 1")
+    first, second = checkout.run("audit"), checkout.run("audit")
+    assert "the classes could not be archived (whole output: .cache/setup.log)" in first.err
+    assert second.err == ""
+    assert "SharedArchiveFile" not in first.out + second.out
+    assert (first.code, second.code) == (0, 0)
+
+
 def test_jars_and_package_travel_to_a_cluster(checkout: Checkout) -> None:
     ran = checkout.run("audit", "--dry-run", SPARK_MASTER="spark://127.0.0.1:7077")
     assert flag(ran, "--master") == "spark://127.0.0.1:7077"
@@ -234,7 +271,7 @@ def test_what_changes_the_packages_makes_the_environment_anew(checkout: Checkout
         moved = checkout.root.rename(tmp_path / "elsewhere")
         checkout = Checkout(root=moved, cwd=checkout.cwd, path=checkout.path)
     else:
-        path = checkout.root / ("conf/constraints.txt" if change == "versions" else "setup.cfg")
+        path = checkout.root / ("conf/requirements/run.txt" if change == "versions" else "setup.cfg")
         path.write_text(path.read_text().replace("pyspark==", "pyspark==1"))
     ran = checkout.run("audit")
     assert ran.code == 2
@@ -274,3 +311,13 @@ def test_a_job_is_told_where_the_launchers_own_stderr_is(checkout: Checkout) -> 
     checkout.script(checkout.root / ".venv/bin/spark-submit", 'echo said >"$REPLICA_AUDIT_STDERR"')
     ran = checkout.run("audit")
     assert (ran.code, ran.out, ran.err) == (0, "", "said\n")
+
+
+@pytest.mark.parametrize(("answer", "code", "out"), [(2, 2, ""), (130, 130, ""), (0, 0, "started\n"), (70, 0, "started\n")])
+def test_what_cannot_end_well_is_refused_before_a_jvm_starts(checkout: Checkout, answer: int, code: int, out: str) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.script(checkout.root / ".venv/bin/python", 'echo "$3 $4 $5" >&2', f"exit {answer}")
+    checkout.script(checkout.root / ".venv/bin/spark-submit", "echo started")
+    ran = checkout.run("audit", "--input", "a b")
+    assert (ran.code, ran.out, ran.err) == (code, out, "audit --input a b\n")

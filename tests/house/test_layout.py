@@ -44,6 +44,42 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+IVY = [path for path in project_files() if path.name.startswith("ivy") and path.suffix == ".xml" and path.name != "ivysettings.xml"]
+
+
+@pytest.mark.parametrize("ivy", IVY, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_jar_is_listed_with_its_digest(ivy: Path) -> None:
+    named = re.findall(r'<dependency .* name="([^"]*)" rev="([^"]*)"', ivy.read_text())
+    listed = [line.split() for line in ivy.with_suffix(".sha256").read_text().splitlines()]
+    assert sorted(name for _digest, name in listed) == sorted(f"{name}-{version}.jar" for name, version in named)
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest, _name in listed)
+
+
+def locked(name: str) -> dict[str, tuple[str, str, int]]:
+    """Each requirement of a file of conf/requirements: version, marker, number of hashes."""
+    text = (ROOT / f"conf/requirements/{name}.txt").read_text().replace(" \\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            required, *hashes = line.split(" --hash=")
+            package, _, marker = required.partition(" ; ")
+            assert all(re.fullmatch("sha256:[0-9a-f]{64}", digest.strip()) for digest in hashes)
+            found[canonical(package.split("==")[0])] = (package.split("==")[1].strip(), marker.strip(), len(hashes))
+    return found
+
+
+def test_every_package_is_listed_with_its_hashes() -> None:
+    extras, run, build = (locked(name) for name in ("extras", "run", "build"))
+    assert all(count for _version, _marker, count in [*extras.values(), *run.values(), *build.values()])
+    # pip's list is that of one platform: what only others need has a marker that says so
+    everywhere = {name: version for name, (version, marker, _count) in (extras | build).items() if "sys_platform == " not in marker}
+    assert everywhere == constraints()
+    assert set(build) == {"setuptools"}
+    assert run.items() <= extras.items()
+    needed = {canonical(re.split(r"[<>=]", line)[0]) for line in setup()["options"]["install_requires"].split("\n") if line}
+    assert needed <= set(run)
+
+
 def test_top_level_folders() -> None:
     folders = {path.relative_to(ROOT).parts[0] for path in project_files() if path.parent != ROOT}
     assert folders <= {".ci", "benchmarks", "conf", "docs", "jobs", "lib", "notebooks", "tests", "tools"}

@@ -263,13 +263,42 @@ class TestExitCodes:
         assert all(path in out for path in rows)
         assert len(read(tmp_path / "warehouse", schemas.REPLICA_VERDICTS)) == 3
 
-    def test_nothing_readable_is_2_with_a_row(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.audit(spark, tmp_path, "--input", str(tmp_path / "missing")) == 2
-        said = capsys.readouterr()
-        assert "does not exist" in said.out
-        first, *_ = said.err.splitlines()
-        assert first == f"{tmp_path / 'missing'}: does not exist; check the path given to --input", "before anything else"
-        assert [row["code"] for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS)] == ["no-such-path", "no-replicas"]
+    def test_a_run_that_reads_nothing_is_2_and_never_the_latest(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """What a first look takes for a broker, and has nothing in it: the findings of the run before stay what they were."""
+        hollow, finding = tmp_path / "hollow", str(SAMPLE / "multi-round")
+        shutil.copytree(SAMPLE / "multi-round", hollow, ignore=lambda _path, names: [name for name in names if name.startswith("ledger-")])
+        assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "good", "--topics", "ledger") == 1
+        assert self.audit(spark, tmp_path, "--input", str(hollow), "--run-id", "hollow", "--topics", "ledger") == 2
+        said = capsys.readouterr().out
+        assert "Exit code 2" in said
+        assert "resolved" not in said
+        assert "no-replicas" in {row["code"] for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS, run_id="hollow")}
+        assert cli.main(["report", "--warehouse", str(tmp_path / "warehouse"), "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["run_id"] == "good"
+        assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "again", "--topics", "ledger") == 1
+        assert {row["status"] for row in read(tmp_path / "warehouse", schemas.FINDINGS, run_id="again")} == {"persisting"}
+
+    def test_nothing_compared_is_3_and_says_so(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        alone = tmp_path / "alone"
+        shutil.copytree(SAMPLE / "clean-in-sync" / "broker-1", alone / "broker-1", ignore=shutil.ignore_patterns("__cluster_metadata-0"))
+        out = tmp_path / "out.json"
+        assert self.audit(spark, tmp_path, "--input", str(alone), "--topics", "epochs", "--json", str(out)) == 3
+        assert "Exit code 3: nothing was compared, so nothing is known" in capsys.readouterr().out
+        report = json.loads(out.read_text(encoding="utf-8"))
+        assert (report["exit_code"], report["compared_followers"]) == (3, 0)
+
+    def test_brokers_that_the_metadata_names_are_missed(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        partial = tmp_path / "partial"
+        shutil.copytree(SAMPLE / "clean-in-sync", partial)
+        shutil.rmtree(partial / "broker-3")
+        (partial / "cluster-metadata.json").unlink()
+        assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
+        (row,) = [row for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
+        assert "broker 3, of which the input holds nothing; it has 1, 2" in row["detail"]
 
     def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         copy = tmp_path / "copy"

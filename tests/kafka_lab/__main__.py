@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.commits import commits
 from tests.kafka_lab.console import say
 from tests.kafka_lab.history import draw
 from tests.kafka_lab.jars import VERSIONS
@@ -37,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("up", parents=[common], help="start a cluster, say where it is, and end it with the next interrupt")
     three = commands.add_parser("scenario", parents=[common], help="perform one history, and keep the diverged copies in --keep")
     three.add_argument("--partitions", type=int, default=20, help="how many (default: %(default)s)")
+    four = commands.add_parser("commits", parents=[common], help="what is proven to be committed, against high watermarks and producers")
+    four.add_argument("--runs", type=int, default=5, help="histories, of the seeds from --seed on (default: %(default)s)")
+    four.add_argument("--partitions", type=int, default=40, help="partitions of each (default: %(default)s)")
     return parser
 
 
@@ -69,6 +73,9 @@ def main() -> int:
         case "predict":
             totals = predict(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
             return 1 if totals.differences or totals.failed else 0
+        case "commits":
+            told = commits(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
+            return 1 if told.wrong else 0
         case "quiet":
             result = quiet(line, audits=arguments.audits, seed=seed, keep=keep)
             return 1 if result.alarms or result.found < result.planted else 0

@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 def comparable(found: list[Row]) -> list[str]:
     def told(name: str, value: Any) -> Any:
-        if name in ("verdict_counts", "versions"):
+        if name in ("verdict_counts", "versions", "removed_committed_offsets", "lost_committed_offsets"):
             return sorted(dict(value).items()) if value is not None else None
         if name == "run_date":
             return str(value)[:10]
@@ -64,6 +64,7 @@ METHODS = {
     "truncation_points": "truncation_points",
     "consumer_impacts": "consumer_impacts",
     "leader_epochs": "leader_epochs",
+    "logged_incidents": "logged_incidents",
     "what_if_leaders": "what_if_leaders",
     "input_errors": "input_errors",
 }

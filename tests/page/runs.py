@@ -28,8 +28,9 @@ def finding(**changed: Any) -> Finding:
         fetcher_fails=False,
         still_diverged=False,
         removed_records=5,
-        removed_below_high_watermark=0,
-        reason="truncates to 10: offsets 10..14 are not known to have been committed",
+        removed_committed=0,
+        already_truncated=None,
+        reason="truncates to 10: whether offsets 10..14 were committed is unknown",
         evidence=None,
     )
     return replace(made, **changed)
@@ -71,6 +72,7 @@ def page_data(*findings: Finding, **changed: Any) -> PageData:
         impacts=(),
         candidates=(),
         best_led_partitions=0,
+        already_lost_partitions=0,
         problems=(),
         problem_count=0,
         changes={"new": len(findings)} if findings else {},

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from replica_audit import cli
+from replica_audit.config import Settings
+from replica_audit.errors import visible
 from replica_audit.report.page.page import render
 from tests.page.browser import DESKTOP, PHONE, Browser
+from tests.page.conftest import SAMPLE
 from tests.page.runs import HOSTILE, cluster, finding, page_data
+from tests.support.warehouse import STARTED, write_warehouse
 
 PARTITION, RECORDS, STATUS = 2, 6, 8
+OBEYED = ["\x1b", "\x07", "\x00", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\x85"]
 
 
 # three partitions of each cluster but the first, whose consumer offsets have two followers each
-TILES = ["3 committed loss", "3 log matching violation", "9 stale tail", "1 lagging", "5 identical"]
+TILES = ["12 committed loss", "3 log matching violation", "1 lagging", "5 identical"]
 
 
 def cells(browser: Browser, column: int) -> list[str]:
@@ -48,9 +57,9 @@ class TestWhatItShows:
     def test_it_renders_without_a_complaint_or_a_request(self, browser: Browser, page: Path) -> None:
         browser.open(page.as_uri())
         assert browser.texts("h1") == [
-            "Committed records are missing from the leader: 42 offsets in 3 partitions, and 4 consumer groups are affected."
+            "Committed records are missing from the leader: at least 114 offsets in 9 partitions, and 4 consumer groups are affected."
         ]
-        assert "keep the audited copy of broker-1/data-0/billing-0" in browser.texts(".next")[0]
+        assert "keep the audited copy of broker-2/data-0/ledger-1" in browser.texts(".next")[0]
         assert browser.texts(".tile") == TILES
         assert browser.texts(".changes")[0].startswith("Compared with earlier runs: 3 new, 12 persisting.")
         assert browser.complaints() == []
@@ -69,7 +78,7 @@ class TestWhatItShows:
         assert "Broker 1 has truncated to 10 since, by its own log: it has lost offsets 10..29, 20 records." in said
         assert "20 of these offsets had been committed and are not on the leader." in said
         assert "the records that had been committed are on broker 1 and not on the leader" in said
-        assert "Weigh who is to lead: broker 1: 5 records are lost, 5 of their offsets were committed; broker 2 (leads now): 20" in said
+        assert "Weigh who is to lead: broker 2 (leads now): nothing is lost; broker 1 has truncated 20 offsets already" in said
         assert "keep the audited copy of broker-1/data-0/billing-0, which may be the last one with the lost records" in said
         drawn = browser.texts("#billing-0 svg.wide text")
         assert {"epoch 0", "epoch 2", "cuts away 20 records, 20 committed offsets", "▶ truncate-on-fetch: to 10"} <= set(drawn)
@@ -108,12 +117,53 @@ class TestWhatItShows:
         browser.open(made.as_uri())
         assert "owned" not in browser.driver.title.split("Replica audit")[0]
         assert browser.run("return document.querySelectorAll('img, script:not([id]) ~ script:not([id])').length") == 0
-        assert browser.texts("#rows th a") == [f"{HOSTILE}-0"]
-        assert browser.texts("#rows .reason") == [f"reason {HOSTILE} 12"]
+        assert browser.texts("#rows th a") == [f"{visible(HOSTILE)}-0"]
+        assert browser.texts("#rows .reason") == [f"reason {visible(HOSTILE)} 12"]
         assert browser.complaints() == []
         assert browser.requests() == {made.as_uri()}
         browser.driver.find_element("css selector", "#rows th a").click()
         assert "--partition '</script>" in browser.texts("tr.detail code")[0]
+        assert browser.complaints() == []
+
+    @pytest.mark.parametrize("obeyed", OBEYED)
+    def test_what_a_terminal_would_obey_or_hide_stands_there_as_an_escape(self, browser: Browser, tmp_path: Path, obeyed: str) -> None:
+        name = f"a{obeyed}b"
+        clusters = (cluster(cluster_id=name, label=name, path=name, protocol_reason=name), cluster(label="east"))
+        findings = (finding(topic=name, reason=f"reason {name} 12", cluster_id=name), finding(topic=f"c{obeyed}", cluster_id=name))
+        data = page_data(*findings, clusters=clusters, inputs=(name,), versions=((name, name),), run_id=name, warehouse=name)
+        made = tmp_path / "obeyed.html"
+        made.write_text(render(data, [], unexplained), encoding="utf-8")
+        assert obeyed not in made.read_text(encoding="utf-8")
+        browser.open(made.as_uri())
+        assert obeyed not in browser.run("return document.documentElement.outerHTML + document.body.innerText + document.title")
+        assert browser.texts("#rows th a")[0] == f"{visible(name)}-0"
+        assert browser.texts("#rows .reason")[0] == f"reason {visible(name)} 12"
+        browser.driver.find_element("css selector", "#rows th a").click()
+        assert visible(name) in browser.texts("tr.detail code")[0]
+        assert browser.complaints() == []
+
+    def test_a_whole_audit_of_replicas_with_such_names(self, browser: Browser, tmp_path: Path) -> None:
+        """In headings, drawings, tables, links and what they lead to; the names of other scripts stay."""
+        hostile, foreign = "x\u202egnillib\x1b[31m\x07", "\u0437\u0430\u043a\u0430\u0437\u044b-\u6ce8\u6587"
+        root = tmp_path / "root"
+        shutil.copytree(SAMPLE / "kafka-1.1.1-kip279-scenario-1-all", root)
+        for path in sorted(root.rglob("orders-[01]")):
+            path.rename(path.with_name(f"{hostile if path.name == 'orders-0' else foreign}-0"))
+        write_warehouse(tmp_path / "warehouse", root, run_id="now", settings=Settings(what_if_leaders=True))
+        made = tmp_path / "page.html"
+        assert cli.main(["report", "--warehouse", str(tmp_path / "warehouse"), "--output", str(made)]) == 0
+        text = made.read_text(encoding="utf-8")
+        assert not [character for character in "\u202e\x1b\x07" if character in text]
+        browser.open(made.as_uri())
+        shown = browser.run("return document.documentElement.outerHTML + document.body.innerText + document.title")
+        assert not [character for character in "\u202e\x1b\x07" if character in shown]
+        assert {f"{visible(hostile)}-0", f"{foreign}-0"} <= set(browser.texts("#rows th a"))
+        for link in browser.driver.find_elements("css selector", "#rows th a"):
+            target = unquote(str(link.get_attribute("href")).partition("#")[2])
+            assert browser.run("return document.getElementById(arguments[0]) !== null", target), target
+        headings = " ".join(browser.texts("section h2, section h3, article h2, article h3"))
+        assert visible(hostile) in headings
+        assert foreign in headings
         assert browser.complaints() == []
 
 
@@ -125,13 +175,13 @@ class TestTheTable:
         assert cells(browser, PARTITION) == ["billing-1 committed-loss"]
         assert browser.texts("#shown") == ["1 of 1 findings shown, filtered from 15."]
         box.clear()
-        box.send_keys("not known to have been committed")
+        box.send_keys("led alone in the ISR")
         assert len(cells(browser, PARTITION)) == 9
         box.clear()
         box.send_keys(" ", Keys.BACKSPACE)
         for name, value, count in (
             ("verdict", "log_matching_violation", 3),
-            ("severity", "critical", 6),
+            ("severity", "critical", 15),
             ("broker", "3", 3),
             ("status", "new", 3),
         ):
@@ -352,3 +402,45 @@ for (const svg of document.querySelectorAll('svg.picture')) {
 }
 return bad;
 """
+
+
+@pytest.fixture(scope="module")
+def outage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("outage")
+    root = folder / "root"
+    shutil.copytree(SAMPLE.parent / "offline" / "nobody-leads", root)
+    shutil.copytree(SAMPLE / "multi-round", folder / "other")
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="before")
+    for replica in (folder / "other").glob("broker-*/data-0/ledger-0"):
+        shutil.rmtree(replica)
+    write_warehouse(folder / "warehouse", root, folder / "other", run_id="now", started_at=STARTED + timedelta(days=1))
+    made = folder / "page.html"
+    assert cli.main(["report", "--warehouse", str(folder / "warehouse"), "--output", str(made)]) == 0
+    return made
+
+
+class TestNobodyLeads:
+    """The page of a run whose partitions have no leader, and of an earlier finding that could not be confirmed."""
+
+    def test_it_is_the_first_news(self, browser: Browser, outage: Path) -> None:
+        browser.open(outage.as_uri())
+        assert browser.texts("h1") == ["2 partitions have no leader."]
+        assert browser.texts("main > section > h2")[0].startswith("Partitions without a leader")
+        first = browser.texts("section[aria-labelledby=offline] > ul > li")[0]
+        assert "ISR none, ELR 2, last leader 2" in first
+        assert "elect 2: loses nothing (clean: in the ELR, once broker 2 runs" in first
+        assert "elect 3: loses nothing (an unclean election, once broker 3 runs)" in first
+        assert "elect 2: loses nothing" in browser.texts(".next")[0]
+        assert browser.complaints() == []
+
+    def test_a_link_leads_to_its_picture(self, browser: Browser, outage: Path) -> None:
+        browser.open(f"{outage.as_uri()}#root/jb-1" if "root/jb-1" in outage.read_text(encoding="utf-8") else f"{outage.as_uri()}#jb-1")
+        assert browser.run("return document.activeElement.classList.contains('partition')")
+        assert browser.texts(".partition .offline h4")[0] == "No leader"
+        assert "no leader" in cells(browser, 3)
+        assert browser.run("const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size") == 0
+
+    def test_what_was_not_confirmed_is_listed(self, browser: Browser, outage: Path) -> None:
+        browser.open(outage.as_uri())
+        assert browser.texts("#unconfirmed")[0].startswith("Not confirmed, still open")
+        assert "unconfirmed" in browser.texts(".changes")[0]

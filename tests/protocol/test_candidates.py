@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.commitment import Evidence
 from replica_audit.protocol.comparison import Effect
 from replica_audit.protocol.epoch_table import end_offset_for
 from replica_audit.protocol.exchange import Protocol
@@ -103,8 +104,9 @@ def test_without_offset_by_offset(some: list[tuple[int, int, int]], others: list
 
 
 def test_a_cost_sums_up_epochs() -> None:
-    cost = Cost.of([_loss(2, (10, 14), (16, 18), records=5), _loss(4, (10, 13))], 4, [])
+    cost = Cost.of([_loss(2, (10, 14), (16, 18), records=5), _loss(4, (10, 13))], {Evidence.CHECKPOINT: 4, Evidence.SOLE: 2}, [])
     assert (cost.offsets, cost.records, cost.size_bytes, cost.below_high_watermark) == (6 + 3, 5 + 3, 50 + 30, 4)
+    assert cost.committed_offsets == 4 + 2
     assert (cost.cut, cost.restarted, cost.failing, cost.diverged) == (0, 0, 0, 0)
 
 
@@ -116,13 +118,13 @@ def test_a_cost_counts_followers_by_what_happens_to_them() -> None:
     failing = _effect([(1, 0, 9), (3, 10, 19)], [(1, 0, 9), (2, 10, 11), (2, 12, 14)], epochs=[(1, 0), (2, 9), (3, 12)])
     assert (cut.truncation.truncation_offset, restarted.truncation.restart_offset, failing.fetcher_fails) == (10, 50, True)
     effects = [(unharmed, False), (cut, False), (cut, True), (restarted, False), (failing, False)]
-    cost = Cost.of([], 0, effects)
+    cost = Cost.of([], {}, effects)
     assert (cost.cut, cost.restarted, cost.failing, cost.diverged) == (3, 1, 1, 1)
 
 
 # --- ranking ------------------------------------------------------------------------------------------------------------------------------
 
-NOTHING = Cost.of([], 0, [])
+NOTHING = Cost.of([], {}, [])
 
 
 def _candidate(broker_id: int, cost: Cost = NOTHING, **fields: Any) -> Candidate:
@@ -137,14 +139,22 @@ def _order(*candidates: Candidate) -> list[tuple[int | None, int]]:
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
-        pytest.param({"below_high_watermark": 1, "records": 9}, {"below_high_watermark": 2, "records": 3}, id="committed offsets first"),
+        pytest.param(
+            {"committed": {Evidence.SOLE: 1}, "records": 9}, {"committed": {Evidence.SOLE: 2}, "records": 3}, id="committed first"
+        ),
+        pytest.param(
+            {"committed": {Evidence.ALL: 9}, "records": 9},
+            {"committed": {Evidence.CHECKPOINT: 1}, "records": 1},
+            id="what a high watermark had passed before what only all in-sync replicas held",
+        ),
+        pytest.param({"records": 9}, {"committed": {Evidence.ALL: 1}, "records": 1}, id="that before what is not known to be committed"),
         pytest.param({"records": 3, "diverged": 2}, {"records": 4}, id="then records"),
         pytest.param({"records": 3, "offsets": 3}, {"records": 3, "offsets": 4}, id="then offsets"),
         pytest.param({"failing": 5}, {"diverged": 1}, id="a silent divergence is worse than failing fetchers"),
         pytest.param({}, {"failing": 1}, id="then failing fetchers"),
     ],
 )
-def test_the_smaller_loss_ranks_first(better: dict[str, int], worse: dict[str, int]) -> None:
+def test_the_smaller_loss_ranks_first(better: dict[str, Any], worse: dict[str, Any]) -> None:
     costs = replace(NOTHING, **better), replace(NOTHING, **worse)
     assert _order(_candidate(2, costs[0]), _candidate(1, costs[1], is_leader=True, in_isr=True)) == [(1, 2), (2, 1)]
 
@@ -166,7 +176,7 @@ def test_of_equals_the_lowest_id_ranks_first_and_ranks_are_dense() -> None:
 
 
 def test_a_candidate_that_cannot_lead_has_no_rank() -> None:
-    lossy = _candidate(1, replace(NOTHING, below_high_watermark=100))
+    lossy = _candidate(1, replace(NOTHING, committed={Evidence.SOLE: 100}))
     assert _order(_candidate(3, eligible=False), lossy, _candidate(2, eligible=False, is_leader=True)) == [(1, 1), (None, 3), (None, 2)]
     assert _order() == []
 
@@ -184,7 +194,7 @@ def test_a_candidate_of_a_replica() -> None:
 
 
 def test_a_reason_tells_what_it_costs_and_what_is_not_known() -> None:
-    cost = replace(NOTHING, offsets=5, records=4, below_high_watermark=3, diverged=2, failing=1)
+    cost = replace(NOTHING, offsets=5, records=4, committed={Evidence.CHECKPOINT: 2, Evidence.SOLE: 1}, diverged=2, failing=1)
     reason = Candidate.of(replica(1, [(0, 0, 9)]), cost, is_leader=False, unread=1).reason
     for part in ("4 records", "3 of their offsets", "2 follower(s) stay diverged", "1 follower(s) fail", "1 replica(s) could not be read"):
         assert part in reason

@@ -18,6 +18,8 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
     ConfigSet,
     ElrCleared,
     FeatureSet,
@@ -27,6 +29,7 @@ from replica_audit.protocol.metadata_changes import (
 )
 from replica_audit.protocol.metadata_claims import latest, nothing_known
 from replica_audit.protocol.metadata_image import METADATA_LOG, METADATA_VERSION, ElectionKind, MetadataImage, Position
+from replica_audit.protocol.min_isr import values_between
 from tests.formats import metadata_files as mf
 
 T, OTHER = "Qp6JWkXMQF-e2A5xW3-mBQ", "FwQ8J6cySmadJADoS7lKRg"
@@ -516,3 +519,77 @@ def test_the_longest_copy_is_held_against_the_file():
     found = latest([*copies(), claim(FILE, 9, 1, known_at_ms=TIME)])
     assert found is not None
     assert (found.source, found.leader) == (FILE, 9), "copies 2 to 4 name later epochs, but they are behind"
+
+
+# --- what proves that records were committed ---
+
+
+def test_changes_of_the_isr_within_an_epoch_are_kept():
+    found = state(
+        created(leaderEpoch=3), change(isr=(1, 2)), change(isr=(1, 2)), change(2, isr=(2,)), change(isr=(2, 3)), change(replicas=[4])
+    )
+    assert [tuple(one) for one in found.isr_changes] == [(3, (1, 2), 2, 4, TIME + 2), (4, (2, 3), 5, 4, TIME + 5)]
+    assert found.ever_replicas == (1, 2, 3, 4)
+
+
+def test_a_snapshot_tells_an_isr_that_holds_since_the_log_goes_on_at_the_latest():
+    image = MetadataImage()
+    for offset, record in enumerate([TopicCreated("orders", T), created(leaderEpoch=3), change(isr=(1, 2))]):
+        image.apply(record, Position(offset, 4, TIME + offset))
+    after = image.restarted(Position(99, 4, -1))
+    for record in (TopicCreated("orders", T), created(1, leaderEpoch=3)):
+        after.apply(record, Position(99, 4, -1), from_snapshot=True)
+    after.apply(change(isr=(1, 3)), Position(100, 4, TIME + 500))
+    (found,) = after.partitions(4, 101)
+    expected = [(3, (1, 2), 2, 4, TIME + 2), (3, (1,), 99, 4, TIME + 500), (3, (1, 3), 100, 4, TIME + 500)]
+    assert [tuple(one) for one in found.isr_changes] == expected
+    (before,) = image.partitions(4, 3)
+    assert len(before.isr_changes) == 1, "a snapshot that cannot be read to its end leaves nothing behind"
+
+
+def test_every_registration_is_kept_in_order():
+    records = (
+        BrokerRegistered(1, True),
+        BrokerFenced(1, False),
+        BrokerFenced(1, True),
+        BrokerFenced(1, False),
+        BrokerStops(1),
+        BrokerFenced(1, True),
+        BrokerFenced(1, None),
+    )
+    events = replayed(*records).broker_events
+    assert [event.state for event in events] == ["starting", "up", "fenced", "up", "stopping", "stopped", "unregistered"]
+    assert [tuple(event)[2:] for event in events] == [(offset, 4, TIME + offset) for offset in range(1, 8)]
+
+
+def test_min_isr_of_topics_brokers_and_the_cluster():
+    def isr(kind: int, name: str, value: str | None) -> ConfigSet:
+        return ConfigSet(kind, name, "min.insync.replicas", value)
+
+    records = (isr(4, "", "1"), created(), isr(2, "orders", "2"), isr(2, "others", "3"), isr(4, "7", "2"), isr(2, "orders", None))
+    image = replayed(
+        *records, isr(4, "", "many"), isr(4, "a name", "5"), isr(8, "1", "5"), ConfigSet(2, "orders", "min.compaction.lag", "1")
+    )
+    (found,) = image.partitions(4, 100)
+    assert [tuple(one) for one in found.min_isr] == [(2, 3, None), (None, 6, None)]
+    assert [tuple(one) for one in image.min_isr.of_brokers] == [(1, 1, -1), (2, 5, 7), (None, 7, -1)]
+
+
+def test_a_snapshot_ends_every_setting_and_sets_again_what_holds():
+    image = replayed(created(), ConfigSet(2, "orders", "min.insync.replicas", "2"), ConfigSet(4, "", "min.insync.replicas", "3"))
+    after = image.restarted(Position(99, 4, -1))
+    for record in (TopicCreated("orders", T), created(), ConfigSet(4, "", "min.insync.replicas", "1")):
+        after.apply(record, Position(99, 4, -1), from_snapshot=True)
+    (found,) = after.partitions(4, 100)
+    assert values_between(found.min_isr, after.min_isr.of_brokers, 1, 5, 50) == {2}
+    assert values_between(found.min_isr, after.min_isr.of_brokers, 1, 99, None) == {1}
+    assert values_between([], image.min_isr.of_brokers, 1, 99, None) == {3}
+
+
+def test_the_history_is_the_logs_where_the_file_is_newer():
+    log = state(created(leaderEpoch=3), change(isr=(1, 2)), ConfigSet(2, "orders", "min.insync.replicas", "2"))
+    file = replace(log, source=FILE, isr_changes=(), min_isr=(), ever_replicas=(), elections=(), known_at_ms=TIME + 9999)
+    both = latest([file, log])
+    assert both is not None
+    assert both.source == FILE
+    assert (both.isr_changes, both.min_isr, both.ever_replicas) == (log.isr_changes, log.min_isr, (1, 2, 3))

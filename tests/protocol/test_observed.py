@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.server_log import events
 from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Step, Truncation
-from replica_audit.protocol.observed import EventKind, LogEvent, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.log_events import EventKind, LogEvent
+from replica_audit.protocol.observed import ObservedCut, ObservedTruncation, agrees, observe
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources

@@ -189,12 +189,17 @@ def _first_rule(c: Comparison) -> set[Verdict]:
         return {Verdict.LOG_MATCHING_VIOLATION}
     if c.cut is not None:
         copied = Verdict.INCONCLUSIVE if c.follower_copied_earlier else Verdict.STALE_TAIL
-        loses = Verdict.COMMITTED_LOSS if c.lost else copied
+        uncommitted = Verdict.CANNOT_REJOIN if c.cannot_rejoin else copied
+        loses = Verdict.COMMITTED_LOSS if c.lost else uncommitted
         watermarks = [c.leader.high_watermark or 0]
         if c.follower.alive and not c.context.simultaneous:
             watermarks.append(c.follower.high_watermark or 0)
         below = c.difference is not None and c.difference.first_offset < min(watermarks)
         return {Verdict.LOG_MATCHING_VIOLATION if c.follower.in_isr and below else loses}
+    if c.lost:
+        return {Verdict.COMMITTED_LOSS}
+    if c.cannot_rejoin:
+        return {Verdict.CANNOT_REJOIN, Verdict.LOG_MATCHING_VIOLATION if c.follower.in_isr and c.difference else Verdict.CANNOT_REJOIN}
     behind = c.follower.log.log_end_offset < c.leader.log.log_end_offset
     return {Verdict.INCONCLUSIVE, Verdict.EPOCH_TABLE_ONLY, Verdict.LAGGING if behind else Verdict.IDENTICAL}
 

@@ -41,7 +41,13 @@ def test_every_verdict_has_its_severity() -> None:
     by_severity = {severity: {verdict for verdict in Verdict if SEVERITIES[verdict] is severity} for severity in Severity}
     assert by_severity == {
         Severity.CRITICAL: {Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION, Verdict.CONTENT_MISMATCH},
-        Severity.ERROR: {Verdict.TRUNCATED_OTHERWISE, Verdict.STALE_TAIL, Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID},
+        Severity.ERROR: {
+            Verdict.CANNOT_REJOIN,
+            Verdict.TRUNCATED_OTHERWISE,
+            Verdict.STALE_TAIL,
+            Verdict.UNREADABLE,
+            Verdict.STALE_TOPIC_ID,
+        },
         Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.COMPACTION_DIFFERS, Verdict.INCONCLUSIVE},
         Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING},
     }
@@ -136,7 +142,9 @@ def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
     holed: dict[str, Any] = {"protocol": Protocol.HIGH_WATERMARK, "follower_batches": own}
     found = _judged(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], **holed)
     assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
-    assert "offsets 11..20 are cut away and never fetched again" in found.reason
+    assert (
+        "offsets 11..20 of follower 2 are cut away with the batch that holds the cut, and never fetched again: a hole stays" in found.reason
+    )
     fails = compare(leader, follower, leader_batches=[(1, 0, 19), (1, 20, 30)], **holed)
     assert fails.effect.fetcher_fails
     assert judge(fails).verdict is Verdict.STALE_TAIL, "the fetcher fails: it does not go on behind a hole"
@@ -149,8 +157,18 @@ def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
     ("leader", "follower", "where"),
     [
         pytest.param([(1, 0, 29)], [(1, 0, 9), (2, 10, 19), (1, 20, 29)], "10..19 leader epoch 1, follower epoch 2", id="another epoch"),
-        pytest.param([(1, 0, 29)], [(1, 0, 9), (1, 20, 29)], "10..19 leader epoch 1, follower missing", id="the follower misses offsets"),
-        pytest.param([(1, 0, 9), (1, 20, 29)], [(1, 0, 29)], "10..19 leader missing, follower epoch 1", id="the leader misses offsets"),
+        pytest.param(
+            [(1, 0, 29)],
+            [(1, 0, 9), (1, 20, 29)],
+            "offsets 10..19 are missing from follower 2, a hole in its log; leader 1 holds 10 in epoch 1",
+            id="the follower misses offsets",
+        ),
+        pytest.param(
+            [(1, 0, 9), (1, 20, 29)],
+            [(1, 0, 29)],
+            "offsets 10..19 are missing from leader 1, a hole in its log; follower 2 holds 10 in epoch 1",
+            id="the leader misses offsets",
+        ),
     ],
 )
 def test_batches_that_differ_and_are_not_cut(leader: list[Batch], follower: list[Batch], where: str) -> None:
@@ -224,7 +242,7 @@ def test_committed_loss_begins_below_the_followers_high_watermark(watermark: int
     found = _judged(LEADER, replace(DIVERGED, high_watermark=watermark))
     assert found.verdict is expected
     if expected is Verdict.STALE_TAIL:
-        assert "truncates to 10: offsets 10..19 are not known to have been committed" in found.reason
+        assert "truncates to 10: whether offsets 10..19 were committed is unknown" in found.reason
 
 
 def test_committed_loss_beyond_a_leader_that_is_shorter() -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from replica_audit.protocol.comparison import Comparison, Effect, removal_start, still_diverged
+from replica_audit.protocol.comparison import Comparison, Effect, catches_up, removal_start, still_diverged
 from replica_audit.protocol.cuts import can_fail_to_append
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import judge
+from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 from tests.report.test_exchange_steps import point
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ def _verdict(c: Comparison) -> Row:
         "last_removed_timestamp_ms": 1_700_000_001_500 if goes else None,
         "open_transactions": [4711] if goes else [],
         "observed_truncation_offset": None,
+        "already_truncated": None,
+        **stuck_columns(c, judged),
+        "hole": hole_column(c, judged),
         "evidence": "leader 1: /logs/broker-1/data/orders-0/0.log ends; /logs/broker-2/data/replication-offset-checkpoint: 3",
     }
 
@@ -125,6 +129,7 @@ def _points(c: Comparison) -> Iterable[Row]:
                 "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
                 "removed_offsets": 0 if first is None else max(0, c.follower.log.log_end_offset - first),
                 "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
+                "catches_up": catches_up(c.leader, effect),
             }
         )
 

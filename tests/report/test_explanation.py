@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from replica_audit.report.explanation_text import SECTIONS, render
 from replica_audit.report.question import Question
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
-from tests.report.audited import Row, TablesInMemory, tables_of
+from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
 
 ASKED = Question(topic="orders", partition=0)
 
@@ -83,7 +84,7 @@ def test_a_hole_is_told_and_drawn() -> None:
     text = told(hole())
     assert "log_matching_violation (critical)" in text
     assert "The cut at 21 lies inside a batch, which goes whole: the file is cut at 11" in text
-    assert "offsets 11..20: the leader has epoch 1, the follower nothing" in text
+    assert "offsets 11..20: a hole in the log of follower 2, leader 1 has epoch 1" in text
     (after,) = (line for line in text.splitlines() if "follower 2 then" in line)
     assert after.split("|")[1].startswith("-1-")
     assert after.split("|")[2].isspace()
@@ -219,7 +220,7 @@ def test_a_cut_that_the_brokers_log_tells_of_has_happened() -> None:
 def test_an_inferred_leader_and_an_unknown_one() -> None:
     tables = hole()
     tables["replica_verdicts"][0]["leader_source"] = "inferred"
-    assert "a clean verdict is no proof here" in " ".join(told(tables).split())
+    assert "a clean verdict proves nothing here" in " ".join(told(tables).split())
     unknown = {"leader_id": -1, "verdict": "inconclusive", "reason": "leader unknown or unreadable: none"}
     tables["replica_verdicts"][0] |= unknown
     tables["truncation_points"] = []
@@ -243,14 +244,67 @@ def test_tables_that_were_not_read_whole_are_named() -> None:
 
 def test_an_exchange_without_end_is_no_clean_verdict_to_an_operator() -> None:
     """The follower's last epoch is above all that the leader knows, and the leader is longer (reference, 5.5)."""
-    leader = replica(1, [(1, 0, 11), (3, 12, 30)])
+    leader = replica(1, [(1, 0, 11), (3, 12, 30)], alive=True)
     follower = replica(2, [(1, 0, 11)], epochs=[(1, 0), (9, 10)], high_watermark=10)
     text = " ".join(told(tables_of(compare(leader, follower))).split())
+    assert "cannot_rejoin (error): follower 2's leader-epoch-checkpoint has the line `9 10` where its batches have no such epoch" in text
     assert "leader 1 answers OFFSET_OUT_OF_RANGE: it cannot tell where epoch 9 ends; its log ends at 31" in text
     assert "follower 2 ends at 12: fetches the same again" in text
     assert "This has no end: the same question brings the same answer" in text
-    assert "follower 2 stays out of the ISR until it begins anew" in text
+    assert "Have the follower fetch anew: stop broker 2" in text
     assert "follower 2 then" not in text
+    down = " ".join(told(tables_of(compare(replace(leader, alive=False), follower))).split())
+    assert "epoch_table_only (warning)" in down
+    assert "it ends once leader 1 is elected anew" in down
+
+
+def lacking() -> dict[str, list[Row]]:
+    """A leader whose checkpoint lacks the line `7 1800` of its own batches."""
+    leader = replica(1, [(6, 0, 1799), (7, 1800, 1849)], epochs=[(6, 0), (8, 1850)], alive=True)
+    return tables_of(compare(leader, replica(2, [(6, 0, 1699)], high_watermark=1700, alive=False), leader_epoch=8))
+
+
+def test_the_line_that_a_leaders_checkpoint_lacks_is_told() -> None:
+    text = " ".join(told(lacking()).split())
+    assert "cannot_rejoin (error): leader 1's leader-epoch-checkpoint lacks the line `7 1800` of its own batches" in text
+    assert "Later follower 2 fetches from 1850, its last epoch is 7; leader 1 answers diverging: epoch 6 ends at 1850;" in text
+    assert "follower 2 truncates to 1800. This has no end" in text
+    assert "1. Do not move the directory of follower 2 away" in text
+    assert "In broker-1/data/orders-0/leader-epoch-checkpoint add the line `7 1800` after `6 0`" in text
+    assert "line 2 becomes 3, the number of entries" in text
+    sound = replica(1, [(6, 0, 1799), (7, 1800, 1849)], alive=True)
+    assert "This has no end" not in told(tables_of(compare(sound, replica(2, [(6, 0, 1699)], alive=False))))
+
+
+def test_what_it_costs_if_the_follower_led_is_what_was_tried() -> None:
+    """The same sentence as in the rows of what-if, and none that contradicts it."""
+    leader, follower = replica(1, [(1, 0, 9), (3, 10, 14)]), replica(2, [(1, 0, 9), (2, 10, 19)], high_watermark=20, alive=False)
+    tables = tables_of(compare(leader, follower))
+    untried = " ".join(told(tables).split())
+    assert "With broker 2 made leader instead (an unclean election): they stay, and broker 1 is cut where the logs diverge" in untried
+    cost = "5 records are lost, none known to have been committed; broker 2 has truncated 10 offsets already"
+    choice: Row = {"candidate_id": 2, "rank": 2, "is_leader": False, "in_isr": False, "last_epoch": 2, "log_end_offset": 10}
+    choice |= KEYS | {"lost_bytes": 9, "followers_cut": 1, "followers_restarted": 0, "reason": cost}
+    tried = " ".join(told(tables | {"what_if_leaders": [choice]}).split())
+    assert f"With broker 2 made leader instead (an unclean election): {cost}." in tried
+    assert "they stay, and" not in tried
+
+
+def test_a_hole_of_the_leader_is_not_to_be_fetched_by_the_follower() -> None:
+    leader, follower = replica(1, [(1, 0, 9), (1, 20, 29)], epochs=[(1, 0)]), replica(2, [(1, 0, 29)], epochs=[(1, 0)])
+    text = " ".join(told(tables_of(compare(leader, follower))).split())
+    assert "offsets 10..19 are missing from leader 1, a hole in its log" in text
+    assert "offsets 10..19: a hole in the log of leader 1, follower 2 has epoch 1" in text
+    assert "Do not have follower 2 fetch anew: it would come to lack them, too" in text
+    whole, holed = replica(1, [(1, 0, 29)], epochs=[(1, 0)]), replica(2, [(1, 0, 9), (1, 20, 29)], epochs=[(1, 0)])
+    other = " ".join(told(tables_of(compare(whole, holed))).split())
+    assert "offsets 10..19 are missing from follower 2" in other
+    assert "joins the ISR with the hole, and consumers miss offsets 10..19" in other
+
+
+def test_what_a_diverged_follower_loses_besides_is_told() -> None:
+    text = " ".join(told(hole()).split())
+    assert "a hole stays; it truncates to 21: offsets 11..25 go, none is known to have been committed" in text
 
 
 def test_every_verdict_has_a_remedy() -> None:
@@ -276,6 +330,7 @@ def test_every_verdict_has_a_remedy() -> None:
         (explained_rows.RuleOutcome, "what_if_rules"),
         (explained_rows.ReplicaRole, "replica_roles"),
         (explained_rows.LeaderEpoch, "leader_epochs"),
+        (explained_rows.LoggedIncident, "logged_incidents"),
         (explained_rows.ConsumerImpact, "consumer_impacts"),
         (explained_rows.LeaderChoice, "what_if_leaders"),
         (explained_rows.FutureReplica, "future_replicas"),

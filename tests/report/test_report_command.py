@@ -60,10 +60,10 @@ class TestWhatItWrites:
         page = Path("report-second.html").read_text(encoding="utf-8")
         assert page.startswith("<!doctype html>\n")
         assert (
-            "<h1>Committed records are missing from the leader: 42 offsets in 3 partitions, and 4 consumer groups are affected.</h1>"
+            "<h1>Committed records are missing from the leader: 85 offsets in 6 partitions, and 4 consumer groups are affected.</h1>"
             in page
         )
-        assert anchors(page) == ["billing-0", "billing-1", "billing-2", "ledger-1", "ledger-2", "ledger-0"]
+        assert anchors(page) == ["ledger-1", "billing-0", "billing-1", "ledger-2", "ledger-0", "billing-2"]
         assert {path.name for path in Path().iterdir()} == {"warehouse", "report-second.html"}
 
     def test_of_the_run_that_is_asked_for(self, warehouse: Path) -> None:
@@ -75,20 +75,25 @@ class TestWhatItWrites:
         assert cli.main(["report", "--format", "text"]) == 0
         assert capsys.readouterr().out == text.render(report)
         assert cli.main(["report", "--format", "json"]) == 0
-        assert capsys.readouterr().out == json.dumps(report.as_json(), indent=1) + "\n"
+        written, head = json.loads(capsys.readouterr().out), json.loads(json.dumps(report.as_json()))
+        apart = ("findings", "offline", "others")
+        assert {name: written[name] for name in head if name not in apart} == {name: head[name] for name in head if name not in apart}
+        assert written.keys() - head.keys() == {"unconfirmed", "resolved"}
+        worst = {name: value for name, value in head["findings"][0].items() if value is not None}
+        assert {name: written["findings"][0][name] for name in worst} == worst, "every key of a finding of the report is there"
         assert cli.main(["report", "--format", "text", "--output", "report.txt"]) == 0
         assert Path("report.txt").read_text(encoding="utf-8") == text.render(report)
         assert capsys.readouterr().err == "report of run second: report.txt\n"
 
     def test_as_many_as_the_audit_showed_or_as_are_asked_for(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        for arguments, count in (([], 2), (["--top", "4"], 4), (["--top", "0"], 0), (["--top", "100"], 6)):
+        for arguments, count in (([], 6), (["--top", "4"], 4), (["--top", "0"], 0), (["--top", "100"], 6)):
             assert cli.main(["report", "--format", "json", *arguments]) == 0
             shown = json.loads(capsys.readouterr().out)
             assert len(shown["findings"]) == count
             assert shown["finding_count"] == 6
         assert cli.main(["report", "--top", "1"]) == 0
         page = Path("report-second.html").read_text(encoding="utf-8")
-        assert anchors(page) == ["billing-0"]
+        assert anchors(page) == ["ledger-1"]
         assert "the worst 1 of 6" in page
 
     def test_the_file_is_replaced_as_a_whole(self, warehouse: Path) -> None:
@@ -109,14 +114,27 @@ class TestWhatItWrites:
         clusters = [(c["label"], c["path"], c["brokers"], c["verdicts"]) for c in shown["clusters"]]
         assert clusters == [
             ("committed-loss", str(SAMPLE / "committed-loss"), 3, {"committed_loss": 3, "lagging": 1, "identical": 5}),
-            ("multi-round", str(SAMPLE / "multi-round"), 3, {"stale_tail": 3}),
+            ("multi-round", str(SAMPLE / "multi-round"), 3, {"committed_loss": 3}),
         ]
         worst = shown["findings"][0]
-        assert (worst["verdict"], worst["topic"], worst["partition"], worst["removed_records"]) == ("committed_loss", "billing", 0, 20)
+        assert (worst["verdict"], worst["topic"], worst["partition"], worst["removed_records"]) == ("committed_loss", "ledger", 1, 20)
         gone = [(impact["group_id"], impact["records_gone"]) for impact in shown["impacts"][:3]]
         assert gone == [("bill-classic", 20), ("bill-kip848", 20), ("bill-noepoch", 20)]
         first = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"][:2]]
-        assert first == [("billing", 0, 1, 1, False), ("billing", 0, 2, 2, True)]
+        assert first == [], "by their own logs the followers have truncated: to elect them brings nothing back"
+        assert (shown["best_led_partitions"], shown["already_lost_partitions"]) == (0, 6)
+        assert [finding["already_truncated"] for finding in shown["findings"]] == [True] * 6
+
+    def test_another_leader_that_would_lose_less(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Of the copies alone: no log tells that anything was cut since."""
+        shutil.copytree(SAMPLE / "committed-loss", tmp_path / "copy", ignore=shutil.ignore_patterns("server.log"))
+        write_warehouse(tmp_path / "other", tmp_path / "copy", run_id="now", settings=Settings(what_if_leaders=True))
+        assert cli.main(["report", "--warehouse", str(tmp_path / "other"), "--format", "json", "--top", "100"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        choices = [(c["topic"], c["partition"], c["candidate_id"], c["rank"], c["is_leader"]) for c in shown["candidates"]]
+        assert choices == [("billing", p, b, r, b == 2) for p, ranked in ((0, (1, 2)), (2, (1, 2))) for r, b in enumerate(ranked, 1)]
+        # billing-1 loses 16 records under its leader, all others nothing: the lagging ones only if another led
+        assert (shown["best_led_partitions"], shown["already_lost_partitions"]) == (1, 0)
 
 
 class TestWhatAWarehouseMayLack:
@@ -125,8 +143,8 @@ class TestWhatAWarehouseMayLack:
             shutil.rmtree(warehouse / table)
         assert cli.main(["report", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
-        assert "Committed records are missing from the leader: 42 offsets in 3 partitions." in page
-        assert anchors(page)[0] == "billing-0"
+        assert "Committed records are missing from the leader: 85 offsets in 6 partitions." in page
+        assert anchors(page)[0] == "ledger-1"
         capsys.readouterr()
         assert cli.main(["report", "--format", "json"]) == 0
         shown = json.loads(capsys.readouterr().out)
@@ -148,7 +166,9 @@ class TestWhatAWarehouseMayLack:
         rows = DeltaTable(str(warehouse / "audit_runs")).to_pyarrow_table()
         one = rows.slice(0, 1).to_pylist()[0] | {"cluster_id": "none", "run_id": "empty", "status": "complete", "exit_code": 2}
         write_deltalake(str(tmp_path / "empty" / "audit_runs"), pa.Table.from_pylist([one], schema=rows.schema))
-        assert cli.main(["report", "--warehouse", "empty", "--output", "page.html"]) == 0
+        assert cli.main(["report", "--warehouse", "empty"]) == 2
+        assert "there is no complete run" in capsys.readouterr().err, "it is not the latest"
+        assert cli.main(["report", "--warehouse", "empty", "--run-id", "empty", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
         assert "<h1>Nothing is known: no input could be read.</h1>" in page
         assert "No cluster was found in the input." in page

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import MetadataError, UsageError
+from replica_audit.formats.broker_files import replicas_of
 from replica_audit.formats.checkpoints import meta_properties
-from replica_audit.model import Problem
+from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.storage import first_look
+from replica_audit.storage.first_look import look
+from replica_audit.storage.folders import Tree
+from replica_audit.storage.missing_brokers import lacking
 from replica_audit.storage.sources import Found, Root, discover, unusable
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
@@ -667,3 +672,170 @@ def test_links_that_lead_back_and_nothing_else(tmp_path: Path):
     for name in "abcdef":
         (tmp_path / name).symlink_to(".")
     assert codes(discover([str(tmp_path)])) == ["nothing-recognised"]
+
+
+# --- brokers that the input lacks ---
+
+
+def missing(found: Found) -> list[tuple[str, str, str]]:
+    return [(one.path, one.detail, one.remedy) for _cluster, one in found.problems if one.code == "one-broker-of-several"]
+
+
+@pytest.mark.parametrize(
+    "names", [("broker-1", "broker-2", "broker-3"), ("1", "2", "3"), ("kafka-0", "kafka-1", "kafka-2"), ("host-a1", "host-a2")]
+)
+@pytest.mark.parametrize("below", ["", "data-0"])
+def test_one_brokers_folder_of_several_names_the_others(tmp_path: Path, names: tuple[str, ...], below: str):
+    cluster(tmp_path / "prod", *names)
+    found = find(tmp_path / "prod" / names[1] / below)
+    ((path, detail, remedy),) = missing(found)
+    assert path == str(tmp_path / "prod" / names[1] / below).rstrip("/")
+    assert f"the input has broker 2 of {', '.join(map(str, range(1, len(names) + 1)))}," in detail
+    assert remedy == f"give the folder above: --input {tmp_path / 'prod'}"
+
+
+def test_one_brokers_texts_of_several_name_the_others(tmp_path: Path):
+    for broker in (1, 2):
+        text(tmp_path / f"broker-{broker}" / "orders-0.txt")
+    assert [detail.partition(",")[0] for _path, detail, _remedy in missing(find(tmp_path / "broker-1"))] == ["the input has broker 1 of 1"]
+
+
+def test_what_lies_beside_and_is_no_broker_of_the_cluster_is_not_missed(tmp_path: Path):
+    cluster(tmp_path, "broker-1")
+    assert missing(find(tmp_path / "broker-1")) == [], "alone"
+    (tmp_path / "broker-2").mkdir()
+    assert missing(find(tmp_path / "broker-1")) == [], "empty"
+    kf.log_dir(tmp_path / "broker-3" / "data-0", "orders-0", broker_id=3, cluster_id=OTHER_CLUSTER)
+    assert missing(find(tmp_path / "broker-1")) == [], "of another cluster"
+    shutil.copytree(tmp_path / "broker-1", tmp_path / "broker-9")
+    assert missing(find(tmp_path / "broker-1")) == [], "the same broker, copied"
+    kf.log_dir(tmp_path / "photos" / "data-0", "orders-0", broker_id=4)
+    assert missing(find(tmp_path / "broker-1")) == [], "called otherwise"
+    kf.log_dir(tmp_path / "broker-5" / "data-0", "orders-0", broker_id=5)
+    assert len(missing(find(tmp_path / "broker-1"))) == 1
+
+
+def test_disks_of_one_broker_are_no_brokers(tmp_path: Path):
+    for disk in ("data-0", "data-1"):
+        kf.log_dir(tmp_path / "broker-2" / disk, f"{disk}x-0", broker_id=2)
+    assert find(tmp_path / "broker-2" / "data-0").problems == []
+
+
+def test_a_whole_root_misses_nobody(tmp_path: Path):
+    cluster(tmp_path / "prod-1")
+    cluster(tmp_path / "prod-2")
+    assert find(tmp_path / "prod-1").problems == []
+
+
+def test_brokers_that_the_metadata_names():
+    said = lacking(Path("/backup/cluster-metadata.json"), [1, 3], [1, 2, 3, 4])
+    assert said is not None
+    assert (said.code, said.path) == ("brokers-not-in-input", "/backup/cluster-metadata.json")
+    assert "names brokers 2, 4, of which the input holds nothing; it has 1, 3" in said.detail
+    assert lacking(Path("/backup"), [1, 2, 9], [1, 2]) is None, "more than the metadata knows"
+    assert lacking(Path("/backup"), [1, 2], []) is None, "nothing known"
+
+
+# --- bare segments ---
+
+
+@pytest.mark.parametrize("names", [("broker-1", "broker-2"), ("kafka-0", "kafka-1")])
+@pytest.mark.parametrize("whole", [True, False])
+def test_segments_right_in_brokers_folders_make_no_partitions(tmp_path: Path, names: tuple[str, str], whole: bool):
+    """`scp 'broker1:/data/orders-0/*' broker-1/`: the root is no log directory with a topic `broker`."""
+    for name in names:
+        kf.segment(tmp_path / name, 0, kf.batch(0, 0))
+        if whole and name.startswith("broker"):
+            (tmp_path / name / "leader-epoch-checkpoint").write_bytes(kf.checkpoint([(0, 0)]))
+    found = find(tmp_path)
+    if names[0] == "kafka-0":
+        assert (found.roots, set(codes(found))) == ([], {"nothing-recognised"})
+        return
+    assert brokers(only(found)) == {"broker-1": 1, "broker-2": 2}
+    for broker in only(found).brokers:
+        rows = list(replicas_of(broker.path))
+        assert not [one for one in rows if isinstance(one, ReplicaFiles)]
+        assert "segments-outside-a-replica" in {one.code for one in rows if isinstance(one, Problem)}
+
+
+# --- a first look ---
+
+
+def refused(*inputs: Path | str, metadata: Path | None = None, thorough: bool = False) -> str:
+    with pytest.raises(UsageError) as caught:
+        look([str(one) for one in inputs], metadata, thorough=thorough)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_inputs_of_no_use_are_refused_at_once_with_a_remedy_each(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    assert refused(tmp_path / "nowhere") == (
+        f"there is nothing to audit\n  {tmp_path / 'nowhere'}: does not exist; check the path given to --input"
+    )
+    said = refused(tmp_path / "empty", tmp_path / "file", tmp_path / "photos", tmp_path / "nowhere").splitlines()
+    assert [line.partition(":")[0].strip() for line in said[1:]] == [
+        str(tmp_path / name) for name in ("empty", "file", "photos", "nowhere")
+    ]
+    many = [tmp_path / f"nowhere-{number}" for number in range(9)]
+    assert refused(*many).splitlines()[-1] == "  and 4 more"
+
+
+def test_one_remedy_for_one_problem(tmp_path: Path):
+    kf.log_dir(tmp_path / "kafka-logs", "orders-0", broker_id=None)
+    said = refused(tmp_path / "kafka-logs").splitlines()
+    assert len(said) == 2
+    assert "no meta.properties below it" in said[1]
+
+
+def test_brokers_folders_without_a_file_are_of_no_use(tmp_path: Path):
+    for broker in (1, 2):
+        (tmp_path / f"broker-{broker}" / "data-0").mkdir(parents=True)
+    assert "no file in it" in refused(tmp_path)
+    text(tmp_path / "broker-2" / "orders-0.txt")
+    look([str(tmp_path)])
+
+
+def test_one_good_input_is_enough(tmp_path: Path):
+    look([str(tmp_path / "nowhere"), str(cluster(tmp_path / "prod"))])
+    look([str(SAMPLE)])
+
+
+def test_twins_and_bad_metadata_are_refused_at_once(tmp_path: Path):
+    cluster(tmp_path / "monday")
+    cluster(tmp_path / "tuesday")
+    assert "both hold cluster" in refused(tmp_path)
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"version": 1,\n "cluster_id": }')
+    assert "not JSON" in refused(tmp_path / "monday", metadata=bad)
+    assert "none of the inputs" in refused(tmp_path / "monday", metadata=metadata(tmp_path / "other.json", OTHER_CLUSTER))
+    look([str(tmp_path / "monday")], metadata(tmp_path / "good.json"))
+
+
+def test_a_large_input_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A first look lists so many folders and no more; what it has not seen, it does not judge."""
+    monkeypatch.setattr(first_look, "_LOOKED_AT", 3)
+    for number in range(9):
+        (tmp_path / f"photos-{number}").mkdir()
+    look([str(tmp_path)])
+    assert "there is nothing to audit" in refused(tmp_path, thorough=True)
+
+
+def test_a_store_is_asked_only_with_credentials_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    look(["s3a://backup/nightly", str(tmp_path / "nowhere")])
+    assert "give s3a://BUCKET/FOLDER" in refused("s3a://")
+
+
+def test_thousands_of_replicas_are_not_listed_to_find_the_brokers(tmp_path: Path):
+    cluster(tmp_path)
+    for broker in (1, 2, 3):
+        for number in range(1000):
+            (tmp_path / f"broker-{broker}" / "data-0" / f"orders-{number}").mkdir(exist_ok=True)
+    tree = Tree([])
+    assert [len(folders) for _root, folders in tree.roots(tmp_path)] == [3]
+    assert len(tree._listed) < 20

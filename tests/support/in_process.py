@@ -88,7 +88,10 @@ def _gather(partitions: dict[tuple[str, int], Row], row: Row, kept: KeptText) ->
         return
     entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
     if row["replica"]["scans"]:
-        place = {**{name: row[name] for name in ("cluster_id", "broker_id")}, **{n: row["replica"][n] for n in ("scans", "directory")}}
+        place = {
+            **{name: row[name] for name in ("cluster_id", "broker_id")},
+            **{n: row["replica"][n] for n in ("scans", "log_dir", "directory")},
+        }
         for scans in collected_scans(iter([pa.RecordBatch.from_pylist([place])])):
             entry["segments"] += [{"broker_id": row["broker_id"], "segment": scan} for scan in scans["segment"].to_pylist()]
         return

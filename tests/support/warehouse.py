@@ -13,9 +13,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.schemas import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.storage.sources import discover
+from replica_audit.transforms.findings import history_row
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]
@@ -32,7 +33,8 @@ def write_warehouse(
 ) -> Path:
     """Audit roots, one cluster each, and add that as a run to a warehouse, which is created if it is not there.
 
-    Findings are new, persisting or resolved against each cluster's complete run before. `status` running leaves the run unfinished.
+    Findings are new, persisting, resolved or unconfirmed against each cluster's complete run before. `status` running leaves the run
+    unfinished.
     """
     settings = settings or Settings()
     tables: dict[str, list[Row]] = {table.name: [] for table in TABLES}
@@ -40,12 +42,12 @@ def write_warehouse(
     run = {"run_id": run_id, "started_at": started_at, "run_date": started_at.date(), "inputs": [str(root) for root in roots]}
     run |= {"status": status, "config": json.dumps(settings.model_dump(), sort_keys=True)}
     if status == "complete":
-        verdicts = [row for _root, _cluster, of_cluster in audited for row in of_cluster["replica_verdicts"]]
-        run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(verdicts), "versions": {"replica-audit": "0"}}
+        found = [row for _root, _cluster, of_cluster in audited for row in of_cluster["found"]]
+        run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(found), "versions": {"replica-audit": "0"}}
     for root, cluster_id, of_cluster in audited:
         keys = {"run_id": run_id, "cluster_id": cluster_id}
-        current = [keys | finding for finding in _findings(of_cluster)]
-        of_cluster["findings"] = list(_with_history(current, _before(warehouse, cluster_id), run_id))
+        current = [keys | finding for finding in of_cluster["found"]]
+        of_cluster["findings"] = list(_with_history(current, _before(warehouse, cluster_id), of_cluster["checked"], run_id))
         of_cluster["audit_runs"] = [run | (_counts(root, of_cluster) if status == "complete" else {})]
         for name, rows in of_cluster.items():
             if name in tables:
@@ -75,17 +77,17 @@ def _audited(root: Path, settings: Settings) -> tuple[str, dict[str, list[Row]]]
     of_cluster = {table.name: list(rows.get(table.name, [])) for table in OF_PARTITIONS}
     of_files = [{name: getattr(problem, name) for name in problem.__slots__} for _cluster, problem in found.problems]
     of_cluster["input_errors"] = [{"broker_id": None} | row for row in (*of_files, *rows["problems"], *rows["input_errors"])]
-    of_cluster["unreadable_leaders"] = list(rows.get("unreadable_leaders", []))
+    of_cluster |= {name: list(rows.get(name, [])) for name in ("found", "checked")}
     about = {"protocol": str(facts.applies), "protocol_reason": facts.generation.reason}
     of_cluster["facts"] = [about | {"brokers": len(cluster.brokers), "has_metadata": cluster.head is not None}]
     return cluster.cluster_id, of_cluster
 
 
-def _exit_code(verdicts: Iterable[Row]) -> int:
-    severities = {row["severity"] for row in verdicts}
+def _exit_code(found: Iterable[Row]) -> int:
+    severities = {row["severity"] for row in found}
     if severities & {str(Severity.CRITICAL), str(Severity.ERROR)}:
         return 1
-    return 3 if any(row["verdict"] == Verdict.INCONCLUSIVE for row in verdicts) else 0
+    return 3 if any(row["code"] == Verdict.INCONCLUSIVE for row in found) else 0
 
 
 def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:
@@ -98,30 +100,6 @@ def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:
         "input_errors": len(of_cluster["input_errors"]),
         "path": str(root),
     }
-
-
-def _findings(of_cluster: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
-    """As transforms.findings: every verdict that is not clean, every leader that cannot be read."""
-    of_pairs = [
-        (str(row["verdict"]), str(row["severity"]), row, row["follower_id"], row["reason"])
-        for row in of_cluster["replica_verdicts"]
-        if row["severity"] != Severity.NONE
-    ]
-    unreadable = str(Verdict.UNREADABLE)
-    of_leaders = [
-        (unreadable, str(SEVERITIES[Verdict.UNREADABLE]), row, row["broker_id"], f"the leader itself: {row['reason']}")
-        for row in of_cluster["unreadable_leaders"]
-    ]
-    for code, severity, row, broker_id, summary in (*of_pairs, *of_leaders):
-        yield {
-            "finding_key": f"{code}:{row['topic']}-{row['partition']}:{broker_id}",
-            "code": code,
-            "severity": severity,
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "broker_id": broker_id,
-            "summary": summary,
-        }
 
 
 def _before(warehouse: Path, cluster_id: str) -> list[Row]:
@@ -137,11 +115,10 @@ def _rows(warehouse: Path, table: Table) -> list[Row]:
     return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
 
 
-def _with_history(current: Sequence[Row], before: Sequence[Row], run_id: str) -> Iterator[Row]:
+def _with_history(current: Sequence[Row], before: Sequence[Row], checks: Sequence[Row], run_id: str) -> Iterator[Row]:
     known = {row["finding_key"]: row for row in before}
+    checked = {(row["topic"], row["partition"]): row for row in checks}
     for row in current:
-        earlier = known.pop(row["finding_key"], None)
-        first = earlier["first_seen_run_id"] if earlier else run_id
-        yield row | {"first_seen_run_id": first, "last_seen_run_id": run_id, "status": "persisting" if earlier else "new"}
+        yield history_row(row, known.pop(row["finding_key"], None), None, run_id)
     for row in known.values():
-        yield row | {"status": "resolved"}
+        yield history_row(None, row, checked.get((row["topic"], row["partition"])), run_id)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import schemas
-from replica_audit.model import Election, PartitionMetadata
+from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import leadership
@@ -87,6 +87,7 @@ def test_an_epoch_as_the_log_tells_it():
         "election": "clean",
         "isr": [2, 3],
         "elr": [1],
+        "isr_at_end": [2, 3],
         "metadata_offset": 17,
         "metadata_epoch": 4,
         "began_at": datetime.fromtimestamp((TIME + 7) / 1000, UTC),
@@ -94,6 +95,12 @@ def test_an_epoch_as_the_log_tells_it():
         "given_up_offsets": None,
         "given_up_held_by": None,
     }
+
+
+def test_the_isr_with_which_an_epoch_ended():
+    changes = (IsrChange(7, (2, 3), 20, 4, TIME + 8), IsrChange(7, (2,), 21, 4, TIME + 9), IsrChange(9, (3,), 40, 4, TIME + 20))
+    rows = history([election(7, 2, isr=(1, 2, 3)), election(8, 3, isr=(3,))], replica(2, [(7, 30, 39)]), isr_changes=changes)
+    assert [(row["isr"], row["isr_at_end"]) for row in rows] == [([1, 2, 3], [2]), ([3], [3])]
 
 
 def test_one_row_for_each_epoch_in_their_order():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -54,6 +56,12 @@ def _batches(directory: Path) -> set[Batch]:
     }
 
 
+def _without_logs(path: Path, to: Path) -> Path:
+    """The same directories without the brokers' own logs, by which the followers have truncated since."""
+    shutil.copytree(path, to, copy_function=os.symlink, ignore=shutil.ignore_patterns("server.log"))
+    return to
+
+
 def _leaders(tables: Mapping[str, list[Row]], topic: str, partition: int) -> dict[int, Row]:
     return {row["candidate_id"]: row for row in tables["what_if_leaders"] if (row["topic"], row["partition"]) == (topic, partition)}
 
@@ -74,9 +82,9 @@ def _loss(row: Row) -> tuple[int | None, int | None, int | None]:
         pytest.param(2, 0, 6, (1, 2), id="billing-2"),
     ],
 )
-def test_committed_loss(partition: int, if_1_leads: int, if_2_leads: int, ranks: tuple[int, int]) -> None:
+def test_committed_loss(partition: int, if_1_leads: int, if_2_leads: int, ranks: tuple[int, int], tmp_path: Path) -> None:
     """Broker 1 would cut away what broker 2 wrote after the unclean election, and the other way round."""
-    tables = in_process.audit(SAMPLE / "committed-loss", settings=ASKED)
+    tables = in_process.audit(_without_logs(SAMPLE / "committed-loss", tmp_path / "copy"), settings=ASKED)
     rows = _leaders(tables, "billing", partition)
     assert sorted(rows) == [1, 2], "broker 3 has no replica"
     for broker, lost in ((1, if_1_leads), (2, if_2_leads)):
@@ -100,22 +108,50 @@ def test_committed_loss(partition: int, if_1_leads: int, if_2_leads: int, ranks:
         pytest.param(2, {1: 3 + 12, 2: 5 + 12, 3: 4 + 5 + 3}, id="stock-2"),
     ],
 )
-def test_three_way(partition: int, lost: dict[int, int]) -> None:
+def test_three_way(partition: int, lost: dict[int, int], tmp_path: Path) -> None:
     """What brokers 1 and 2 both have of epoch 0, and 3 has not, is lost once; what each wrote alone is lost each."""
-    rows = _leaders(in_process.audit(SAMPLE / "three-way", settings=ASKED), "stock", partition)
+    rows = _leaders(in_process.audit(_without_logs(SAMPLE / "three-way", tmp_path / "copy"), settings=ASKED), "stock", partition)
     assert {broker: row["lost_records"] for broker, row in rows.items()} == lost
     assert {broker: row["lost_offsets"] for broker, row in rows.items()} == lost
-    committed = {broker: row["lost_below_high_watermark"] for broker, row in rows.items()}
-    assert committed[1] == 0
-    assert min(rows, key=lambda broker: (committed[broker], lost[broker])) == next(b for b, row in rows.items() if row["rank"] == 1)
+    assert {broker: row["lost_committed"] for broker, row in rows.items()} == lost, "each led alone in the ISR"
+    assert rows[1]["lost_committed_offsets"] == {"sole-in-sync-replica": lost[1]}, "high watermarks of 0 were written down of the others"
+    assert min(rows, key=lambda broker: (lost[broker], broker != 1, broker)) == next(b for b, row in rows.items() if row["rank"] == 1)
     assert {row["followers_cut"] for row in rows.values()} == {2}
+
+
+@pytest.mark.parametrize(("partition", "already"), [(0, 20), (1, 16), (2, 6)])
+def test_what_a_broker_has_truncated_already_is_no_survivor(partition: int, already: int) -> None:
+    """By its server.log broker 1 was cut to 10 since it was copied: to elect it brings nothing back."""
+    tables = in_process.audit(SAMPLE / "committed-loss", settings=ASKED)
+    rows = _leaders(tables, "billing", partition)
+    verdict = next(row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("billing", partition))
+    assert verdict["already_truncated"] is True
+    assert rows[1]["log_end_offset"] == verdict["truncation_offset"]
+    assert [rows[broker]["already_lost_offsets"] for broker in (1, 2)] == [already] * 2
+    assert (rows[2]["lost_offsets"], rows[2]["rank"], rows[2]["followers_cut"]) == (0, 1, 0)
+    assert rows[2]["reason"] == f"nothing is lost; broker 1 has truncated {already} offsets already, which only its audited copy holds"
+    assert rows[1]["lost_offsets"] == {0: 5, 1: 30, 2: 0}[partition]
+
+
+def test_a_broker_that_logged_another_cut_keeps_what_it_holds(tmp_path: Path) -> None:
+    """One above the rule's, by an earlier answer of a leader: it proves nothing of these files."""
+    root = tmp_path / "copy"
+    shutil.copytree(SAMPLE / "committed-loss", root)
+    log = root / "broker-1" / "server.log"
+    log.write_text(re.sub(r"((?:Truncating to offset |offset=|endOffset=))10\b", r"\g<1>12", log.read_text()))
+    tables = in_process.audit(root, settings=ASKED)
+    verdict = next(row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("billing", 1))
+    assert verdict["observed_truncation_offset"] == 12
+    assert verdict["already_truncated"] is False
+    rows = _leaders(tables, "billing", 1)
+    assert (rows[2]["lost_offsets"], rows[2]["already_lost_offsets"], rows[1]["rank"]) == (16, 0, 2)
 
 
 @pytest.mark.clusters
 @pytest.mark.parametrize("path", ROOTS, ids=_name)
-def test_losses_by_every_batch(path: Path) -> None:
+def test_losses_by_every_batch(path: Path, tmp_path: Path) -> None:
     """A batch is lost if a replica holds it and the candidate does not; one that several hold is one batch."""
-    tables = in_process.audit(path, settings=ASKED)
+    tables = in_process.audit(_without_logs(path, tmp_path / "copy"), settings=ASKED)
     found: dict[tuple[str, int], dict[int, Row]] = {}
     for row in tables["replica_logs"]:
         if row["state"] == "current" and row["topic"] != "__cluster_metadata":
@@ -300,6 +336,22 @@ def test_without_metadata_candidates_are_of_one_topic_the_leaders(tmp_path: Path
     assert sorted(rows) == [broker for broker in (1, 2, 3) if broker != stale]
     assert rows[2]["lost_offsets"] == 0
     assert rows[2]["rank"] == 1
+
+
+def test_a_candidate_whose_table_lacks_an_epoch_of_its_own_log_is_told(tmp_path: Path) -> None:
+    """Broker 1 leads with the line of epoch 1 missing: whoever follows is sent back for good, unless its table is whole."""
+    own = [*COMMON, (1, 10, 14)]
+    root = _write(tmp_path, {1: own, 2: COMMON, 3: own}, epochs={1: {0: 0, 2: 15}})
+    rows, tables = _audit(_metadata(root, 1, epoch=2, brokers=[1, 2, 3]))
+    assert {row["follower_id"]: row["verdict"] for row in tables["replica_verdicts"]} == {2: "cannot_rejoin", 3: "cannot_rejoin"}
+    assert {broker: row["followers_failing"] for broker, row in rows.items()} == {1: 2, 2: 0, 3: 0}
+    assert "2 follower(s) fail to fetch" in rows[1]["reason"]
+    lags = next(row for row in tables["replica_verdicts"] if row["follower_id"] == 2)
+    assert (lags["wrong_lines_broker_id"], lags["wrong_lines"]) == (1, [{"epoch": 1, "start_offset": 10, "found_offset": None}])
+    assert (lags["stuck"]["fetch_offset"], lags["stuck"]["requested_epoch"], lags["stuck"]["back_to_offset"]) == (15, 1, 10)
+    assert "broker-1/data-0/t-0/leader-epoch-checkpoint" in lags["evidence"]
+    assert [row["catches_up"] for row in tables["truncation_points"] if row["applies"]] == [False, False]
+    assert rows[3]["rank"] == 1
 
 
 def test_followers_that_fail_or_stay_diverged_are_counted(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.broker_lock import LOCK, is_locked
-from replica_audit.formats.collected import BATCHES_FOLDER, SEGMENTS_FILE
-from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.collected import BATCHES_FOLDER
+from replica_audit.formats.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.whole_file import TooLargeError, whole_content
 
 _FILES = {
     "high_watermark": log_dir.HIGH_WATERMARKS,
@@ -36,6 +37,7 @@ _FILES = {
     "log_start_offset": log_dir.LOG_STARTS,
     "cleaner_offset": log_dir.CLEANER_OFFSETS,
 }
+_LARGEST_LOG = 2**31  # bytes; FileRecords opens no larger file
 _BESIDE_METADATA = ("quorum-state",)
 _Offsets = dict[tuple[str, int], int]
 
@@ -182,6 +184,8 @@ class LogDirCapture:
                 try:
                     fd = os.open(source / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                     with LiveFile(fd, os.fstat(fd).st_size, self._pace) as file:
+                        if file.size > _LARGEST_LOG:
+                            raise TooLargeError(_LARGEST_LOG)
                         copy_file(file, target / name)
                 except FileNotFoundError:
                     continue
@@ -214,7 +218,7 @@ class LogDirCapture:
                 continue
             if key not in self._offsets or self._offsets[key][0] != identity:
                 with suppress(OSError):
-                    self._offsets[key] = identity, _offsets_in((self.path / _FILES[key]).read_bytes())
+                    self._offsets[key] = identity, _offsets_in(whole_content(self.path / _FILES[key]))
             offset = self._offsets.get(key, (None, self._at_start[key]))[1].get((parsed.topic, parsed.partition), -1)
             if offset >= 0 and offset != self._at_start[key].get((parsed.topic, parsed.partition)):
                 changed[key] = offset
@@ -234,8 +238,7 @@ class LogDirCapture:
         """
         if self._was_clean is not None and self._identity(log_dir.CLEAN_SHUTDOWN) == self._was_clean:
             with suppress(OSError):
-                content = (self.path / log_dir.CLEAN_SHUTDOWN).read_bytes()
-                self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, content)
+                self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, whole_content(self.path / log_dir.CLEAN_SHUTDOWN))
                 self._copied.append(log_dir.CLEAN_SHUTDOWN)
         self.is_in_use = self.is_in_use or is_locked(self.path / LOCK)
         self._open.spool.close()

@@ -12,6 +12,7 @@ from replica_audit.errors import InputError, MetadataError, UsageError
 from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.collection_manifest import Unread
 from replica_audit.formats.server_properties import ServerProperties, server_properties
+from replica_audit.formats.whole_file import SETTINGS_LIMIT, whole_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ def _identity(request: Request, paths: Sequence[Path], said: ServerProperties | 
 
 def _properties(path: Path) -> ServerProperties:
     try:
-        return server_properties(path.read_bytes())
+        return server_properties(whole_content(path, SETTINGS_LIMIT, may_be_pipe=True))
     except OSError as error:
         raise UsageError(f"--server-properties {path}: {error.strerror or error}") from None
     except MetadataError as error:
@@ -105,6 +106,6 @@ def _properties(path: Path) -> ServerProperties:
 
 def _meta_properties(path: Path) -> checkpoints.MetaProperties | None:
     try:
-        return checkpoints.meta_properties((path / log_dir.META_PROPERTIES).read_bytes())
+        return checkpoints.meta_properties(whole_content(path / log_dir.META_PROPERTIES))
     except (OSError, InputError):
         return None  # told when it is copied

@@ -26,11 +26,11 @@ from replica_audit.errors import CheckpointError
 from replica_audit.formats import checkpoints, log_dir
 from replica_audit.formats.collected import BATCHES_FOLDER, index_name
 from replica_audit.formats.collection_manifest import Unread
+from replica_audit.formats.whole_file import TooLargeError, limit_of
 from replica_audit.model import SegmentFile
 
 _ROUNDS = 6
 _PAUSE = 0.05  # before the second round; each is four times as long as the one before
-_LARGEST_SMALL_FILE = 1 << 26
 SMALL_FILES = (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA)
 
 
@@ -238,7 +238,11 @@ def read_small_files(fd: int, names: tuple[str, ...]) -> tuple[dict[str, bytes],
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     unread[name] = "is not a regular file"
                     continue
-                found[name] = stream.read(_LARGEST_SMALL_FILE)
+                limit = limit_of(name)
+                content = stream.read(limit + 1) if os.fstat(file).st_size <= limit else None
+                if content is None or len(content) > limit:
+                    raise TooLargeError(limit)
+                found[name] = content
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
 from replica_audit.storage.catalog import is_catalog_name
+
+if TYPE_CHECKING:
+    from replica_audit.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -29,8 +33,9 @@ _AUDIT_EXIT = """\
 exit codes:
   0    nothing found
   1    findings at or above --fail-on
-  2    wrong usage or configuration, or no readable input
-  3    nothing at or above --fail-on, but some input could not be read, or some replicas not be compared
+  2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
+  3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
+       or nothing was compared at all
   70   a defect of this program; the traceback says where
   130  interrupted
 
@@ -42,25 +47,48 @@ examples:
 """
 
 
-def _audit(given: argparse.Namespace) -> int:
-    from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
+def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
+    """Refuse what cannot end well, before anything is started or written; `thorough` as of `first_look.look`.
 
-    given.run_id = given.run_id or _new_run_id()
-    given.run_date = given.run_date or datetime.now(UTC).date()
-    settings = config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
-    if not _RUN_ID.fullmatch(given.run_id):
+    Raises:
+        AuditError: an option is wrong, or there is nothing to audit.
+    """
+    is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
+    if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
+        _settings(given)  # takes long to import
+    if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     for flag, path in (("--json", given.json), ("--html", given.html)):
         outputs.check(flag, path)
-    warehouse = _warehouse(given.warehouse)
-    if given.html and is_catalog_name(warehouse):
+    _warehouse(given.warehouse)
+    if given.html and is_catalog_name(given.warehouse):
         raise UsageError(
-            f"--html: the page is made without Spark, which cannot look up {warehouse}; give --warehouse as a directory or URI"
+            f"--html: the page is made without Spark, which cannot look up {given.warehouse}; give --warehouse as a directory or URI"
         )
+    from replica_audit.storage.first_look import look
+
+    look(given.input or [str(SAMPLE)], given.cluster_metadata, thorough=thorough)
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
+
+    return config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
+
+
+def _audit(given: argparse.Namespace) -> int:
+    _check(given, thorough=True)
+    given.run_id = given.run_id or _new_run_id()
+    given.run_date = given.run_date or datetime.now(UTC).date()
+    settings, warehouse = _settings(given), _warehouse(given.warehouse)
+    if not is_catalog_name(warehouse) and "://" not in warehouse:
+        _make(given.warehouse, Path(warehouse))
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
+    from replica_audit.report.json_report import json_pieces
+    from replica_audit.storage.faults import check, warehouse_place
     from replica_audit.storage.session import session
     from replica_audit.storage.sources import unusable
 
@@ -71,15 +99,17 @@ def _audit(given: argparse.Namespace) -> int:
         run_id=given.run_id,
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
+        take_over=given.take_over,
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    check((warehouse_place(warehouse),))
     for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as told:
         report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:
-        outputs.write("--json", given.json, json.dumps(report.as_json(), indent=1) + "\n")
+        outputs.write("--json", given.json, json_pieces(report, pipeline.findings(session(), warehouse, given.run_id)))
     show("\n")
     show_report(report)
     if given.html:
@@ -92,17 +122,26 @@ def _audit(given: argparse.Namespace) -> int:
 
 
 def _warehouse(given: str) -> str:
-    """A local directory becomes absolute; `catalog.schema` and URIs stay as they are."""
+    """A local directory, which need not be there yet, becomes absolute; `catalog.schema` and URIs stay as they are."""
     if "://" in given or is_catalog_name(given):
         return given
     path = Path(given).expanduser().absolute()
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"--warehouse {given}: is a file, not a directory")
+    try:
+        there = next(one for one in (path, *path.parents) if one.exists())
+    except OSError as error:
+        raise UsageError(f"--warehouse {given}: {error.strerror}") from None
+    if not there.is_dir():
+        raise UsageError(f"--warehouse {given}: {'' if there == path else f'{there} '}is a file, not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--warehouse {given}: no permission to write in {there}; give a directory of your own")
+    return str(path)
+
+
+def _make(given: str, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--warehouse {given}: {error.strerror}") from None
-    return str(path)
 
 
 def _new_run_id() -> str:
@@ -116,6 +155,7 @@ COMMAND = Command(
     description=_AUDIT_HELP,
     epilog=_AUDIT_EXIT,
     run=_audit,
+    check=_check,
     interrupted="interrupted: the run is not complete, its rows do not count",
     options=(
         Option(
@@ -141,6 +181,11 @@ COMMAND = Command(
             arguments={"default": None, "metavar": "ID"},
         ),
         Option(
+            flag="--take-over",
+            help="make the run of --run-id also if another process seems to be at it; what that one still writes does not count",
+            arguments={"action": "store_true"},
+        ),
+        Option(
             flag="--run-date",
             help="date that the run is for, YYYY-MM-DD (default: today, UTC)",
             arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
@@ -164,7 +209,7 @@ COMMAND = Command(
             help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
             arguments={"metavar": "SEVERITY"},
         ),
-        Option(flag="--json", help="write the summary as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+        Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}
         ),

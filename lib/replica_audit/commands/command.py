@@ -24,7 +24,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command: its options and what runs it. `run` returns the exit code; `interrupted` is what a user is told who interrupts it."""
+    """A command: its options and what runs it. `run` returns the exit code; `interrupted` is what a user is told who interrupts it.
+
+    `check`, of one that runs on Spark, refuses in well below a second what could only fail: it raises an `AuditError`.
+    """
 
     name: str
     description: str
@@ -32,6 +35,7 @@ class Command:
     options: tuple[Option, ...]
     run: Callable[[argparse.Namespace], int]
     interrupted: str = "interrupted"
+    check: Callable[[argparse.Namespace], None] | None = None
 
 
 def show(text: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 from replica_audit.errors import OutputError, UsageError
 
@@ -31,8 +33,8 @@ def check(flag: str, path: Path | None) -> None:
         raise UsageError(f"{flag} {path}: no permission to write; {_REMEDY}")
 
 
-def write(flag: str, path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old one or the whole new one.
+def write(flag: str, path: Path, pieces: str | Iterable[str]) -> None:
+    """Write a file, a text or its pieces in order, so that a reader finds the old one or the whole new one.
 
     Raises:
         OutputError: it cannot be written.
@@ -42,10 +44,11 @@ def write(flag: str, path: Path, text: str) -> None:
         path = path.resolve()  # what a link leads to is written, the link stays
         if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
             with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-                stream.write(text)
+                _write(stream, pieces)
             return
         made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        made.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        with made.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+            _write(stream, pieces)
         made.replace(path)
         made = None
     except OSError as error:
@@ -53,3 +56,7 @@ def write(flag: str, path: Path, text: str) -> None:
     finally:
         if made is not None:
             made.unlink(missing_ok=True)
+
+
+def _write(stream: TextIO, pieces: str | Iterable[str]) -> None:
+    stream.writelines([pieces] if isinstance(pieces, str) else pieces)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
@@ -44,6 +46,7 @@ def _report(given: argparse.Namespace) -> int:
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
     from replica_audit.report import text
+    from replica_audit.report.json_report import json_pieces
     from replica_audit.storage.reader import WarehouseTables
 
     if given.top is not None and given.top < 0:
@@ -56,15 +59,24 @@ def _report(given: argparse.Namespace) -> int:
         write_page(run, "--output", output, given.top)
         return 0
     report = report_of(run, given.top)
-    made = text.render(report) if given.format == "text" else json.dumps(report.as_json(), indent=1) + "\n"
     if given.output is None and given.format == "text":
         show_report(report)
-    elif given.output is None:
-        show(made)
+        return 0
+    pieces = [text.render(report)] if given.format == "text" else json_pieces(report, partial(_findings, run, given.top))
+    if given.output is None:
+        for piece in pieces:
+            show(piece)
     else:
-        outputs.write("--output", given.output, made)
+        outputs.write("--output", given.output, pieces)
         tell(f"report of run {run.run_id}: {given.output}")
     return 0
+
+
+def _findings(run: PastRun, top: int | None, statuses: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """Every finding of these statuses, or the worst `top`."""
+    from replica_audit.past.findings import all_findings
+
+    return islice(all_findings(run, statuses), top)
 
 
 def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) -> None:
@@ -119,7 +131,8 @@ COMMAND = Command(
         ),
         Option(
             flag="--top",
-            help=f"how many of the worst findings, groups and choices (default: as the audit did; html: {MOST_FINDINGS})",
+            help=f"how many of the worst findings, groups and choices (default: as the audit did; html: {MOST_FINDINGS}; json: all "
+            "findings)",
             arguments={"type": int, "metavar": "N"},
         ),
     ),

@@ -47,6 +47,7 @@ BATCHES = pa.schema(
 _ROWS = 1 << 17  # of a row group: some 10 MB in memory
 _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count", "max_timestamp_ms")
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
+_UNKNOWN = ("record_count", "crc_valid")  # what a batch may not tell
 _CODECS = tuple(codec_name(attributes) for attributes in range(8))
 _NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
 
@@ -204,10 +205,29 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
         with random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(BATCHES):
                 raise OSError(0, "not a batch index: it has other columns")
+            next_offset, left = 0, _rows_of(file)
             for rows in file.iter_batches(batch_size=_ROWS // 8):
-                yield from map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True))
+                left -= rows.num_rows
+                if any(column.null_count for name, column in zip(rows.schema.names, rows.columns, strict=True) if name not in _UNKNOWN):
+                    raise OSError(0, "not a batch index: it lacks values")
+                for header in map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
+                    if not next_offset <= header.base_offset <= header.last_offset or header.size_bytes < 1:
+                        raise OSError(0, f"not a batch index: a batch of offsets {header.base_offset}..{header.last_offset}")
+                    next_offset = header.last_offset + 1
+                    yield header
+            if left:
+                raise OSError(0, f"not a batch index: {left} of its rows are not there")
     except (pa.ArrowException, ValueError, TypeError, LookupError) as error:  # whatever comes of a damaged footer
         raise OSError(0, f"not a batch index: {error}") from None
+
+
+def _rows_of(file: pq.ParquetFile) -> int:
+    """How many rows each of its columns has, by the end of a file."""
+    groups = [file.metadata.row_group(place) for place in range(file.num_row_groups)]
+    counts = [{group.num_rows, *(group.column(place).num_values for place in range(group.num_columns))} for group in groups]
+    if any(len(found) > 1 for found in counts) or sum(group.num_rows for group in groups) != file.metadata.num_rows:
+        raise OSError(0, "not a batch index: it contradicts itself as to how many rows it has")
+    return file.metadata.num_rows
 
 
 def synthetic(rows: Iterable[BatchHeader], offset: int) -> Iterator[BatchHeader]:

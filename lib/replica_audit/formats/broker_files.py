@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats import checkpoints, log_dir
+from replica_audit.formats import checkpoints, log_dir, told_names
 from replica_audit.formats.collected import (
-    SEGMENTS_FILE,
     CollectedLogDir,
     as_on_the_broker,
-    is_collected_log_dir,
     log_dirs_of,
     problem_on_the_broker,
 )
-from replica_audit.formats.collection_manifest import MANIFEST
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE, is_collected_log_dir
 from replica_audit.formats.dump_texts import DumpTexts
 from replica_audit.formats.locations import located
 from replica_audit.formats.small_files import NO_CHECKPOINT, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
@@ -38,15 +36,15 @@ class ServerLog(NamedTuple):
     path: Path
 
 
-def replicas_of(folder: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
-    """Walk one broker's folder.
+def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+    """Walk one broker's folder; or, with `is_replica`, what is known to be one replica's.
 
     Yields:
         One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, and one
         `Problem` for each that belongs to no replica.
     """
     walk = _Walk()
-    yield from walk.run(folder)
+    yield from walk.run(folder, is_replica=is_replica)
 
 
 class _Walk:
@@ -61,22 +59,17 @@ class _Walk:
         self.empty: list[Folder] = []
         self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
 
-    def run(self, top: Path) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+    def run(self, top: Path, *, is_replica: bool) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+        self.texts.top = top
         for folder in walk(top, self.problems.append, self._is_entered):
-            self._visit(folder, is_top=folder.path == top)
+            self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
-        self.texts.attach(self.replicas, list(self.parents), self._only_dumped)
+        self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
-        if self.texts.unknown:
-            self.problems.append(
-                Problem(
-                    path=str(self.texts.unknown[0]),
-                    kind="file",
-                    code="unrecognised-files",
-                    detail=f"{len(self.texts.unknown)} file(s) in {top.name} are neither Kafka's nor kafka-dump-log's; this is the first",
-                    remedy="nothing to do if they do not belong to the brokers; else check how they were copied",
-                )
-            )
+        self.texts.tell_unused()
+        if not (self.replicas or self.log_dirs or self.texts.server_logs or self.problems):
+            remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
+            self._tell(top, "directory", "empty-broker-folder", "nothing of a broker is in this folder or below it", remedy)
         yield from (as_on_the_broker(replica, self.collected.get(replica.log_dir)) for replica in self.replicas.values())
         yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
@@ -134,9 +127,13 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
             return
+        try:
+            segments = store.segment_files()
+        except OSError as error:
+            self.problems.append(cannot_read(store.store, "collection", error))
+            return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
-        segments = store.segment_files()
         if store.lacks_indexes(segments):
             detail = "not every batch index is there: what a truncation takes is told by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
@@ -147,15 +144,23 @@ class _Walk:
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
-        if log_dir.META_PROPERTIES in folder.files or (is_top and folder.folders):
+        if log_dir.META_PROPERTIES in folder.files or is_top:
             return False
         if not folder.names:
             self.empty.append(folder)
             return False
         if any(log_dir.replica_directory(child) for child in folder.folders) and any(f in folder.files for f in log_dir.OFFSET_CHECKPOINTS):
             return False
-        small = (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA)
-        return any(name in small or log_dir.segment_name(name) or log_dir.is_beside_a_segment(name) for name in folder.names)
+        if log_dir.EPOCH_CHECKPOINT in folder.names or log_dir.PARTITION_METADATA in folder.names:
+            return True
+        if not any(log_dir.segment_name(name) or log_dir.is_beside_a_segment(name) for name in folder.names):
+            return False
+        return told_names.of_folder(folder.path.name) is not None or self._is_among_replicas(folder.path)
+
+    def _is_among_replicas(self, path: Path) -> bool:
+        """Whether a folder is a replica, or lies in a log directory as its checkpoints show: nothing else named like a replica does."""
+        found = self.log_dirs.get(str(path.parent))
+        return (str(path.parent), path.name) in self.replicas or (found is not None and bool(found.offsets))
 
     def _add_empty_replicas(self) -> None:
         """An empty folder named TOPIC-PARTITION among replicas is one, too."""
@@ -173,8 +178,8 @@ class _Walk:
                     path=str(folder.path),
                     kind="directory",
                     code="segments-outside-a-replica",
-                    detail=f"{len(segments)} segment(s) in a folder that is no TOPIC-PARTITION are left out",
-                    remedy="rename the folder to the TOPIC-PARTITION that it is a copy of",
+                    detail=f"{len(segments)} segment(s) are left out: the folder is not known to be a TOPIC-PARTITION",
+                    remedy="put them into a folder named for the TOPIC-PARTITION that they are of, beside its leader-epoch-checkpoint",
                 )
             )
         parsers: dict[str, Callable[[bytes], object]] = {

@@ -10,6 +10,7 @@ import base64
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,20 +65,42 @@ def leader_epoch_lines(content: bytes) -> list[EpochLine]:
     return lines
 
 
+def readable_epoch_lines(content: bytes) -> list[EpochLine]:
+    """The lines of a `leader-epoch-checkpoint` that are entries by themselves, whatever else is wrong with the file; file order.
+
+    Nothing is raised: of a file without such lines there are none. Version and count have one field each, so they are none.
+    """
+    found = []
+    for number, line in enumerate(_LINE_END.split(content.decode("utf-8", "replace")), start=1):
+        tokens = _BLANKS.split(line.strip(" \t\x0b\f"))
+        if len(tokens) != 2:
+            continue
+        with suppress(CheckpointError):
+            epoch, offset = _integer(tokens[0], number, _INT32), _integer(tokens[1], number, _INT64)
+            if epoch >= 0 and offset >= 0:
+                found.append(EpochLine(number, epoch, offset))
+    return found
+
+
+def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
+    """The bytes that LeaderEpochCheckpointFile writes for a table: version, count, and a line for each entry."""
+    entries = [f"{entry.epoch} {entry.start_offset}" for entry in epochs]
+    return "".join(f"{line}\n" for line in ("0", str(len(entries)), *entries)).encode()
+
+
 def healed(lines: list[EpochLine]) -> Healed:
     """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
-    epochs = et.EMPTY
+    building = et.Building()
     notes = []
     for line in lines:
-        loaded = et.assign(epochs, line.epoch, line.start_offset)
+        last = building.entries[-1] if building.entries else None
         # 0.11 to 1.1 write two epochs with one start
-        one_start = bool(epochs) and line.epoch > epochs[-1].epoch and line.start_offset == epochs[-1].start_offset
-        if not one_start and (loaded[: len(epochs)] != epochs or len(loaded) == len(epochs)):
+        one_start = last is not None and line.epoch > last.epoch and line.start_offset == last.start_offset
+        if not building.assign(line.epoch, line.start_offset) and not one_start:
             notes.append(
                 (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker heals the table when it loads it")
             )
-        epochs = loaded
-    return Healed(epochs=epochs, notes=tuple(notes))
+    return Healed(epochs=building.table(), notes=tuple(notes))
 
 
 def offset_lines(content: bytes) -> list[OffsetLine]:

@@ -6,7 +6,7 @@ Unknown keys are ignored, missing optional keys are unknown. The README shows th
 from __future__ import annotations
 
 import json
-import stat
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import MetadataError
+from replica_audit.formats.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.model import PartitionMetadata
 
 CLUSTER_METADATA_FILE = "cluster-metadata"
 _INT32_MAX = 2**31 - 1
+_LONGEST_VERSION = 100
+_MANY_DIGITS = re.compile(r"\d{10}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
         MetadataError: not JSON (with the line), another version, or a value of the wrong type (with its place).
     """
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise MetadataError(f"not JSON: {error.msg}", line=error.lineno, byte_offset=error.pos) from None
     except (ValueError, RecursionError) as error:
@@ -51,8 +55,8 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
     head = ClusterMetadata(
         cluster_id=_typed(document, "cluster_id", str, ""),
         captured_at_ms=_captured_at_ms(document),
-        kafka_version=_typed(document, "kafka_version", str, ""),
-        inter_broker_protocol=_typed(document, "inter_broker_protocol_version", str, ""),
+        kafka_version=_version(document, "kafka_version"),
+        inter_broker_protocol=_version(document, "inter_broker_protocol_version"),
         metadata_version=_typed(features, "metadata.version", int, "features."),
         broker_states={
             _required(broker, "id", int, f"brokers[{i}]."): _typed(broker, "state", str, f"brokers[{i}].") or "unknown"
@@ -66,12 +70,10 @@ def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
     """`parse` of a file.
 
     Raises:
-        MetadataError: as `parse`, or the path is no regular file.
-        OSError: the file cannot be read.
+        MetadataError: as `parse`.
+        OSError: the file cannot be read, is no regular file, or too large.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise MetadataError("is not a regular file")
-    return parse(path.read_bytes())
+    return parse(whole_content(path, DOCUMENT_LIMIT))
 
 
 def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
@@ -98,9 +100,32 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 replicas=_ids(partition, "replicas", where),
                 isr=_ids(partition, "isr", where),
                 elr=_ids(partition, "elr", where),
+                last_known_elr=_ids(partition, "last_known_elr", where),
+                no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
             )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each of whose keys stands in it once: of two, readers differ on which counts."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise MetadataError(f"the key {_shown(twice)} stands twice in one object")
+    return made
+
+
+def _version(document: dict[str, Any], key: str) -> str | None:
+    version: str | None = _typed(document, key, str, "")
+    if version is not None and (len(version) > _LONGEST_VERSION or _MANY_DIGITS.search(version)):
+        raise MetadataError(f"{key} is {_shown(version)}, which is no version")
+    return version
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:40]
 
 
 def _captured_at_ms(document: dict[str, Any]) -> int | None:
@@ -131,8 +156,10 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
     value = owner.get(key)
     fits = isinstance(value, kind) and not (isinstance(value, int) and (isinstance(value, bool) or abs(value) > _INT32_MAX))
     if value is not None and not fits:
-        shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else json.dumps(value)[:40]
+        shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else _shown(value)
         raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
+    if kind is str and value is not None and _SURROGATE.search(value):
+        raise MetadataError(f"{where}{key} is {_shown(value)}, which has half of a character in it")
     return value
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats import log_dir
-from replica_audit.formats.collection_manifest import MANIFEST, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.collected_rows import ForgedError, check_file, check_scan, check_segment, told
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.locations import random_access
 from replica_audit.formats.tree_walk import Folder, cannot_read
 from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
-SEGMENTS_FILE = "segments.parquet"
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
 # one row per segment; `index_bytes` is the size of its batch index, null where there is none
@@ -67,11 +67,6 @@ def index_name(file_name: str) -> str:
     return f"{file_name.replace('.log', '', 1)}.parquet"
 
 
-def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
-    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
-    return SEGMENTS_FILE in names
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedLogDir:
     """One log directory of a collection: where it is, and what the manifest says of it."""
@@ -92,7 +87,10 @@ class CollectedLogDir:
     def problem(self) -> str | None:
         """Why the scans cannot be used: not the bytes that were collected."""
         try:
-            size, checksum = 0, 0
+            size, checksum = self.store.stat().st_size, 0
+            if size != self.said.segments_bytes:
+                return f"{size} bytes, {self.said.segments_bytes} were collected"
+            size = 0
             with self.store.open("rb") as stream:
                 while chunk := stream.read(_CHUNK):
                     size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
@@ -104,11 +102,16 @@ class CollectedLogDir:
         return f"{size} bytes with CRC {checksum:08x}, {said} were collected"
 
     def segment_files(self) -> dict[str, list[SegmentFile]]:
-        """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans."""
+        """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.
+
+        Raises:
+            OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
+        """
         found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
         copied = {replica.directory for replica in self.said.replicas if replica.is_copied}
         for row in self._rows(_FILE_COLUMNS):
             for one in row.to_pylist():
+                check_segment(one)
                 directory = one["directory"]
                 found[directory].append(
                     SegmentFile(
@@ -121,6 +124,9 @@ class CollectedLogDir:
                         copy=str(self.folder / directory / one["name"]) if directory in copied else None,
                     )
                 )
+        lacking = next((replica for replica in self.said.replicas if len(found[replica.directory]) != replica.segments), None)
+        if lacking is not None:
+            raise ForgedError(f"{len(found[lacking.directory])} segments of {lacking.directory}, {lacking.segments} were collected")
         return found
 
     def _path(self, directory: str, name: str) -> str:
@@ -134,13 +140,32 @@ class CollectedLogDir:
         return str(self.store) if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
-        """The scans of some replica directories, in the order of the file, as rows of SCANNED."""
+        """The scans of some replica directories, in the order of the file, as rows of SCANNED; one that cannot be a scan as a failed one.
+
+        Raises:
+            OSError: as `segment_files`.
+        """
         files = {directory: segments for directory, segments in self.segment_files().items() if directory in directories}
         places = {segment.path: segment for segments in files.values() for segment in segments}
         for rows in self._rows(ROWS.names):
             wanted = rows.filter(pa.array([directory in directories for directory in _values(rows, "directory")], BOOLEAN))
             if wanted.num_rows:
-                yield self._as_scans(wanted, places)
+                yield self._as_scans(self._checked(wanted), places)
+
+    def _checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, those that are no scans without what they claim, and with a problem."""
+        made = rows.to_pylist()
+        is_forged = False
+        for row in made:
+            try:
+                check_scan(row)
+            except ForgedError as error:
+                is_forged = True
+                problem = cannot_read(self.store, "collection", error)
+                row |= {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [asdict(problem)]}
+                parsed = log_dir.replica_directory(row["directory"])
+                row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
+        return pa.RecordBatch.from_pylist(made, schema=ROWS) if is_forged else rows
 
     def _as_scans(self, rows: pa.RecordBatch, places: Mapping[str, SegmentFile]) -> pa.RecordBatch:
         paths = [self._path(directory, name) for directory, name in zip(_values(rows, "directory"), _values(rows, "name"), strict=True)]
@@ -153,10 +178,14 @@ class CollectedLogDir:
     def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
-        with random_access(self.store) as source, pq.ParquetFile(source) as file:
+        with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+            left = check_file(file, self.said.segments_bytes, ROWS)
             for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+                left -= rows.num_rows
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
                 yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
+            if left:
+                raise ForgedError(f"{left} of its rows are not there")
 
     def runs(self, path: str) -> list[Run]:
         """The runs of one segment; every other is passed over, so this is for a few of them."""

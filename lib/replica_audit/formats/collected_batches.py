@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from replica_audit.formats.batch_index import read_index, synthetic
-from replica_audit.formats.collected import SEGMENTS_FILE, log_dir_of
+from replica_audit.formats.collected import log_dir_of
+from replica_audit.formats.collection_manifest import SEGMENTS_FILE
 from replica_audit.formats.locations import located
 from replica_audit.formats.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Run, SegmentFile

@@ -14,12 +14,19 @@ from typing import Any
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir import replica_directory
+from replica_audit.formats.whole_file import DOCUMENT_LIMIT, whole_content
 
+SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 _INT32, _INT64 = 2**31, 2**63
+
+
+def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
+    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
+    return SEGMENTS_FILE in names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +153,7 @@ def read(path: Path) -> Manifest:
         MetadataError: as `parse`.
         OSError: it cannot be read.
     """
-    return parse(path.read_bytes())
+    return parse(whole_content(path, DOCUMENT_LIMIT))
 
 
 def _log_dir(fields: _Fields) -> CapturedLogDir:
@@ -160,7 +167,7 @@ def _log_dir(fields: _Fields) -> CapturedLogDir:
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
         replicas=tuple(_replica(replica) for replica in fields.objects("replicas")),
-        vanished=tuple(map(str, fields.values.get("vanished") or ())),
+        vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
     )
 
@@ -207,7 +214,7 @@ class _Fields:
     def text(self, name: str) -> str:
         """A string that can be written to a table."""
         value = self.values.get(name)
-        if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        if not isinstance(value, str) or not _is_text(value):
             raise self._refuse(name, "a text")
         return value
 
@@ -252,4 +259,8 @@ class _Fields:
 
 
 def _is_file_name(text: str) -> bool:
-    return "/" not in text and "\0" not in text and text not in ("", ".", "..")
+    return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

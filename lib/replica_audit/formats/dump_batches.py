@@ -9,6 +9,7 @@ from operator import itemgetter
 from sys import maxsize
 
 from replica_audit.errors import DumpLogError
+from replica_audit.formats import pasted_text
 from replica_audit.model import BatchHeader, Damage
 
 DUMPING = b"Dumping "
@@ -24,6 +25,7 @@ _FLAGS = {b"true": True, b"false": False}
 _ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
 _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
 _SMALLEST_SIZE = (26, 34, 61)  # of an entry by magic, in bytes
+_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
 _SHALLOW = "the text tells records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
@@ -88,6 +90,8 @@ class SectionLog:
         self._records = 0  # record lines since the last batch line
         self._suspect: Damage | None = None  # what may be a batch behind a hole in the text; void once a batch follows
         self._ending: Damage | None = None  # how the dump ended; void once a batch follows
+        self._left_out: Damage | None = None  # a mark that something was left out; void once a batch continues the log
+        self._headless: Damage | None = None  # the first batch is not the segment's
         self._failed = False
         self._file = b""
         self._keys: list[bytes] = []
@@ -112,12 +116,15 @@ class SectionLog:
         if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
             return self._damage("dump-truncated", "the text ends inside this line", number)
         if batch is not None and damage is None:
+            if self._position is None and batch.position:
+                detail = f"the text begins with the batch at byte {batch.position}: those before it are missing"
+                self._headless = self._damage("dump-truncated", detail, number)
             self._took(batch)
             return batch
         if not self._records:
             if batch is not None and b" payloadsize: " in line:
                 raise DumpLogError(_SHALLOW, line=number)
-            return damage
+            return self._left_out or damage
         # the content of a record can claim any position, a batch behind a hole in the text only one ahead
         if self._suspect is None and batch is not None and batch.position >= (self._position or 0):
             self._suspect = damage
@@ -125,7 +132,7 @@ class SectionLog:
 
     def _took(self, batch: BatchHeader) -> None:
         self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
-        self._records, self._suspect, self._ending, self._failed = 0, None, None, False
+        self._records, self._suspect, self._ending, self._left_out, self._failed = 0, None, None, None, False
 
     def _header(self, line: bytes) -> BatchHeader:
         tokens = line.split()
@@ -149,7 +156,7 @@ class SectionLog:
             base = last if records or self._next_offset is None else min(self._next_offset, last)
         elif magic < 2:
             raise ValueError(f"magic {magic} with a base offset")
-        self._is_possible = size >= least_size and last >= base and count >= -1
+        self._is_possible = size >= least_size and _LAST_OFFSET >= last >= base and count >= -1
         told = (position, base, last, size, magic, epoch, records, timestamp, crc, valid, codec, transactional, control)
         return BatchHeader._make((*told, producer, producer_epoch, sequence))
 
@@ -160,6 +167,9 @@ class SectionLog:
             return self._damage("dump-malformed", detail, number)
         if not self._is_possible:
             return self._damage("bad-batch-header", "no batch can have this header", number)
+        if (batch.record_count or 0) > batch.last_offset - batch.base_offset + 1:
+            detail = f"{batch.record_count} records have no room in offsets {batch.base_offset}..{batch.last_offset}"
+            return self._damage("dump-malformed", detail, number)
         if batch.base_offset < (self._next_offset or 0):
             detail = f"batch begins at offset {batch.base_offset}, below {self._next_offset} where the log already is"
             return self._damage("offsets-not-increasing", detail, number)
@@ -176,9 +186,20 @@ class SectionLog:
             self._position, self._ending = 0, None
             self._next_offset = number_in(line.rpartition(b"offset: ")[2]) if self._next_offset is None else self._next_offset
         else:
-            self._ending = self._told_ending(line, number) or self._ending
+            self._ending = self._told_ending(line, number) or self._not_whole(line, number) or self._ending
         if line and not line.endswith(b"\n") and self._ending is None and not line[:1].isspace():
             self._ending = self._damage("dump-truncated", "the text ends inside this line", number)
+
+    def _not_whole(self, line: bytes, number: int) -> Damage | None:
+        """What a line shows that is none of kafka-dump-log's: that something was left out, or a batch that does not begin its line."""
+        if self._failed or not line:
+            return None
+        if pasted_text.leaves_out(line):
+            self._left_out = self._damage("dump-truncated", "something was left out of the text at this line", number)
+            return self._left_out
+        if not self._records and pasted_text.holds_output(line):
+            return self._damage("dump-malformed", "output of kafka-dump-log that does not begin its line", number)
+        return None
 
     def _told_ending(self, line: bytes, number: int) -> Damage | None:
         if line.startswith(b"Found ") and b" invalid bytes at the end of " in line and line.rstrip().endswith(self._file):
@@ -206,7 +227,7 @@ class SectionLog:
         """What is wrong at the end of the section, or None."""
         if self._failed and self._last is None:
             raise DumpLogError(_NEWER, line=self._first_line)
-        damage = self._suspect or self._ending
+        damage = self._left_out or self._suspect or self._ending or self._headless
         if damage is None and self._last is not None and self._is_deep and self._records < (self._last.record_count or 0):
             return self._damage("dump-truncated", "records of the last batch are missing: kafka-dump-log stopped there", None)
         return damage

@@ -102,7 +102,7 @@ def scan(words: Any, runs: Any, windows: Any, form: Any, numbers: Any) -> int:
         else:
             base, last, count, place = numbers[0], numbers[1], numbers[2], numbers[3]
             time, size, epoch, crc = numbers[4], numbers[5], numbers[6], numbers[7]
-            if place != position or base < next_offset or not 0 <= last - base < _WIDEST:
+            if place != position or base < next_offset or not 0 <= last - base < _WIDEST or count > last - base + 1:
                 break
             if state.intact == 0 and state.first_bad_crc < 0:
                 state.first_bad_crc = position

@@ -17,6 +17,7 @@ from sys import maxsize
 from typing import BinaryIO
 
 from replica_audit.errors import DumpLogError
+from replica_audit.formats import pasted_text
 from replica_audit.formats.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
 from replica_audit.formats.text_lines import TextLines
 from replica_audit.model import BatchHeader, Damage
@@ -45,10 +46,15 @@ class DumpSection:
 
 
 def looks_like_dump(head: bytes) -> bool:
-    """Whether a file with these first bytes (some 4 KiB, uncompressed) is text of kafka-dump-log; warnings of the JVM may come first."""
+    """Whether a file with these first bytes (some 16 KiB, uncompressed) is text of kafka-dump-log.
+
+    Warnings of the JVM may come first, and what a person pastes along: the prompt with the command, a fence.
+    """
     for line in head.splitlines():
-        if line.strip() and not line.startswith(_JVM):
-            return line.startswith((DUMPING, *STARTING, BATCH[0])) or (line.startswith(BATCH[1]) and b" position:" in line)
+        if line.startswith((DUMPING, *STARTING, BATCH[0])) or (line.startswith(BATCH[1]) and b" position:" in line):
+            return True
+        if not pasted_text.may_precede(line):
+            return pasted_text.other_file(line) is not None
     return False
 
 
@@ -72,24 +78,30 @@ def sections(stream: BinaryIO) -> Iterator[DumpSection]:
             lines.skip_to(DUMPING)
         at, number = lines.at, lines.number
         line = lines.take()
-        if dumping is not None and _begins(dumping[0], line):
+        if dumping is not None and line.isspace():
+            continue  # a text that was pasted may have blank lines anywhere
+        if dumping is not None and _begins(dumping[0], line, is_first=not begun):
             if section is not None:
                 yield replace(section, byte_end=dumping[2])
             section, begun = _section(*dumping), True
         dumping = (line, number, at) if line.startswith(DUMPING) else None
-        if not begun and line.startswith((*BATCH, *STARTING)):
+        if not begun and line.startswith((*BATCH, *STARTING)) and pasted_text.other_file(line) is None:
             section, begun = _section(line, number, at), True
         if not line and section is not None:
             yield replace(section, byte_end=at)
 
 
-def _begins(dumping: bytes, line: bytes) -> bool:
-    """Whether a `Dumping` line begins the dump of a file, and is not the content of a record, judged by the line behind it."""
+def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:
+    """Whether a `Dumping` line begins the dump of a file, and is not the content of a record, judged by the line behind it.
+
+    The first one, with nothing told before it, always does.
+    """
     path = dumping.rstrip(b"\r\n")
     if not dumping.endswith(b"\n") or path.endswith(_OTHER_FILES):
         return True
     starts = not line.endswith(b"\n") or line.startswith((DUMPING, *STARTING, b"Exception ", *_JVM))
-    return path.endswith(b".log") and (starts or (line.startswith(BATCH) and b" position: 0 " in line))
+    starts = starts or is_first or pasted_text.leaves_out(line) or (line.startswith(BATCH) and b" position: 0 " in line)
+    return path.endswith(b".log") and starts
 
 
 def _section(line: bytes, number: int, at: int) -> DumpSection | None:
@@ -106,11 +118,19 @@ def _section(line: bytes, number: int, at: int) -> DumpSection | None:
         path=path,
         log_dir=path[: len(log_dir)].rstrip("/\\"),
         directory=directory,
-        segment_base_offset=number_in(name.partition(".")[0].encode() if is_named else line.rpartition(b"offset: ")[2]),
+        segment_base_offset=number_in(name.partition(".")[0].encode() if is_named else _first_offset(line)),
         first_line=number,
         byte_start=at,
         byte_end=at,
     )
+
+
+def _first_offset(line: bytes) -> bytes:
+    """The digits of the offset with which a segment begins, as the first line that is left of its dump has it; none if it has not."""
+    if not line.startswith(BATCH):
+        return line.rpartition(b"offset: ")[2]
+    is_known = line.startswith(BATCH[0]) or b" compresscodec: NONE" in line  # of other legacy entries only the last offset
+    return line.split()[1] if is_known and b" position: 0 " in line and len(line.split()) > 1 else b""
 
 
 def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Damage]:

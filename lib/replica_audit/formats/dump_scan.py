@@ -25,7 +25,7 @@ _PLACES = 9  # of numbers: eight that the kernel knows by their place, and one f
 _UNUSED = _PLACES - 1
 _NUMBERS = {  # by key: place, least, most
     b"baseOffset:": (0, 0, _INT64 - 1),
-    b"lastOffset:": (1, 0, _INT64 - 1),
+    b"lastOffset:": (1, 0, _INT64 - 2),
     b"count:": (2, -1, _INT32 - 1),
     b"position:": (3, 0, _INT64 - 1),
     b"CreateTime:": (4, -_INT64, _INT64 - 1),

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import chain, count
 from typing import BinaryIO, NamedTuple
 
-from replica_audit.errors import DumpLogError
+from replica_audit.errors import DumpLogError, visible
 from replica_audit.formats.dump_batches import BATCH, SectionLog
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
@@ -211,6 +211,8 @@ def _record(line: bytes, number: int, last_offset: int) -> TextRecord:
         offset, key_size = int(told["offset:"]), int(told.get("keysize:", -1))
         value_size = int(told["valuesize:"] if "valuesize:" in told else told["payloadsize:"])
         producer = int(told["producerid:"]) if told.get("istransactional:") == "true" else None
+        if not (-1 << 31 <= key_size < 1 << 31 and -1 << 31 <= value_size < 1 << 31):
+            raise ValueError
     except (KeyError, ValueError):
         raise DumpLogError("a record without its offset or its sizes") from None
     if not last_offset < offset < 1 << 63 or not line.endswith(b"\n"):
@@ -288,7 +290,7 @@ def _from_json(text: str) -> tuple[OffsetCommitKey, OffsetCommitValue | None] | 
 
 def unknown_version(version: object) -> str:
     """What is to be said of an OffsetCommitValue of a version that is not among `VALUE_VERSIONS`."""
-    return f"version {version} of OffsetCommitValue is not known, only {VALUE_VERSIONS[0]} to {VALUE_VERSIONS[-1]} are"
+    return f"version {visible(str(version)[:20])} of OffsetCommitValue is not known, only {VALUE_VERSIONS[0]} to {VALUE_VERSIONS[-1]} are"
 
 
 def _number(found: object, bits: int) -> int:

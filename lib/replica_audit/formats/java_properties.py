@@ -19,7 +19,7 @@ def properties(content: bytes) -> dict[str, tuple[int, str]]:
     """Keys to (line, value); of a key that is given twice the last counts.
 
     Raises:
-        MetadataError: not text.
+        MetadataError: not text, or a value is none once its escapes are read.
     """
     try:
         text = content.decode("utf-8")
@@ -46,8 +46,12 @@ def properties(content: bytes) -> dict[str, tuple[int, str]]:
 def _put(found: dict[str, tuple[int, str]], number: int, line: str) -> None:
     match = _KEY.match(line)
     if match:
-        found[_unescaped(match[1])] = (number, _unescaped(line[match.end() :]).strip())
+        found[_unescaped(match[1], number)] = (number, _unescaped(line[match.end() :], number).strip())
 
 
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]), text)
+def _unescaped(text: str, number: int) -> str:
+    plain = _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]), text)
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # Java escapes a character beyond U+FFFF as two
+    except UnicodeDecodeError:
+        raise MetadataError("an escape that is half of a character", line=number) from None

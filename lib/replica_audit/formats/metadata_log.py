@@ -18,7 +18,7 @@ from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRAN
 from replica_audit.formats.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.segment_scan import TAILS
 from replica_audit.formats.tree_walk import cannot_read
-from replica_audit.model import BatchHeader, Damage, PartitionMetadata, Problem
+from replica_audit.model import BatchHeader, BrokerEvent, Damage, MinIsrSetting, PartitionMetadata, Problem
 from replica_audit.protocol.metadata_changes import MetadataRecord
 from replica_audit.protocol.metadata_image import METADATA_VERSION, UNKNOWN_TIME, BrokerState, MetadataImage, Position
 
@@ -42,6 +42,7 @@ class MetadataLog:
 
     `log_epoch` is that of its last batch, `log_end_offset` exclusive; `last_timestamp_ms` is when the controller appended the last batch.
     `brokers` holds every registered broker, and `fenced` whether it is; `metadata_version` is None where no record sets the feature.
+    `broker_events` is every change of a registration, `min_isr` every setting of min.insync.replicas but the topics' own.
     """
 
     partitions: tuple[PartitionMetadata, ...]
@@ -53,6 +54,8 @@ class MetadataLog:
     log_end_offset: int
     last_timestamp_ms: int | None
     problems: tuple[Problem, ...]
+    broker_events: tuple[BrokerEvent, ...] = ()
+    min_isr: tuple[MinIsrSetting, ...] = ()
 
 
 def read(directory: Path) -> MetadataLog:
@@ -87,7 +90,7 @@ class _Replay:
             self.problems.append(cannot_read(self.directory, _KIND, error))
             return
         segments = [self.directory / file for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
-        snapshots = [Snapshot(self.directory / m[0], int(m[1]), int(m[2])) for file in names if (m := _SNAPSHOT.fullmatch(file))]
+        snapshots = [snapshot for file in names if (snapshot := self._named(file)) is not None]
         if not segments and not snapshots:
             self._tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
         hole = self._follow(segments)
@@ -103,6 +106,17 @@ class _Replay:
         if hole is not None:
             detail = f"offsets {self.end_offset}..{hole - 1} are in no segment, and no readable snapshot reaches offset {hole}"
             self._tell(self.directory, "incomplete", detail)
+
+    def _named(self, file: str) -> Snapshot | None:
+        """The snapshot that a file is by its name."""
+        match = _SNAPSHOT.fullmatch(file)
+        if match is None:
+            return None
+        found = Snapshot(self.directory / file, int(match[1]), int(match[2]))
+        if found.end_offset < 1 << 63 and found.epoch < 1 << 31:
+            return found
+        self._tell(found.path, "malformed", "no snapshot ends at such an offset, or in such an epoch")
+        return None
 
     def _follow(self, segments: Sequence[Path]) -> int | None:
         """Replay what the segments hold from the end offset on; where it goes on behind a hole, None if there is none."""
@@ -125,8 +139,8 @@ class _Replay:
 
     def _snapshot(self, snapshot: Snapshot) -> bool:
         """Load a snapshot if all of it can be read."""
-        image, ended, timestamp = self.image.restarted(), False, self.timestamp_ms
         at = Position(snapshot.end_offset - 1, snapshot.epoch, UNKNOWN_TIME)  # its batches tell when it was written
+        image, ended, timestamp = self.image.restarted(at), False, self.timestamp_ms
         try:
             for batch, records in self._batches(snapshot.path):
                 ended = batch.is_control and any(record.key == _SNAPSHOT_FOOTER for record in records)
@@ -134,7 +148,7 @@ class _Replay:
                 for record in records if not batch.is_control else ():
                     decoded = self._decoded(snapshot.path, record)
                     if decoded is not None and not isinstance(decoded, int):
-                        image.apply(decoded, at, from_snapshot=True)
+                        self._apply(snapshot.path, image, decoded, at, from_snapshot=True)
         except _Stop:
             ended = False
         if not ended:
@@ -151,13 +165,13 @@ class _Replay:
             self._pending = []
         elif decoded == END_TRANSACTION:
             for made, then in self._pending or ():
-                self.image.apply(made, then)
+                self._apply(path, self.image, made, then)
             self._pending = None
         elif decoded == ABORT_TRANSACTION:
             self._pending = None
         elif decoded is not None and not isinstance(decoded, int):
             if self._pending is None:
-                self.image.apply(decoded, at)
+                self._apply(path, self.image, decoded, at)
             else:
                 self._pending.append((decoded, at))
 
@@ -190,6 +204,13 @@ class _Replay:
             self._tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
             raise _Stop from None
 
+    def _apply(self, path: Path, image: MetadataImage, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
+        try:
+            image.apply(record, at, from_snapshot=from_snapshot)
+        except OverflowError as error:
+            self._tell(path, "malformed-record", f"the record at offset {at.offset}: {error}")
+            raise _Stop from None
+
     def _tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:
         problem = Problem(path=str(path), kind=_KIND, code=code, detail=detail, remedy=_REMEDY, byte_offset=byte_offset)
         if problem not in self.problems:  # a segment is read again behind a snapshot
@@ -209,4 +230,6 @@ class _Replay:
             log_end_offset=self.end_offset,
             last_timestamp_ms=self.timestamp_ms,
             problems=tuple(self.problems),
+            broker_events=tuple(self.image.broker_events),
+            min_isr=tuple(self.image.min_isr.of_brokers),
         )

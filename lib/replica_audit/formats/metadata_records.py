@@ -142,6 +142,8 @@ def _partition(fields: _Fields, version: int) -> MetadataRecord:
     if version >= 1:  # directories
         fields.take(16 * max(0, fields.varint() - 1))
     tagged = fields.tagged()
+    if partition < 0 or leader_epoch < 0:
+        raise MetadataError(f"partition {partition} with leader epoch {leader_epoch}: neither may be negative")
     return PartitionSet(
         partition=partition,
         topic_id=topic_id,

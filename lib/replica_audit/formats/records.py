@@ -239,7 +239,7 @@ def _decompressed(data: bytes, codec: str, magic: int = 2) -> bytes:
 def _streamed(data: bytes, codec: Literal["gzip", "lz4", "zstd"]) -> bytes:
     found = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-        while chunk := stream.read(_CHUNK):
+        while (chunk := stream.read_buffer(_CHUNK)).size:  # `read` loses its buffer where it fails
             found += chunk
             _check_size(len(found))
     return bytes(found)

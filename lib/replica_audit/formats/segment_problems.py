@@ -20,6 +20,7 @@ _REMEDIES = {
     "dump-truncated": "dump the segment again and keep the whole text",
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
+TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
 _DAMAGED = "the broker will not notice; move the replica's directory away on the broker and let it be recovered from the leader"
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)
 

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from replica_audit.formats.log_layouts import time_in
+from replica_audit.formats.log_lines import LogLine, telling_lines
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.observed import EventKind, LogEvent
+from replica_audit.protocol.log_events import EventKind, LogEvent
 
-_BLOCK = 1 << 18
-_LONGEST_LINE = 1 << 20  # what is kept of a line, in bytes: those that list partitions have some 100 for each
 _AROUND = 1500  # how far from its first telling words a message is looked for
 _SHOWN = 400
 
 # Every message has one of these and few other lines do. What a fetcher says begins with its name; in a stack trace it is without.
-_WORDS = (b"ReplicaFetcher", b"runcating ", b" starts at ", b"Completed load of", b"RECOVERING", b"processing data for")
+_WORDS = (
+    *(b"ReplicaFetcher", b"runcating ", b" starts at ", b"Completed load of", b"RECOVERING", b"processing data for"),
+    *(b"monotonic update of high watermark", b"log truncation is not allowed", b"UNCLEAN partition", b"No broker in ISR is alive"),
+)
 _OF_A_COPY = (b"ReplicaAlterLogDirs", b"future replica")
 _MESSAGES = {
     EventKind.FETCHER_TRUNCATION: (
@@ -50,7 +53,22 @@ _MESSAGES = {
         r"Log partition=<TP>, dir=<DIR>\] Truncating to offset <offset>",
         r"Truncating log <TP> to offset <offset>",
     ),
-    EventKind.BELOW_HIGH_WATERMARK: (r"Truncating <TP> to offset <offset> below high watermark",),
+    EventKind.BELOW_HIGH_WATERMARK: (r"Truncating <TP> to offset <offset> below high watermark <high_watermark>",),
+    EventKind.HIGH_WATERMARK_FELL: (
+        r"Log partition=<TP>, dir=<DIR>\] Non-monotonic update of high watermark from (?!<RESTARTED>)"
+        r"\(offset=<high_watermark>,? ?segment=\[[^\]]{1,45}\]\) to \(offset=<offset>,? ?segment=\[(?!-1)",
+    ),
+    EventKind.TRUNCATION_REFUSED: tuple(
+        r"log truncation is not allowed for \w+ " + name + r", [Cc]urrent leader(?: \d+)?'s latest offset <offset> is less than "
+        r"replica(?: \d+)?'s latest offset <log_end_offset>"
+        for name in (r"<TP>", r"\[<TP,>\]")
+    ),
+    EventKind.UNCLEAN_ELECTION: (
+        r"UNCLEAN partition change for <TP>(?: with topic ID \S{1,60})?: (?:.{0,900}?[ ,])?leader: -?\d+ -> <leader_id>"
+        r"(?:, .{0,200}?leaderEpoch: \d+ -> <leader_epoch>)?(?:.{0,400}?, elr: \[(?P<elr>[\d, ]{0,400})\] -> )?",
+        r"No broker in ISR is alive for <TP>\. Elect leader <leader_id> from live",
+        r"No broker in ISR is alive for \[<TP,>\]\. Elect leader <leader_id> from live",
+    ),
     EventKind.OUT_OF_RANGE_RESET: (
         r"partition <TP> (?:reset its fetch offset )?from <log_end_offset> to current leader(?: \d+)?'s latest offset <offset>",
     ),
@@ -78,11 +96,14 @@ _MESSAGES = {
         r"Corruption found in segment \d+ of log <TP>, truncating to offset <offset>",
     ),
 }
-_NUMBERS = {"offset", "log_end_offset", "answered_epoch", "answered_end_offset", "leader_epoch"}
+_NUMBERS = {"offset", "log_end_offset", "answered_epoch", "answered_end_offset", "leader_epoch", "high_watermark", "leader_id"}
 _GROUPS = {
     "TP": r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,9})(?!\d)",
     "TP,": r"(?P<topic>[A-Za-z0-9._-]{1,249}),(?P<partition>\d{1,9})",
     "DIR": r"(?P<log_dir>.{0,4096}?)",
+    # both ends are at the beginning of a segment without batches: a log that was emptied, and starts again elsewhere
+    "RESTARTED": r"\(offset=(?P<was>\d{1,18}),? ?segment=\[(?P=was):0\]\) to "
+    r"\(offset=(?P<begins>\d{1,18}),? ?segment=\[(?P=begins):0\]\)",
 }
 
 
@@ -94,9 +115,10 @@ def _compiled(message: str) -> tuple[bytes, re.Pattern[bytes]]:
 
 
 _PATTERNS = tuple((kind, *_compiled(message)) for kind, messages in _MESSAGES.items() for message in messages)
-_TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,3}))?")
-_TIME_IN_BRACKETS = re.compile(rb"\[(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d),(\d{3})")
-_BROKER = re.compile(rb"(?:replicaId=|\[Broker id=|\bbroker=|ReplicaFetcherManager on broker |\bReplica )(\d{1,9})\b")
+_BROKER = re.compile(
+    rb"(?:replicaId=|\[(?:Broker|KafkaServer|BrokerServer|BrokerLifecycleManager) id=|\bbroker=|ReplicaFetcherManager on broker "
+    rb"|\bReplica )(\d{1,9})\b"
+)
 _LEADER = re.compile(
     rb"(?:leaderId=|\[ReplicaFetcherThread-\d{1,4}-|to current leader |Current leader is "
     rb"|Added fetcher to broker (?:BrokerEndPoint.id=)?)(\d{1,9})\b"
@@ -112,26 +134,6 @@ _ADDED = re.compile(
     rb"| -> InitialFetchState\((?:[^,()]{0,60}(?:\([^()]{0,60}\))?,)?BrokerEndPoint.{0,300}?[)\]],(\d{1,9}),-?\d{1,18}\)"
 )
 _REMOVED = re.compile(rb"[\s,(]([A-Za-z0-9._-]{1,249})-(\d{1,9})(?![A-Za-z0-9._-])")
-_OF_A_BROKER = re.compile(
-    rb"kafka\.(?:server|log|cluster|network|controller|coordinator|zk|utils)\.|state\.change\.logger"
-    rb"|org\.apache\.kafka\.(?:server|storage|image|raft|metadata|controller|coordinator)\."
-    rb"|\[(?:ReplicaFetcher replicaId|Broker id|KafkaServer id|BrokerServer id|(?:Unified)?Log partition)="
-)
-
-
-class _Line(NamedTuple):
-    """A line that may tell something, counted from 1. `at` is where its first telling words are."""
-
-    number: int
-    byte_offset: int
-    content: bytes
-    at: int
-
-
-def looks_like_server_log(head: bytes) -> bool:
-    """Whether a file with these first bytes (some 8 KiB, uncompressed) is a broker's log: a line has a time and is of a broker's code."""
-    lines = (line for line in head.splitlines() if not line[:1].isspace())
-    return b"\0" not in head and any(_TIME.search(line) and _OF_A_BROKER.search(line) for line in lines)
 
 
 def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
@@ -147,7 +149,7 @@ def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
         OSError: the stream cannot be read. Nothing else is raised.
     """
     head = LogEvent(None, "", 0, EventKind.FETCHER_FAILED, "", -9, 0)
-    for line in _lines(stream):
+    for line in telling_lines(stream, _WORDS):
         around = line.content[max(0, line.at - _AROUND) : line.at + _AROUND]
         if any(words in around for words in _OF_A_COPY):
             continue
@@ -165,69 +167,38 @@ def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
             head = _blank(line, around, path)
 
 
-def _lines(stream: BinaryIO) -> Iterator[_Line]:
-    """The lines that have telling words in them, found without looking at the others one by one."""
-    number, byte_offset, block, is_inside_a_line = 1, 0, b"", False
-    while chunk := stream.read(_BLOCK):
-        if is_inside_a_line:
-            end = chunk.find(b"\n") + 1
-            byte_offset += end or len(chunk)
-            if not end:
-                continue
-            number, chunk, is_inside_a_line = number + 1, chunk[end:], False
-        block += chunk
-        end = block.rfind(b"\n") + 1
-        if not end and len(block) < _LONGEST_LINE:
-            continue
-        is_inside_a_line = not end
-        whole = block[: end or len(block)]
-        yield from _telling(whole, number, byte_offset)
-        number, byte_offset, block = number + whole.count(b"\n"), byte_offset + len(whole), block[len(whole) :]
-    yield from _telling(block, number, byte_offset)
-
-
-def _telling(block: bytes, number: int, byte_offset: int) -> Iterator[_Line]:
-    first: dict[int, int] = {}
-    for words in _WORDS:
-        at = block.find(words)
-        while at >= 0:
-            begin = block.rfind(b"\n", 0, at) + 1
-            first[begin] = min(first.get(begin, at), at)
-            end = block.find(b"\n", at)
-            at = block.find(words, end) if end >= 0 else -1
-    counted = 0
-    for begin in sorted(first):
-        number, counted = number + block.count(b"\n", counted, begin), begin
-        end = block.find(b"\n", begin)
-        yield _Line(number, byte_offset + begin, block[begin : end if end >= 0 else len(block)], first[begin] - begin)
-
-
-def _blank(line: _Line, around: bytes, path: str) -> LogEvent:
+def _blank(line: LogLine, around: bytes, path: str) -> LogEvent:
     """What the line says whatever its message: an event without one."""
     before = line.content[max(0, line.at - _AROUND) : line.at]
-    time = _TIME_IN_BRACKETS.search(before) or _TIME.search(before) or _TIME.search(around)
     broker, leader = _BROKER.search(around), _LEADER.search(around)
     return LogEvent(
         broker_id=int(broker[1]) if broker else None,
         topic="",
         partition=-1,
         kind=EventKind.UNCLEAN_RECOVERY,
-        time=f"{time[1].decode()} {time[2].decode()},{(time[3] or b'').decode():0<3}" if time else "",
+        time=time_in(before, around) or line.time,
         line=line.number,
         byte_offset=line.byte_offset,
         leader_id=int(leader[1]) if leader else None,
-        text=line.content[:_SHOWN].decode("utf-8", "replace").rstrip(),
+        text=line.shown[:_SHOWN].decode("utf-8", "replace").rstrip(),
         path=path,
     )
 
 
 def _found(around: bytes) -> tuple[EventKind, re.Match[bytes]] | None:
     matches = ((kind, pattern.search(around)) for kind, words, pattern in _PATTERNS if words in around)
-    return next(((kind, match) for kind, match in matches if match), None)
+    found = next(((kind, match) for kind, match in matches if match), None)
+    return None if found and _is_of_the_elr(*found) else found
+
+
+def _is_of_the_elr(kind: EventKind, match: re.Match[bytes]) -> bool:
+    """Whether an election that the controller calls unclean is of an eligible leader replica (KIP-966), which loses nothing committed."""
+    elr = match.groupdict().get("elr") if kind is EventKind.UNCLEAN_ELECTION else None
+    return elr is not None and match["leader_id"] in elr.replace(b" ", b"").split(b",")
 
 
 def _message(kind: EventKind, match: re.Match[bytes], blank: LogEvent) -> LogEvent:
-    told = {name: value.decode("utf-8", "replace") for name, value in match.groupdict().items()}
+    told = {name: value.decode("utf-8", "replace") for name, value in match.groupdict().items() if value is not None}
     numbers = {name: int(told[name]) for name in _NUMBERS & told.keys()}
     return blank._replace(
         kind=kind,
@@ -240,6 +211,8 @@ def _message(kind: EventKind, match: re.Match[bytes], blank: LogEvent) -> LogEve
         answered_epoch=numbers.get("answered_epoch"),
         answered_end_offset=numbers.get("answered_end_offset"),
         leader_epoch=numbers.get("leader_epoch"),
+        leader_id=numbers.get("leader_id", blank.leader_id),
+        high_watermark=numbers.get("high_watermark"),
     )
 
 

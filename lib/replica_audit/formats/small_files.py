@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,21 +9,26 @@ from typing import NamedTuple, TypeVar
 
 from replica_audit.errors import InputError
 from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.tree_walk import Folder, remedy_of
+from replica_audit.formats.tree_walk import Folder, code_of, remedy_of
+from replica_audit.formats.whole_file import TooLargeError, whole_content
 from replica_audit.model import Problem
 from replica_audit.protocol.epoch_table import EpochTable
 
 _T = TypeVar("_T")
+_MAX_NOTES = 20  # of one file; one more says how many there are beyond
 _REMEDIES = {
-    log_dir.EPOCH_CHECKPOINT: "copy the file again; if the broker holds the same bytes it will not load this replica: "
-    "move the file away on the broker and let the replica be recovered from its leader",
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker that has the same bytes does not start, or takes the log directory offline. "
+    "Copy the replica's segments, too: the corrected lines follow from its batches",
     log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
     log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
 }
 
 
 class EpochCheckpoint(NamedTuple):
-    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it."""
+    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it.
+
+    Of a malformed file `lines` are those that are entries by themselves, and the table is empty.
+    """
 
     state: str
     lines: list[checkpoints.EpochLine]
@@ -56,13 +60,11 @@ class SmallFiles:
         try:
             if str(path) in self.unread:
                 raise OSError(0, self.unread[str(path)])
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise OSError(0, "is not a regular file")
-            return parser(path.read_bytes())
+            return parser(whole_content(path))
         except InputError as error:
             code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
         except OSError as error:
-            code, detail, line, at = "cannot-read", error.strerror or str(error), None, None
+            code, detail, line, at = code_of(error), error.strerror or str(error), None, None
             remedy = remedy_of(error)
         problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
         return None
@@ -85,21 +87,26 @@ class SmallFiles:
         file = folder.path / log_dir.EPOCH_CHECKPOINT
         lines = self.parse(file, checkpoints.leader_epoch_lines, problems)
         if lines is None:
-            return EpochCheckpoint("unreadable", [], ())
+            return EpochCheckpoint("unreadable", self._readable_lines(file), ())
         healed = checkpoints.healed(lines)
-        for line, note in healed.notes:
-            remedy = "compare the file with epoch_start_offsets; before the broker restarts, let the replica be recovered from its leader"
-            problems.append(
-                Problem(
-                    path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code="checkpoint-out-of-order", detail=note, remedy=remedy, line=line
-                )
-            )
+        remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
+        code, beyond = "checkpoint-out-of-order", len(healed.notes) - _MAX_NOTES
+        notes = list(healed.notes[:_MAX_NOTES])
+        if beyond > 0:
+            notes.append((healed.notes[_MAX_NOTES][0], f"from this line on {beyond} more entries are out of order"))
+        problems += [
+            Problem(path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code=code, detail=note, remedy=remedy, line=line) for line, note in notes
+        ]
         state = "healed" if healed.notes else "ok" if lines else "empty"
         return EpochCheckpoint(state, lines, healed.epochs)
+
+    def _readable_lines(self, file: Path) -> list[checkpoints.EpochLine]:
+        """The entries that a malformed epoch checkpoint still has; none of a file that cannot be read."""
+        return self.parse(file, checkpoints.readable_epoch_lines, []) or []
 
 
 def why_offline(what: str, problem: Problem) -> str:
     """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
-    if problem.code == "cannot-read":
+    if problem.code in ("cannot-read", TooLargeError.code):
         return f"{what} cannot be read by the audit: {problem.detail}"
     return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"

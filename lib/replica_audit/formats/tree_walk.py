@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,36 +32,40 @@ class Folder:
 
 
 def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool]) -> Iterator[Folder]:
-    """Every folder from `top` down, parents first.
+    """Every folder from `top` down, parents first, each once: links to folders come last, and only where they lead to new ones.
 
     Args:
         top: where to begin.
-        report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders and loops of
-            links.
+        report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders, links to
+            folders that are read already.
         enters: whether the folders of a folder are walked, too.
     """
-    waiting = [(top, frozenset({real_path(top)}))]
-    while waiting:
-        path, above = waiting.pop()
+    read: dict[str, Path] = {}  # by where they really are
+    waiting, links = [top], deque[Path]()
+    while waiting or links:
+        path = waiting.pop() if waiting else links.popleft()
+        real = real_path(path)
+        if real in read:
+            report(_linked_again(path, read[real]))
+            continue
+        read[real] = path
         folder = _listed(path, report)
         yield folder
-        if not enters(folder):
-            continue
-        below = []
-        for name in folder.folders:
-            real = real_path(path / name)
-            if real in above:
-                report(_problem(path / name, "link-loop", "a link that leads back to a folder above it", "remove the link"))
-            elif name.startswith(".") or name == _INDEX_CACHE:
-                if name.startswith("."):
-                    report(
-                        _problem(
-                            path / name, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"
-                        )
-                    )
-            else:
-                below.append((path / name, above | {real}))
-        waiting += reversed(below)
+        below = [path / name for name in folder.folders if _is_entered(path / name, report)] if enters(folder) else []
+        links.extend(child for child in below if child.is_symlink())
+        waiting += [child for child in reversed(below) if not child.is_symlink()]
+
+
+def _is_entered(path: Path, report: Callable[[Problem], None]) -> bool:
+    if path.name.startswith("."):
+        report(_problem(path, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
+    return not path.name.startswith(".") and path.name != _INDEX_CACHE
+
+
+def _linked_again(path: Path, first: Path) -> Problem:
+    if first in path.parents:
+        return _problem(path, "link-loop", "a link that leads back to a folder above it", "remove the link")
+    return _problem(path, "link-loop", f"a link to a folder that is read as {first}", "none: each folder is read once")
 
 
 def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
@@ -97,7 +102,12 @@ def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
 
 def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
     """What an operating system error on a file or folder is told as."""
-    return Problem(path=str(path), kind=kind, code="cannot-read", detail=error.strerror or str(error), remedy=remedy_of(error))
+    return Problem(path=str(path), kind=kind, code=code_of(error), detail=error.strerror or str(error), remedy=remedy_of(error))
+
+
+def code_of(error: OSError) -> str:
+    """The code of a file or folder that cannot be read."""
+    return getattr(error, "code", "cannot-read")
 
 
 def remedy_of(error: OSError) -> str:

@@ -62,7 +62,7 @@ class Run:
         return self.table("replica_verdicts", **chosen)
 
     def findings(self, **chosen: Any) -> Any:
-        """`findings`: one row per finding, new, persisting or resolved since the run before."""
+        """`findings`: one row per finding, new, persisting, resolved or unconfirmed since the run before."""
         return self.table("findings", **chosen)
 
     def replicas(self, **chosen: Any) -> Any:
@@ -88,6 +88,10 @@ class Run:
     def leader_epochs(self, **chosen: Any) -> Any:
         """`leader_epochs`: one row per leader epoch that the metadata log tells of."""
         return self.table("leader_epochs", **chosen)
+
+    def logged_incidents(self, **chosen: Any) -> Any:
+        """`logged_incidents`: one row per incident that a broker's own log shows."""
+        return self.table("logged_incidents", **chosen)
 
     def what_if_leaders(self, **chosen: Any) -> Any:
         """`what_if_leaders`: one row per replica as the leader; empty unless the audit was told to try them."""

@@ -66,10 +66,10 @@ def lost_over_time(runs: pd.DataFrame, sums: pd.DataFrame) -> alt.LayerChart:
 
     Args:
         runs: as of `history`.
-        sums: run_id, removed_records_sum, removed_below_high_watermark_sum; runs without cuts may be missing.
+        sums: run_id, removed_records_sum, removed_committed_sum; runs without cuts may be missing.
     """
     shown = _latest(runs).drop_duplicates("run_id")[["run_id", "started_at"]].merge(sums, on="run_id", how="left")
-    values = ["removed_records_sum", "removed_below_high_watermark_sum"]
+    values = ["removed_records_sum", "removed_committed_sum"]
     data = shown.rename(columns=dict(zip(values, MEASURES, strict=True))).melt(
         id_vars=["run_id", "started_at"], value_vars=list(MEASURES), var_name="measure", value_name="count"
     )

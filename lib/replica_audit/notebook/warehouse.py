@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report import question
+from replica_audit.report.explained_rows import NOTHING_READ
 from replica_audit.schemas import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 from replica_audit.storage.reader import WarehouseTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_below_high_watermark")])
+_OLDER = "removed_below_high_watermark"  # what had been committed, in runs that knew no other evidence
+_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_committed", _OLDER)])
 
 
 def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = None) -> Warehouse:
@@ -66,10 +69,12 @@ class Warehouse:
 
         Args:
             cluster: its id; None for all.
-            complete: leave out runs that still run or were interrupted, whose rows do not count.
+            complete: leave out runs that still run, were interrupted or could read nothing: their rows do not count.
         """
         equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
         rows = pandas_frame(self._place.tables, AUDIT_RUNS, equal | ({"status": "complete"} if complete else {}))
+        if complete:
+            rows = rows[~rows["exit_code"].eq(NOTHING_READ).fillna(value=False)]
         return rows.sort_values(["started_at", "run_id", "cluster_id"], ascending=[False, False, True], ignore_index=True)
 
     def latest(self, *, cluster: str | None = None) -> Run:
@@ -103,7 +108,9 @@ class Warehouse:
         """
         equal: dict[str, Value] = {} if cluster is None else {"cluster_id": cluster}
         cuts = self._place.tables.columns("replica_verdicts", _CUTS, ds.field("removed_offsets") > 0, **equal)
-        sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in _CUTS.names[1:]])
+        committed: Any = pc.coalesce(cuts["removed_committed"], cuts[_OLDER])
+        cuts = cuts.set_column(2, "removed_committed", committed)
+        sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in ("removed_records", "removed_committed")])
         return run_charts.lost_over_time(self.runs(cluster=cluster), sums.to_pandas())
 
     def __repr__(self) -> str:

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import schemas
 from replica_audit.past.report import PARTITION, report_of
 from replica_audit.past.run import PastRun, in_order
+from replica_audit.protocol.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import Verdict
-from replica_audit.report.data import Finding
-from replica_audit.report.page.data import Losses, PageData, ReplicaFinding
+from replica_audit.report.data import Finding, ReplicaFinding
+from replica_audit.report.page.data import Losses, PageData
+from replica_audit.report.worst_first import SEVERITIES
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
 _COLUMNS = [field.name for field in fields(ReplicaFinding)]
@@ -40,20 +44,21 @@ def page_data(run: PastRun, top: int) -> PageData:
         losses=_losses(run),
         statuses=_statuses(run, report.findings),
         leaders=_leaders(run),
-        resolved=tuple(_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == "resolved"), _RESOLVED)),
+        resolved=_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
+        unconfirmed=_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == str(Status.UNCONFIRMED)), _RESOLVED),
     )
 
 
 def _losses(run: PastRun) -> Losses:
     lost = run.read(
         schemas.REPLICA_VERDICTS,
-        [*PARTITION, "removed_below_high_watermark"],
-        (ds.field("verdict") == str(Verdict.COMMITTED_LOSS)) & (ds.field("removed_below_high_watermark") > 0),
+        [*PARTITION, "removed_committed"],
+        ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
     )
-    each = lost.group_by(PARTITION).aggregate([("removed_below_high_watermark", "max"), ([], "count_all")]).to_pylist()
+    each = lost.group_by(PARTITION).aggregate([("removed_committed", "max"), ([], "count_all")]).to_pylist()
     return Losses(
         partitions=len(each),
-        offsets=sum(row["removed_below_high_watermark_max"] for row in each),
+        offsets=sum(row["removed_committed_max"] for row in each),
         at_least=any(row["count_all"] > 1 for row in each),
     )
 
@@ -70,22 +75,28 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
         ],
         schema=schema,
     ).append_column("place", pa.array(range(len(findings)), pa.int64()))
-    known = run.read(schemas.FINDINGS, [*_KEYS, "status"], ds.field("status") != "resolved")
+    known = run.read(schemas.FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
     joined = wanted.join(known, _KEYS, join_type="left outer")
     said = {row["place"]: row["status"] or "" for row in joined.select(["place", "status"]).to_pylist()}
     return tuple(said[place] for place in range(len(findings)))
 
 
 def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
-    """Findings about replicas that are no follower of this code: the leaders that cannot be read."""
+    """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
     unreadable = str(Verdict.UNREADABLE)
-    found = run.read(schemas.FINDINGS, _COLUMNS, (ds.field("code") == unreadable) & (ds.field("status") != "resolved"))
+    codes = [unreadable, *map(str, PartitionCode)]
+    found = run.read(schemas.FINDINGS, _COLUMNS, ds.field("code").isin(codes) & ds.field("status").isin(FOUND_NOW))
     if not len(found):
         return ()
-    followers = run.read(schemas.REPLICA_VERDICTS, [*PARTITION, "follower_id"], ds.field("verdict") == unreadable)
-    return tuple(_some(run, found.join(followers, [*PARTITION, "broker_id"], [*PARTITION, "follower_id"], join_type="left anti"), _LEADERS))
+    followers = run.read(schemas.REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
+    keys = [*PARTITION, "code", "broker_id"]
+    return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
 
 
 def _some(run: PastRun, found: pa.Table, most: int) -> tuple[ReplicaFinding, ...]:
-    rows = found.take(in_order(found, [(name, "ascending") for name in _KEYS])[:most]).select(_COLUMNS).to_pylist()
+    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
+    first = pa.array([str(PartitionCode.OFFLINE_PARTITION)])
+    ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
+    order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]
+    rows = found.take(in_order(ranked, order)[:most]).select(_COLUMNS).to_pylist()
     return run.tables.typed(schemas.FINDINGS.name, rows, ReplicaFinding)

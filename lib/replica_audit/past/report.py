@@ -18,15 +18,29 @@ import pyarrow.dataset as ds
 from replica_audit import schemas
 from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, RunRow, in_order
+from replica_audit.protocol.confirmation import FOUND_NOW
 from replica_audit.protocol.leadership import INFERRED
 from replica_audit.protocol.metadata_image import ElectionKind
+from replica_audit.protocol.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import Choice, Cluster, Finding, Impact, InputProblem, Report, findings_about_followers
+from replica_audit.report.data import (
+    Choice,
+    Cluster,
+    Finding,
+    Impact,
+    InputProblem,
+    OfflinePartition,
+    ReplicaFinding,
+    Report,
+    findings_about_followers,
+)
+from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
+_OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 _NO_CLUSTER = "none"  # the row of a run that found no cluster
 
 
@@ -51,14 +65,18 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),
         clusters=clusters,
         findings=tuple(_findings(run, worst)),
-        finding_count=sum(count for (status,), count in statuses.items() if status != "resolved")
+        finding_count=sum(count for (status,), count in statuses.items() if status in FOUND_NOW)
         or findings_about_followers(clusters),  # where the table of findings is not there
         impacts=tuple(_impacts(run, worst)),
         candidates=tuple(candidates),
         best_led_partitions=best_led,
+        already_lost_partitions=_already_lost(run),
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
         changes={status: count for (status,), count in sorted(statuses.items())},
+        offline=tuple(_offline(run, worst)),
+        others=tuple(_others(run, worst)),
+        partition_codes=_partition_codes(run),
     )
 
 
@@ -73,6 +91,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
     problems = run.counts(schemas.INPUT_ERRORS, ["cluster_id"])
     unclean = run.counts(schemas.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
+    offline = run.counts(schemas.FINDINGS, ["cluster_id"], _now() & (ds.field("code") == _OFFLINE))
     groups = run.counts(schemas.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
     made = []
     for row in rows:
@@ -99,6 +118,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 unclean_elections=unclean[(row.cluster_id,)],
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
+                offline_partitions=offline[(row.cluster_id,)],
             )
         )
     return made
@@ -118,7 +138,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     order = [
         ("severity_rank", "ascending"),
         ("verdict_rank", "ascending"),
-        ("removed_below_high_watermark", "descending"),
+        ("removed_committed", "descending"),
         ("removed_records", "descending"),
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
@@ -130,6 +150,35 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     return [Finding(**row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
 
 
+def _now() -> ds.Expression:
+    """The findings that the run itself has."""
+    return ds.field("status").isin(FOUND_NOW)
+
+
+def _partition_codes(run: PastRun) -> dict[str, int]:
+    counts = run.counts(schemas.FINDINGS, ["code"], _now())
+    return {str(code): counts[(str(code),)] for code in PartitionCode if counts[(str(code),)]}
+
+
+def _offline(run: PastRun, count: int) -> list[OfflinePartition]:
+    """Partitions that nobody leads, those of clusters that run first."""
+    found = run.read(schemas.FINDINGS, OFFLINE_COLUMNS, _now() & (ds.field("code") == _OFFLINE))
+    ranked = found.append_column("stopped_rank", pc.cast(found["cluster_stopped"], pa.int8()))
+    order = [("stopped_rank", "ascending"), *((name, "ascending") for name in PARTITION)]
+    return [offline_partition(row) for row in found.take(in_order(ranked, order)[:count]).to_pylist()]
+
+
+def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
+    """The other findings that are no verdict on a follower."""
+    names = list(ReplicaFinding.__slots__)
+    found = run.read(schemas.FINDINGS, [*names, "about"], _now() & (ds.field("code") != _OFFLINE))
+    is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
+    found = found.filter(is_other)
+    ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
+    order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
+    return [ReplicaFinding(**row) for row in found.take(in_order(ranked, order)[:count]).select(names).to_pylist()]
+
+
 def _impacts(run: PastRun, count: int) -> list[Impact]:
     """The positions of groups that a truncation affects, those with most records gone first."""
     found = run.read(schemas.CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
@@ -139,6 +188,8 @@ def _impacts(run: PastRun, count: int) -> list[Impact]:
 
 def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     """Partitions where another leader would lose less: every replica as the leader, the best first; and how many others lose something."""
+    if not run.settings.get("what_if_leaders", True):
+        return [], 0  # only partitions without a leader have rows then, which stand with them
     matters = run.read(schemas.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
         return [], 0
@@ -152,11 +203,18 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     begins = [place for place, key in enumerate(places) if not place or key != places[place - 1]]
     first = every.take(begins).append_column("begins", pa.array(begins))
     better = first.filter(~ds.field("is_leader"))
-    order = [("lost_below_high_watermark", "descending"), *((name, "ascending") for name in PARTITION)]
+    order = [("lost_committed", "descending"), *((name, "ascending") for name in PARTITION)]
     chosen: list[Any] = better.take(in_order(better, order)[:count])["begins"].to_pylist()
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
-    return choices, len(first) - len(better)
+    loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
+    return choices, len(run.read(schemas.WHAT_IF_LEADERS, PARTITION, loses))
+
+
+def _already_lost(run: PastRun) -> int:
+    """The partitions where brokers have truncated since what no other one holds."""
+    found = run.read(schemas.WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
+    return len(found.filter(ds.field("already_lost_offsets") > 0).group_by(PARTITION).aggregate([]))
 
 
 def _path(row: RunRow, rows: Sequence[RunRow]) -> str:

@@ -19,13 +19,15 @@ from replica_audit.report.question import chosen_run
 from replica_audit.schemas import Table
 from replica_audit.storage.reader import WarehouseTables
 
+# what a column was called when nothing but checkpointed high watermarks proved that offsets were committed
+_STOOD_FOR = {"removed_committed": "removed_below_high_watermark", "lost_committed": "lost_below_high_watermark"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow(Run):
     """A row of `audit_runs`. What an older version did not write is None."""
 
     finished_at: datetime | None = None
-    exit_code: int | None = None
     inputs: tuple[str, ...] | None = None
     config: str | None = None
     replicas: int | None = None
@@ -65,9 +67,14 @@ class PastRun:
         return self.runs[0].settings
 
     def read(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
-        """Columns of the run's rows of a table."""
-        schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in names])
-        return self.tables.columns(table.name, schema, where, run_id=self.run_id)
+        """Columns of the run's rows of a table; of an older run one that it lacks is what then stood for it, or null."""
+        wanted = [*names, *(_STOOD_FOR[name] for name in names if name in _STOOD_FOR and _STOOD_FOR[name] not in names)]
+        schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in wanted])
+        found = self.tables.columns(table.name, schema, where, run_id=self.run_id)
+        for name in _STOOD_FOR.keys() & set(names):
+            filled: Any = pc.coalesce(found[name], found[_STOOD_FOR[name]])
+            found = found.set_column(found.schema.get_field_index(name), name, filled)
+        return found.select(list(names))
 
     def counts(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> Counter[tuple[Any, ...]]:
         """How often each combination of values of the columns occurs."""

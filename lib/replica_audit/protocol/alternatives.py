@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH_OFFSET
-from replica_audit.protocol.epoch_table import EpochEntry, EpochTable, end_offset_for, epoch_for_offset, kip101_end_offset_for, latest_epoch
+from replica_audit.protocol.epoch_table import EpochEntry, end_offset_for, epoch_for_offset, kip101_end_offset_for, knows, latest_epoch
 from replica_audit.protocol.exchange import Protocol, Replay, ReplicaState, Request, Truncation, follower_step
 from replica_audit.protocol.truncation import kip_101
 
@@ -99,7 +99,7 @@ def unknown_offset_rounds(leader: ReplicaState, follower: ReplicaState) -> Alter
     """
     replay = _replay(leader, follower)
     for epoch, _start in follower.epochs[::-1] if leader.epochs else follower.epochs[-1:]:
-        if _knows(leader.epochs, epoch):
+        if knows(leader.epochs, epoch):
             answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
             _truncate(replay, answer)
             reason = f"epoch {epoch} is the newest that both know, it ends at {answer.start_offset} on the leader"
@@ -132,7 +132,7 @@ def epoch_sequence_exchange(leader: ReplicaState, follower: ReplicaState, *, seq
     pairs, reason = 0, _no_common_epoch(follower)
     for sequence in sequences:
         pairs += len(sequence)
-        match = next((entry for entry in reversed(sequence) if _knows(leader.epochs, entry.epoch)), None)
+        match = next((entry for entry in reversed(sequence) if knows(leader.epochs, entry.epoch)), None)
         if match:
             end = end_offset_for(leader.epochs, match.epoch, leader.log_end_offset).start_offset
             _truncate(replay, EpochEntry(match.epoch, min(end, match.start_offset)))
@@ -167,7 +167,7 @@ def high_watermark_epoch(leader: ReplicaState, follower: ReplicaState) -> Altern
         reason += ", whose end the leader cannot tell"
     else:
         _truncate(replay, EpochEntry(epoch, end))
-        known = _knows(leader.epochs, epoch)
+        known = knows(leader.epochs, epoch)
         reason += (
             f", which ends at {end} on the leader" if known else f", which the leader does not know: {end} is where a later one begins"
         )
@@ -242,7 +242,7 @@ def _never_followed(leader: ReplicaState, follower: ReplicaState, epoch: int) ->
     """Whether the leader provably did not follow in an epoch that the follower knows: it kept what every follower then had to cut."""
     start = next((entry.start_offset for entry in follower.epochs if entry.epoch == epoch), None)
     kept_until = end_offset_for(leader.epochs, epoch, leader.log_end_offset).start_offset
-    return start is not None and not _knows(leader.epochs, epoch) and kept_until > start
+    return start is not None and not knows(leader.epochs, epoch) and kept_until > start
 
 
 def _replay(leader: ReplicaState, follower: ReplicaState) -> Replay:
@@ -260,10 +260,6 @@ def _truncate(replay: Replay, answer: EpochEntry) -> None:
 
 def _own_end(replica: ReplicaState, epoch: int) -> int:
     return end_offset_for(replica.epochs, epoch, replica.log_end_offset).start_offset
-
-
-def _knows(epochs: EpochTable, epoch: int) -> bool:
-    return any(entry.epoch == epoch for entry in epochs)
 
 
 def _no_common_epoch(follower: ReplicaState) -> str:

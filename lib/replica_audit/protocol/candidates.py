@@ -5,11 +5,12 @@ A leader's log is the truth (KIP-101): what another replica holds and the leader
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH
+from replica_audit.protocol.commitment import Evidence
 from replica_audit.protocol.comparison import Comparison, Effect, removal_start
 from replica_audit.protocol.epoch_table import assign
 from replica_audit.protocol.lineage import Span, lacking, until
@@ -26,35 +27,65 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What is lost, and how many followers are cut, start again, fail to fetch, or stay diverged without noticing."""
+    """What is lost, and how many followers are cut, start again, fail to fetch, or stay diverged without noticing.
+
+    `committed`: how many of the offsets are proven to have been committed, by their strongest evidence.
+    """
 
     offsets: int
     records: int
     size_bytes: int
-    below_high_watermark: int
+    committed: Mapping[Evidence, int]
     cut: int
     restarted: int
     failing: int
     diverged: int
 
     @classmethod
-    def of(cls, losses: Sequence[Loss], below_high_watermark: int, effects: Sequence[tuple[Effect, bool]]) -> Cost:
-        """Sum up; `effects` holds each follower's effect and whether it stays diverged."""
+    def of(
+        cls, losses: Sequence[Loss], committed: Mapping[Evidence, int], effects: Sequence[tuple[Effect, bool]], refused: int = 0
+    ) -> Cost:
+        """Sum up.
+
+        Args:
+            losses: of each follower.
+            committed: lost offsets that were committed, by their strongest evidence.
+            effects: of each follower, and whether it stays diverged.
+            refused: followers that get records, and then are sent back for good.
+        """
         return cls(
             offsets=sum(span.end_offset - span.first_offset for one in losses for span in one.spans),
             records=sum(one.records for one in losses),
             size_bytes=sum(one.size_bytes for one in losses),
-            below_high_watermark=below_high_watermark,
+            committed=committed,
             cut=sum(effect.truncation.truncation_offset is not None for effect, _ in effects),
             restarted=sum(effect.truncation.restart_offset is not None for effect, _ in effects),
-            failing=sum(_fails(effect) for effect, _ in effects),
-            diverged=sum(diverged and not _fails(effect) for effect, diverged in effects),
+            failing=sum(never_begins(effect) for effect, _ in effects) + refused,
+            diverged=sum(diverged and not never_begins(effect) for effect, diverged in effects),
         )
+
+    @property
+    def committed_offsets(self) -> int:
+        """How many were committed, by any evidence."""
+        return sum(self.committed.values())
+
+    @property
+    def below_high_watermark(self) -> int:
+        """How many of them lie below a checkpointed high watermark of a replica that holds them."""
+        return self.committed.get(Evidence.CHECKPOINT, 0)
+
+    @property
+    def passed(self) -> int:
+        """How many a leader's high watermark had passed: producers were told, consumers may have read them."""
+        return self.committed_offsets - self.committed.get(Evidence.ALL, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One replica as the leader. `eligible` is False where its log cannot be read: its cost is then unknown."""
+    """One replica as the leader. `eligible` is False where its log cannot be read: its cost is then unknown.
+
+    `unread` other replicas could not be looked at, and may hold more.
+    """
 
     broker_id: int
     is_leader: bool
@@ -63,6 +94,7 @@ class Candidate:
     log_end_offset: int
     eligible: bool
     cost: Cost
+    unread: int = 0
     reason: str
 
     @classmethod
@@ -77,18 +109,19 @@ class Candidate:
             log_end_offset=replica.log.log_end_offset,
             eligible=not replica.unreadable,
             cost=cost,
+            unread=unread,
             reason=f"cannot lead: {replica.unreadable}" if replica.unreadable else _sentence(cost, unread),
         )
 
 
-def _fails(effect: Effect) -> bool:
+def never_begins(effect: Effect) -> bool:
     """Whether the follower never gets records: what it fetches cannot be appended, or the exchange has no end."""
     return effect.fetcher_fails or effect.truncation.stuck
 
 
 def _sentence(cost: Cost, unread: int) -> str:
-    below = cost.below_high_watermark
-    committed = f"{below} of their offsets were committed" if below else "none known to have been committed"
+    proven = cost.committed_offsets
+    committed = f"{proven} of their offsets were committed" if proven else "whether any was committed is unknown"
     parts = [f"{cost.records} records are lost, {committed}" if cost.offsets else "nothing is lost"]
     if cost.diverged:
         parts.append(f"{cost.diverged} follower(s) stay diverged and do not notice")
@@ -132,17 +165,18 @@ def taken(comparison: Comparison) -> list[Span]:
     return list(lacking(follower.history, leader.history, start, end, missing_from=missing_from))
 
 
-def ranked(candidates: Sequence[Candidate]) -> Iterator[tuple[int | None, Candidate]]:
+def ranked(candidates: Sequence[Candidate], electable: Collection[int] = ()) -> Iterator[tuple[int | None, Candidate]]:
     """Candidates with their rank from 1, the least loss first; those that cannot lead come last, without a rank.
 
-    Compared are offsets lost below a high watermark, records, then silent divergence and failing fetchers; of equals the one that leads,
-    then an ISR member, the longer log, the lower id.
+    Compared are lost offsets that a leader's high watermark had passed, those that only every in-sync replica held, records, then silent
+    divergence and failing fetchers; of equals the one that leads, then an ISR member or one of `electable`, the longer log, the lower id.
     """
 
     def order(candidate: Candidate) -> tuple[int | bool, ...]:
         cost = candidate.cost
-        worse = (cost.below_high_watermark, cost.records, cost.offsets, cost.diverged, cost.failing)
-        return (*worse, not candidate.is_leader, not candidate.in_isr, -candidate.log_end_offset, candidate.broker_id)
+        worse = (cost.passed, cost.committed_offsets, cost.records, cost.offsets, cost.diverged, cost.failing)
+        is_electable = candidate.in_isr or candidate.broker_id in electable
+        return (*worse, not candidate.is_leader, not is_electable, -candidate.log_end_offset, candidate.broker_id)
 
     able = sorted((candidate for candidate in candidates if candidate.eligible), key=order)
     yield from enumerate(able, 1)

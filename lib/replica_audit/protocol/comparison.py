@@ -10,9 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from replica_audit.protocol import lineage
+from replica_audit.protocol.catch_up import refusal
+from replica_audit.protocol.commitment import CommitHistory
+from replica_audit.protocol.committed import Committed, lost_commits
 from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.exchange import Truncation
+from replica_audit.protocol.holes import Hole, hole_at
+from replica_audit.protocol.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.replica import Replica
 
 
@@ -22,7 +27,7 @@ class Context:
 
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
-    epochs whose elections, by the metadata log, gave nothing up.
+    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
     """
 
     leader_epoch: int = -1
@@ -30,6 +35,7 @@ class Context:
     compacted: bool = False
     simultaneous: bool = False
     clean_elections: frozenset[int] = frozenset()
+    commits: CommitHistory = field(default_factory=CommitHistory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +64,18 @@ class Comparison:
     did_otherwise: str | None = None
     content: ContentComparison | None = None
     difference: lineage.Piece | None = field(init=False)
+    cannot_rejoin: CannotRejoin | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the first difference that is evidence, which most rules ask for."""
+        """Find the first difference that is evidence, which most rules ask for, and what the leader refuses for good."""
         object.__setattr__(self, "difference", difference(self.leader, self.follower, self.context, self.end))
+        object.__setattr__(self, "cannot_rejoin", None if self.effect.fetcher_fails else self._replayed())
+
+    def _replayed(self) -> CannotRejoin | None:
+        context, truncation = self.context, self.effect.truncation
+        if self.leader.unreadable or self.follower.unreadable:
+            return None
+        return cannot_rejoin(self.leader, self.follower, truncation, leader_epoch=context.leader_epoch, simultaneous=context.simultaneous)
 
     @property
     def start(self) -> int:
@@ -184,33 +198,42 @@ class Comparison:
     @property
     def still_diverged(self) -> bool:
         """Whether batches that survive the cut still conflict with the leader."""
-        return still_diverged(self.leader, self.follower, self.context, self.effect)
+        return self.surviving_difference is not None
+
+    @property
+    def surviving_difference(self) -> lineage.Piece | None:
+        """The first difference that the follower keeps."""
+        return surviving_difference(self.leader, self.follower, self.context, self.effect)
+
+    @property
+    def hole(self) -> Hole | None:
+        """The offsets of the first difference that stays, where one of the two misses them; else those of the first difference."""
+        piece = self.surviving_difference or self.difference
+        if piece is None or self.context.compacted or None not in (piece.left_epoch, piece.right_epoch):
+            return None
+        physical, fetched = self.effect.physical_offset, self.effect.truncation.fetch_offset
+        if piece.right_epoch is None and physical is not None and physical <= piece.first_offset < fetched:
+            return Hole(self.follower.broker_id, physical, fetched, None, is_cut=True)
+        return hole_at(self.leader if piece.left_epoch is None else self.follower, piece.first_offset)
 
     @property
     def lost(self) -> int:
-        """How many removed offsets lie below a persisted high watermark of a replica that holds them, while the leader does not."""
-        return lineage.covered((span.first_offset, span.end_offset) for span in self.lost_spans)
+        """How many removed offsets were committed, by any evidence, and the leader does not hold them."""
+        return sum(one.offsets for one in self.committed)
 
     @property
-    def lost_spans(self) -> list[lineage.Span]:
-        """Those offsets with their epochs, in spans that may overlap."""
-        first = removal_start(self.follower, self.effect)
-        if first is None:
-            return []
-        return [span for witness in (self.follower, *self.witnesses) for span in self._lost_according_to(witness, first)]
+    def lacked_by_the_leader(self) -> int:
+        """How many of the offsets that the follower's files lose the leader does not hold; not those below its log start."""
+        first, end = removal_start(self.follower, self.effect), self.leader.log.log_end_offset
+        start = max(first or 0, self.leader.log.log_start_offset)
+        gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
+        return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
 
-    def _lost_according_to(self, witness: Replica, first: int) -> list[lineage.Span]:
-        follower, leader = self.follower, self.leader
-        end = min(follower.log.log_end_offset, witness.high_watermark or 0)
-        lost: list[lineage.Span] = []
-        for part in lineage.pieces(follower.history, witness.history, first, end):
-            epoch = part.left_epoch
-            if epoch is None or epoch != part.right_epoch or (witness is not follower and epoch < 0):
-                continue
-            # what retention took from the leader is not lost
-            start, leader_end = max(part.first_offset, leader.log.log_start_offset), leader.log.log_end_offset
-            lost += lineage.lacking(follower.history, leader.history, start, part.end_offset, missing_from=leader_end)
-        return lost
+    @property
+    def committed(self) -> list[Committed]:
+        """The removed offsets that were committed and lost, the strongest evidence first, no offset twice."""
+        first = removal_start(self.follower, self.effect)
+        return [] if first is None else lost_commits(self.leader, self.follower, self.witnesses, self.context.commits, first)
 
 
 def cleaned_until(leader: Replica, follower: Replica) -> int:
@@ -224,14 +247,24 @@ def difference(leader: Replica, follower: Replica, context: Context, end: int) -
     return lineage.first_difference(leader.history, follower.history, start, end, gaps_count=not context.compacted)
 
 
+def catches_up(leader: Replica, effect: Effect) -> bool:
+    """Whether the follower's fetches go on until it holds all that the leader holds."""
+    return not effect.fetcher_fails and refusal(leader.as_leader(), leader.log, effect.truncation) is None
+
+
 def still_diverged(leader: Replica, follower: Replica, context: Context, effect: Effect) -> bool:
-    """Whether what the follower holds once records flow again conflicts with the leader.
+    """Whether what the follower holds once records flow again conflicts with the leader."""
+    return surviving_difference(leader, follower, context, effect) is not None
+
+
+def surviving_difference(leader: Replica, follower: Replica, context: Context, effect: Effect) -> lineage.Piece | None:
+    """The first difference between the leader and what the follower holds once records flow again.
 
     What lies between the physical cut and the fetch offset is never fetched again, so it is missing; unless the fetcher fails there.
     """
     truncation = effect.truncation
     if truncation.restart_offset is not None:
-        return False
+        return None
     survives_to = truncation.fetch_offset if effect.physical_offset is None else min(effect.physical_offset, truncation.fetch_offset)
     survivor = Replica(
         broker_id=follower.broker_id,
@@ -240,7 +273,7 @@ def still_diverged(leader: Replica, follower: Replica, context: Context, effect:
         cleaner_offset=follower.cleaner_offset,
     )
     compared_to = survives_to if effect.fetcher_fails else truncation.fetch_offset
-    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset)) is not None
+    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset))
 
 
 def removal_start(follower: Replica, effect: Effect) -> int | None:

@@ -6,8 +6,9 @@ Sources: LeaderEpochFileCache (storage, 4.2.0) for the current rules; LeaderEpoc
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -22,6 +23,7 @@ class EpochEntry(NamedTuple):
 
 EpochTable = tuple[EpochEntry, ...]
 EMPTY: EpochTable = ()
+_EPOCH, _START = attrgetter("epoch"), attrgetter("start_offset")
 UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 
@@ -35,6 +37,50 @@ def latest_epoch(entries: EpochTable) -> int:
     return entries[-1].epoch if entries else UNDEFINED_EPOCH
 
 
+class Building:
+    """A table into which entries are put one after the other. All of them take as long as they are many, in any order.
+
+    `entries` are those so far.
+    """
+
+    def __init__(self, entries: EpochTable = EMPTY) -> None:
+        """Begin with a table that there is."""
+        self.entries = list(entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """`assign` in place. Returns whether the entry went behind the others, none of which was dropped.
+
+        Raises:
+            ValueError: as `assign`.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at start offset {start_offset}: neither may be negative")
+        entries = self.entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        before = len(entries)
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return len(entries) > before
+
+    def append(self, epoch: int, base_offset: int, magic: int) -> None:
+        """`appended` in place."""
+        if magic < 2:
+            self.entries.clear()
+        elif epoch >= 0:
+            self.assign(epoch, base_offset)
+
+    def recover(self, epoch: int, base_offset: int, magic: int) -> None:
+        """`recovered` in place."""
+        if magic >= 2 and epoch >= 0 and epoch > (self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH):
+            self.assign(epoch, base_offset)
+
+    def table(self) -> EpochTable:
+        """What has come of it."""
+        return tuple(self.entries)
+
+
 def assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
     """Record that `epoch` starts at `start_offset` (2.0 and later).
 
@@ -43,14 +89,9 @@ def assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
     Raises:
         ValueError: the epoch or the offset is negative (IllegalArgumentException in Kafka).
     """
-    if epoch < 0 or start_offset < 0:
-        raise ValueError(f"epoch {epoch} at start offset {start_offset}: neither may be negative")
-    if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
-        return entries
-    keep = len(entries)
-    while keep and (entries[keep - 1].epoch >= epoch or entries[keep - 1].start_offset >= start_offset):
-        keep -= 1
-    return (*entries[:keep], EpochEntry(epoch, start_offset))
+    building = Building(entries)
+    building.assign(epoch, start_offset)
+    return building.table()
 
 
 def load(lines: Iterable[tuple[int, int]]) -> EpochTable:
@@ -59,27 +100,29 @@ def load(lines: Iterable[tuple[int, int]]) -> EpochTable:
     Raises:
         ValueError: a line holds a negative epoch or offset.
     """
-    entries: EpochTable = EMPTY
+    building = Building()
     for epoch, start_offset in lines:
-        entries = assign(entries, epoch, start_offset)
-    return entries
+        building.assign(epoch, start_offset)
+    return building.table()
 
 
 def truncate_from_end(entries: EpochTable, end_offset: int) -> EpochTable:
     """Drop every entry that starts at or above `end_offset` (exclusive end of the log). A negative offset changes nothing."""
     if end_offset < 0:
         return entries
-    return tuple(entry for entry in entries if entry.start_offset < end_offset)
+    if not entries or entries[-1].start_offset < end_offset:
+        return entries
+    return entries[: bisect_left(entries, end_offset, key=_START)]
 
 
 def truncate_from_start(entries: EpochTable, start_offset: int) -> EpochTable:
     """Drop the entries at or below the new log start and re-insert the last of them at it: the covering epoch survives, moved up."""
     if start_offset < 0 or not entries:
         return entries
-    dropped = [entry for entry in entries if entry.start_offset <= start_offset]
+    dropped = bisect_right(entries, start_offset, key=_START)
     if not dropped:
         return entries
-    return (EpochEntry(dropped[-1].epoch, start_offset), *entries[len(dropped) :])
+    return (EpochEntry(entries[dropped - 1].epoch, start_offset), *entries[dropped:])
 
 
 def end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: int) -> EpochEntry:
@@ -98,9 +141,15 @@ def end_offset_for(entries: EpochTable, requested_epoch: int, log_end_offset: in
     return EpochEntry(floor_epoch, entries[later].start_offset)
 
 
+def knows(entries: EpochTable, epoch: int) -> bool:
+    """Whether an epoch has an entry."""
+    later = _first_later(entries, epoch)
+    return later > 0 and entries[later - 1].epoch == epoch
+
+
 def epoch_for_offset(entries: EpochTable, offset: int) -> int | None:
     """The epoch that covers `offset`: that of the last entry starting at or below it; None below the first entry."""
-    index = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+    index = bisect_right(entries, offset, key=_START)
     return entries[index - 1].epoch if index else None
 
 
@@ -111,16 +160,16 @@ def entries_in_range(entries: EpochTable, start_offset: int, end_offset: int) ->
 
 def appended(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
     """The table after a batch was appended (UnifiedLog.append): one older than magic 2 clears it (2.3 and later)."""
-    if magic < 2:
-        return EMPTY
-    return assign(entries, epoch, base_offset) if epoch >= 0 else entries
+    building = Building(entries)
+    building.append(epoch, base_offset, magic)
+    return building.table()
 
 
 def recovered(entries: EpochTable, epoch: int, base_offset: int, magic: int) -> EpochTable:
     """The table after log recovery has met a batch (LogSegment.recover): only an epoch above the latest one is added."""
-    if magic < 2 or epoch < 0 or epoch <= latest_epoch(entries):
-        return entries
-    return assign(entries, epoch, base_offset)
+    building = Building(entries)
+    building.recover(epoch, base_offset, magic)
+    return building.table()
 
 
 def kip101_assign(entries: EpochTable, epoch: int, start_offset: int) -> EpochTable:
@@ -147,4 +196,4 @@ def kip101_end_offset_for(entries: EpochTable, requested_epoch: int, log_end_off
 
 
 def _first_later(entries: EpochTable, epoch: int) -> int:
-    return bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+    return bisect_right(entries, epoch, key=_EPOCH)

@@ -69,6 +69,12 @@ def lowest(versions: Iterable[str | None]) -> str | None:
     return min(known, key=lambda version: _parse(version) or (0, 0, 0), default=None)
 
 
+def release(version: str | None) -> tuple[int, int] | None:
+    """The release line of a version, such as (4, 2); None if it is unknown."""
+    parsed = _parse(version)
+    return parsed[:2] if parsed else None
+
+
 def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> Protocol:
     """The rule by which a future replica truncates (ReplicaAlterLogDirsThread, KIP-113).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from replica_audit.model import PartitionMetadata
@@ -18,6 +19,26 @@ class Leadership(NamedTuple):
 
     leader_id: int
     source: str
+
+
+class InferredBecause(StrEnum):
+    """Why a leader is inferred: there is no metadata of the partition, a log knows a later epoch, or the metadata names no leader."""
+
+    NO_METADATA = "no-metadata"
+    METADATA_OUTDATED = "metadata-outdated"
+    NO_LEADER = "no-leader"
+    LEADER_NOT_NAMED = "leader-not-named"
+
+
+def inferred_because(metadata: PartitionMetadata | None, *, outdated: bool) -> InferredBecause | None:
+    """Why the metadata, None if there is none, does not decide who leads; None if it does."""
+    if metadata is None:
+        return InferredBecause.NO_METADATA
+    if outdated:
+        return InferredBecause.METADATA_OUTDATED
+    if metadata.leader >= 0:
+        return None
+    return InferredBecause.NO_LEADER if metadata.no_leader else InferredBecause.LEADER_NOT_NAMED
 
 
 def leadership(metadata: PartitionMetadata | None, replicas: Sequence[Replica]) -> Leadership:

@@ -52,10 +52,11 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
         knows_more = log.leader_epoch == file.leader_epoch
         left_out = {name: getattr(log, name) for name in ("isr", "replicas") if knows_more and not getattr(file, name)}
         if knows_more and file.leader < 0:
-            left_out["leader"] = log.leader
+            left_out |= {"leader": log.leader, "no_leader": log.no_leader}
         best = replace(file, **left_out)
     topic_id = file.topic_id or log.topic_id
-    return replace(best, compacted=file.compacted or log.compacted, elections=log.elections, topic_id=topic_id)
+    history = {name: getattr(log, name) for name in ("elections", "isr_changes", "min_isr", "ever_replicas")}
+    return replace(best, compacted=file.compacted or log.compacted, topic_id=topic_id, **history)
 
 
 def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:
@@ -69,4 +70,4 @@ def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:
 
 def without_leader(metadata: PartitionMetadata) -> PartitionMetadata:
     """What outdated metadata still tells: the topic, its replicas and its history, but not who leads, or is in sync."""
-    return replace(metadata, leader=NO_LEADER, leader_epoch=UNDEFINED_EPOCH, isr=(), elr=())
+    return replace(metadata, leader=NO_LEADER, leader_epoch=UNDEFINED_EPOCH, isr=(), elr=(), last_known_elr=(), no_leader=False)

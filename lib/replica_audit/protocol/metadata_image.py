@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from replica_audit.model import Election, PartitionMetadata
+from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
 from replica_audit.protocol.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
@@ -24,11 +24,15 @@ from replica_audit.protocol.metadata_changes import (
     TopicCreated,
     TopicRemoved,
 )
+from replica_audit.protocol.min_isr import NAME as MIN_ISR
+from replica_audit.protocol.min_isr import MinIsrLog
 
 UNKNOWN_TIME = -1
+_LAST_EPOCH = 2**31 - 1
 _TOPIC, _BROKER = 2, 4  # ConfigResource.Type
 METADATA_LOG = "metadata-log"
 METADATA_VERSION = "metadata.version"
+UNREGISTERED = "unregistered"
 
 
 class ElectionKind(StrEnum):
@@ -71,6 +75,8 @@ class _Partition:
     state: PartitionSet
     changed_at_ms: int
     elections: list[Election]
+    isr_changes: list[IsrChange]
+    ever_replicas: set[int]
 
 
 def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
@@ -84,7 +90,8 @@ def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
 class MetadataImage:
     """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`.
 
-    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time.
+    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time. `broker_events` is every
+    record of a broker's registration, in order.
     """
 
     topics: dict[str, str] = field(default_factory=dict)  # names by id
@@ -92,17 +99,27 @@ class MetadataImage:
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     brokers_changed_ms: dict[int, int] = field(default_factory=dict)
     orphans: int = 0
+    broker_events: list[BrokerEvent] = field(default_factory=list)
+    min_isr: MinIsrLog = field(default_factory=MinIsrLog)
     _partitions: dict[str, dict[int, _Partition]] = field(default_factory=dict)  # by topic id and number
     _configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by resource
-    _before: dict[tuple[str, int], list[Election]] = field(default_factory=dict)  # elections of an image that a snapshot replaced
+    _before: dict[tuple[str, int], _Partition] = field(default_factory=dict)  # of an image that a snapshot replaced
+    _continued_ms: int = UNKNOWN_TIME  # when the first record behind the snapshot was written
 
-    def restarted(self) -> MetadataImage:
-        """An empty image that a snapshot fills; of this one only the history of elections is kept."""
+    def restarted(self, at: Position) -> MetadataImage:
+        """An empty image that a snapshot fills; of this one only what happened is kept: elections, ISR, brokers, min.insync.replicas."""
         known = ((topic_id, number, one) for topic_id, found in self._partitions.items() for number, one in found.items())
-        return MetadataImage(_before={(topic_id, number): one.elections for topic_id, number, one in known})
+        before = {(topic_id, number): one for topic_id, number, one in known}
+        return MetadataImage(broker_events=list(self.broker_events), min_isr=self.min_isr.restarted(at.offset), _before=before)
 
     def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
-        """Replay one record."""
+        """Replay one record.
+
+        Raises:
+            OverflowError: a partition would get a leader epoch beyond the last that there is.
+        """
+        if not from_snapshot and self._continued_ms == UNKNOWN_TIME:
+            self._continued_ms = at.timestamp_ms
         match record:
             case TopicCreated():
                 self.topics[record.topic_id] = record.topic
@@ -115,9 +132,11 @@ class MetadataImage:
             case ElrCleared():
                 self._clear_elr(record.topic)
             case _:
+                self._apply_to_cluster(record, at, from_snapshot)
                 if isinstance(record, BrokerRegistered | BrokerFenced | BrokerStops):
                     self.brokers_changed_ms[record.broker_id] = at.timestamp_ms
-                self._apply_to_cluster(record, from_snapshot)
+                    state = str(self.brokers.get(record.broker_id, UNREGISTERED))
+                    self.broker_events.append(BrokerEvent(record.broker_id, state, *at))
 
     @property
     def fenced(self) -> dict[int, bool]:
@@ -125,7 +144,7 @@ class MetadataImage:
         return {broker: state not in (BrokerState.UP, BrokerState.STOPPING) for broker, state in self.brokers.items()}
 
     def _apply_to_cluster(
-        self, record: BrokerFenced | BrokerRegistered | BrokerStops | FeatureSet | ConfigSet, from_snapshot: bool
+        self, record: BrokerFenced | BrokerRegistered | BrokerStops | FeatureSet | ConfigSet, at: Position, from_snapshot: bool
     ) -> None:
         match record:
             case BrokerRegistered():
@@ -142,10 +161,19 @@ class MetadataImage:
                 self.brokers[broker_id] = BrokerState.UP
             case FeatureSet():
                 self.features[record.name] = record.level
-            case ConfigSet(resource_type, resource_name, name, None):
-                self._configs.get((resource_type, resource_name), {}).pop(name, None)
-            case ConfigSet(resource_type, resource_name, name, str(value)):
-                self._configs.setdefault((resource_type, resource_name), {})[name] = value
+            case ConfigSet():
+                self._configure(record, at)
+
+    def _configure(self, record: ConfigSet, at: Position) -> None:
+        resource_type, name, key, value = record
+        if (resource_type, key) == (_TOPIC, MIN_ISR):
+            self.min_isr.set_topic(name, value, at.offset)
+        elif (resource_type, key) == (_BROKER, MIN_ISR):
+            self.min_isr.set_broker(name, value, at.offset)
+        elif value is None:
+            self._configs.get((resource_type, name), {}).pop(key, None)
+        else:
+            self._configs.setdefault((resource_type, name), {})[key] = value
 
     def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
         """Every partition of every topic that exists.
@@ -172,14 +200,23 @@ class MetadataImage:
                         replicas=known.state.replicas,
                         isr=known.state.isr,
                         elr=known.state.elr,
+                        last_known_elr=known.state.last_known_elr,
+                        no_leader=known.state.leader < 0,
                         source=METADATA_LOG,
                         known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
                         log_epoch=log_epoch,
                         log_end_offset=log_end_offset,
                         elections=tuple(known.elections),
+                        isr_changes=tuple(self._timed(change) for change in known.isr_changes),
+                        min_isr=tuple(self.min_isr.of_topics.get(topic, ())),
+                        ever_replicas=tuple(sorted(known.ever_replicas)),
                     )
                 )
         return made
+
+    def _timed(self, change: IsrChange) -> IsrChange:
+        """What a snapshot tells was so when the log goes on behind it, at the latest."""
+        return change._replace(timestamp_ms=self._continued_ms) if change.timestamp_ms == UNKNOWN_TIME else change
 
     def _cleanup_policy(self, topic: str) -> str:
         default = self._configs.get((_BROKER, ""), {}).get("log.cleanup.policy", "")
@@ -189,15 +226,20 @@ class MetadataImage:
         topic = self.topics.pop(topic_id, "")
         self._partitions.pop(topic_id, None)
         self._configs.pop((_TOPIC, topic), None)
+        self.min_isr.of_topics.pop(topic, None)
 
     def _set(self, record: PartitionSet, at: Position, from_snapshot: bool) -> None:
         key = (record.topic_id, record.partition)
-        known = self._partitions.get(record.topic_id, {}).get(record.partition)
-        elections = known.elections if known else list(self._before.get(key, ()))
+        known = self._partitions.get(record.topic_id, {}).get(record.partition) or self._before.get(key)
+        elections, changes = ([*known.elections], [*known.isr_changes]) if known else ([], [])
         if not elections or elections[-1].leader_epoch != record.leader_epoch:
             kind = ElectionKind.SNAPSHOT if from_snapshot else ElectionKind.CREATED
             elections.append(_election(record, kind, at, record.isr))
-        self._partitions.setdefault(record.topic_id, {})[record.partition] = _Partition(record, at.timestamp_ms, elections)
+        if from_snapshot:  # what happened before it in this epoch is not known
+            changes.append(IsrChange(record.leader_epoch, record.isr, *at))
+        replicas = (known.ever_replicas if known else set()) | {*record.replicas}
+        made = _Partition(record, at.timestamp_ms, elections, changes, replicas)
+        self._partitions.setdefault(record.topic_id, {})[record.partition] = made
 
     def _change(self, record: PartitionChanged, at: Position) -> None:
         known = self._partitions.get(record.topic_id, {}).get(record.partition)
@@ -212,8 +254,13 @@ class MetadataImage:
         }
         after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
         if record.leader != NO_LEADER_CHANGE:
+            if before.leader_epoch >= _LAST_EPOCH:
+                raise OverflowError(f"no leader epoch follows {before.leader_epoch}")
             after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
             known.elections.append(_election(after, _kind(before, after, record), at, (*before.isr, *before.elr)))
+        elif after.isr != before.isr:
+            known.isr_changes.append(IsrChange(after.leader_epoch, after.isr, *at))
+        known.ever_replicas.update(after.replicas)
         known.state, known.changed_at_ms = after, at.timestamp_ms
 
     def _clear_elr(self, topic: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
-from replica_audit.protocol.epoch_table import EMPTY, EpochTable, appended, epoch_for_offset, latest_epoch, recovered, truncate_from_start
+from replica_audit.protocol.epoch_table import EMPTY, Building, EpochTable, epoch_for_offset, latest_epoch, truncate_from_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,8 @@ class LoadedLog:
     `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
-    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other.
+    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
+    offsets of its segments, ascending. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has more; else empty.
     """
 
     log_start_offset: int
@@ -36,6 +37,8 @@ class LoadedLog:
     missing: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()
     digested_until: int = 0
+    segment_bases: tuple[int, ...] = ()
+    epochs_on_disk: EpochTable = EMPTY
 
 
 def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
@@ -73,9 +76,12 @@ def load_log(
         recovers: whether the broker would recover the log, that is: it was not shut down cleanly and is not running.
         runs_on: whether the broker is running: it knows every epoch of its batches, a table that lacks the newest was copied before them.
     """
+    found = checkpoint
     if runs_on and checkpoint:
+        building = Building(checkpoint)
         for run in (run for segment in segments for run in segment.runs):
-            checkpoint = recovered(checkpoint, run.leader_epoch, run.first_offset, run.magic)
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
+        checkpoint = building.table()
     kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
     first_base = kept[0].base_offset
     log_end_offset = kept[-1].next_offset
@@ -103,6 +109,8 @@ def load_log(
         ),
         windows=tuple(window for segment in kept for window in segment.windows),
         digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
+        segment_bases=tuple(segment.base_offset for segment in kept),
+        epochs_on_disk=truncate_from_start(found, log_start_checkpoint or 0) if runs_on and found != checkpoint else EMPTY,
     )
 
 
@@ -110,20 +118,21 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
     """Recover from the segment that holds the recovery point: end the log at the first bad batch, learn epochs above the latest."""
     first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     kept = list(segments[:first])
+    building = Building(epochs)
     for segment in segments[first:]:
         good: list[Run] = []
         for run in segment.runs:
             if not run.intact:
                 break
             good.append(run)
-            epochs = recovered(epochs, run.leader_epoch, run.first_offset, run.magic)
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
         whole = len(good) == len(segment.runs) and not segment.damaged
         # the digests of a segment are of all its batches
         windows = segment.windows if len(good) == len(segment.runs) else ()
         kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good), windows=windows))
         if not whole:
-            return kept, epochs, kept[-1].next_offset
-    return kept, epochs, None
+            return kept, building.table(), kept[-1].next_offset
+    return kept, building.table(), None
 
 
 def _broken_segment(segments: Sequence[Segment]) -> int | None:
@@ -138,10 +147,10 @@ def _broken_segment(segments: Sequence[Segment]) -> int | None:
 
 def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
     """The table that the batches alone give: the first batch of each epoch, assigned in order; one before magic 2 clears it."""
-    entries: EpochTable = EMPTY
+    building = Building()
     for run in runs:
-        entries = appended(entries, run.leader_epoch, run.first_offset, run.magic)
-    return entries
+        building.append(run.leader_epoch, run.first_offset, run.magic)
+    return building.table()
 
 
 def contradiction(

@@ -1,15 +1,18 @@
 """The verdict on one follower: the first rule of the table that holds.
 
 The rules are the product's own, each resting on what Kafka does: KIP-101 and KIP-279 (what a cut leaves), KAFKA-6361 (silent divergence),
-the high watermark as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
+high watermarks and ISRs as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from replica_audit.protocol import reasons
+from replica_audit.protocol.commitment import Doubt, Evidence
+from replica_audit.protocol.committed import Committed
 from replica_audit.protocol.comparison import Comparison, removal_start
 from replica_audit.protocol.replica_log import contradiction, moved_start
 
@@ -21,6 +24,7 @@ class Verdict(StrEnum):
     STALE_TOPIC_ID = "stale_topic_id"
     LOG_MATCHING_VIOLATION = "log_matching_violation"
     COMMITTED_LOSS = "committed_loss"
+    CANNOT_REJOIN = "cannot_rejoin"
     TRUNCATED_OTHERWISE = "truncated_otherwise"
     STALE_TAIL = "stale_tail"
     CONTENT_MISMATCH = "content_mismatch"
@@ -40,6 +44,7 @@ class Cause(StrEnum):
     NO_COMMON_RANGE = "no common range"
     LEADER_UNKNOWN = "leader unknown or unreadable"
     NO_EPOCHS = "no epochs"
+    TEXT_NOT_WHOLE = "text not whole"
 
 
 class Severity(StrEnum):
@@ -55,6 +60,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.COMMITTED_LOSS: Severity.CRITICAL,
     Verdict.LOG_MATCHING_VIOLATION: Severity.CRITICAL,
     Verdict.CONTENT_MISMATCH: Severity.CRITICAL,
+    Verdict.CANNOT_REJOIN: Severity.ERROR,
     Verdict.TRUNCATED_OTHERWISE: Severity.ERROR,
     Verdict.STALE_TAIL: Severity.ERROR,
     Verdict.UNREADABLE: Severity.ERROR,
@@ -64,6 +70,14 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.INCONCLUSIVE: Severity.WARNING,
     Verdict.IDENTICAL: Severity.NONE,
     Verdict.LAGGING: Severity.NONE,
+}
+
+
+_DOUBTS: dict[Doubt, str] = {
+    Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
+    Doubt.WAITED_FOR: "another replica may have been about to join the ISR",
+    Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
+    Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
 }
 
 
@@ -96,8 +110,10 @@ def judge(comparison: Comparison) -> Judgement:
 
 def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
     """What a cut brings with it that no verdict of its own tells."""
-    if verdict not in (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL):
+    if verdict not in (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.CANNOT_REJOIN, Verdict.STALE_TAIL):
         return
+    if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN) and c.cut is not None:
+        yield reasons.cut_besides(c)
     if c.did_otherwise is not None:
         yield c.did_otherwise
     if c.cleaned_beyond_the_cut:
@@ -146,36 +162,55 @@ def _incomparable(c: Comparison) -> Judgement | None:
 
 
 def _log_matching_violation(c: Comparison) -> Judgement | None:
-    if c.still_diverged:
-        where = c.difference.first_offset if c.difference else c.effect.physical_offset
-        return Judgement(
-            verdict=Verdict.LOG_MATCHING_VIOLATION,
-            reason=f"batches from offset {where} on differ from the leader's and survive: {_difference(c)}",
-        )
+    surviving = c.surviving_difference
+    if surviving is not None:
+        kept = "" if c.hole else f"batches from offset {surviving.first_offset} on differ from the leader's and survive: "
+        return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=kept + reasons.difference(c, surviving))
     high_watermark = c.leader.high_watermark or 0
     if c.follower.alive is not False and not c.context.simultaneous:
         # the leader's may be minutes newer than the follower's copy
         high_watermark = min(high_watermark, c.follower.high_watermark or 0)
     if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
-        reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {_difference(c)}"
+        reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {reasons.difference(c, c.difference)}"
         return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)
     return None
 
 
-def _difference(c: Comparison) -> str:
-    piece = c.difference
-    if piece is None:
-        return f"offsets {c.effect.physical_offset}..{c.effect.truncation.fetch_offset - 1} are cut away and never fetched again"
-    leader, follower = ("missing" if e is None else f"epoch {e}" if e >= 0 else "no epoch" for e in (piece.left_epoch, piece.right_epoch))
-    return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
-
-
 def _committed_loss(c: Comparison) -> Judgement | None:
-    lost = c.lost
-    if not lost:
+    found = c.committed
+    if not found:
         return None
-    reason = f"{lost} of the removed offsets were committed (below a persisted high watermark), and the leader does not hold them"
-    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason)
+    lost, rest = sum(one.offsets for one in found), c.lacked_by_the_leader - sum(one.offsets for one in found)
+    certainly = "were very likely" if all(one.bound.doubts for one in found) else "were"
+    reason = f"{lost} of the removed offsets {certainly} committed ({'; '.join(_proofs(found))}), and the leader does not hold them"
+    others = f"; whether {rest} more that it does not hold were committed is unknown" if rest > 0 else ""
+    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason + others)
+
+
+def _proofs(found: Sequence[Committed]) -> Iterator[str]:
+    """One clause for each proof, those of one kind and broker together."""
+    by_bound: dict[tuple[Evidence, int, int | None, frozenset[Doubt]], int] = {}
+    for one in found:
+        key = (one.bound.evidence, one.bound.broker_id, one.bound.metadata_offset, one.bound.doubts)
+        by_bound[key] = by_bound.get(key, 0) + one.offsets
+    for (evidence, broker, metadata_offset, doubts), offsets in by_bound.items():
+        at = f"metadata offset {metadata_offset}"
+        match evidence:
+            case Evidence.CHECKPOINT:
+                how = f"below the checkpointed high watermark of broker {broker}"
+            case Evidence.SOLE:
+                how = f"broker {broker} led alone in the ISR ({at})"
+            case Evidence.ALL:
+                how = f"held by every in-sync replica of leader {broker} ({at})"
+        much = f"{offsets} " if len(by_bound) > 1 else ""
+        likely = f", very likely: {' and '.join(_DOUBTS[doubt] for doubt in sorted(doubts))}" if doubts else ""
+        yield f"{much}{how}{likely}"
+
+
+def _cannot_rejoin(c: Comparison) -> Judgement | None:
+    if c.cannot_rejoin is None:
+        return None
+    return Judgement(verdict=Verdict.CANNOT_REJOIN, reason=reasons.why_it_cannot_rejoin(c, c.cannot_rejoin))
 
 
 def _truncated_otherwise(c: Comparison) -> Judgement | None:
@@ -189,8 +224,8 @@ def _stale_tail(c: Comparison) -> Judgement | None:
         return None
     if c.follower_copied_earlier:
         return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it was cut when it first fetched from this leader")
-    tail = f"offsets {removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
-    return Judgement(verdict=Verdict.STALE_TAIL, reason=f"truncates to {c.cut}: {tail} are not known to have been committed")
+    reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
+    return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 
 
 def _content_mismatch(c: Comparison) -> Judgement | None:
@@ -252,6 +287,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _incomparable,
     _log_matching_violation,
     _committed_loss,
+    _cannot_rejoin,
     _truncated_otherwise,
     _content_mismatch,
     _stale_tail,

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from replica_audit.report.data import Choice, Cluster, Finding, Report
+from replica_audit.protocol.confirmation import Status
+from replica_audit.report.data import Choice, Cluster, Finding, Report, findings_about_followers
+from replica_audit.report.leader_words import pair
+from replica_audit.report.partition_lines import leader_and_isr_lines, offline_lines
 
 MEANING = {
     0: "nothing found at or above '{fail_on}'",
@@ -14,16 +17,23 @@ MEANING = {
     2: "no input could be read",
     3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas not be compared",
 }
+_NOTHING_COMPARED = "nothing was compared, so nothing is known: "
+_WHY = {
+    False: "no partition has a leader and a follower in the input",
+    True: "no follower could be held against its leader; the reasons of the verdicts say why",
+}
 _LEGEND = (
-    "L>F: leader and follower. PARTS AT: first offset at which the follower's log is not the leader's. "
+    "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
+    "PARTS AT: first offset at which the follower's log is not the leader's. "
     "CUTS TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: records cut away; 'committed' are offsets below a persisted high watermark that "
-    "the leader does not hold."
+    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
+    "offsets that are proven to have been committed and that the leader does not hold."
 )
 _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
     "MISSES: offsets that it will not read (with latest, where the policy decides)."
 )
+UNCONFIRMED = "Unconfirmed: found by an earlier run, and this one could not look again. They stay open."
 _IF_ANOTHER_LED = "If another replica led (every choice: table what_if_leaders)"
 
 
@@ -63,6 +73,7 @@ Block = Notes | Grid
 
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
+    yield from _offline(report)
     for number, cluster in enumerate(report.clusters, 1):
         yield _cluster(cluster, number if len(report.clusters) > 1 else None)
     if report.findings:
@@ -70,9 +81,10 @@ def blocks(report: Report) -> Iterator[Block]:
     if report.unreadable_leaders > 0:
         title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
         yield Notes(title=title, lines=("Followers cannot be compared with them. The problems of the input say why.",), severity="error")
+    yield from _others(report)
     if report.impacts:
         yield _impacts(report)
-    if report.candidates or report.best_led_partitions:
+    if report.candidates or report.best_led_partitions or report.already_lost_partitions:
         yield _candidates(report)
 
 
@@ -80,8 +92,17 @@ def ending(report: Report) -> Iterator[str]:
     """The last lines: what is new, where the tables are, the exit code and what it means."""
     if report.changes:
         yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
+    if report.changes.get(Status.UNCONFIRMED):
+        yield UNCONFIRMED
     yield f"Tables: {report.warehouse} (run {report.run_id})"
-    yield f"Exit code {report.exit_code}: {MEANING[report.exit_code].format(fail_on=report.fail_on)}."
+    yield f"Exit code {report.exit_code}: {meaning(report)}."
+
+
+def meaning(report: Report) -> str:
+    """What the exit code means, of this run."""
+    if report.exit_code == 3 and not report.compared_followers:
+        return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
+    return MEANING[report.exit_code].format(fail_on=report.fail_on)
 
 
 def problems(report: Report) -> Iterator[Notes]:
@@ -108,6 +129,8 @@ def _cluster(cluster: Cluster, number: int | None) -> Notes:
 def _about_cluster(cluster: Cluster) -> Iterator[str]:
     yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
     yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
+    if cluster.offline_partitions:
+        yield f"without a leader by the metadata: {_count(cluster.offline_partitions, 'partition')}"
     if cluster.inferred_leaders:
         which = "" if cluster.metadata else " (no cluster-metadata.json)"
         yield f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
@@ -118,6 +141,22 @@ def _about_cluster(cluster: Cluster) -> Iterator[str]:
     if cluster.affected_positions:
         groups, positions = _count(cluster.affected_groups, "group"), _count(cluster.affected_positions, "position")
         yield f"consumers: {groups} affected, at {positions}"
+
+
+def _offline(report: Report) -> Iterator[Notes]:
+    total = report.offline_count
+    if total:
+        title = f"{_count(total, 'partition')} without a leader{_shown(len(report.offline), total, 'first')}"
+        severity = report.offline[0].severity if report.offline else "error"
+        yield Notes(title=title, lines=tuple(offline_lines(report)), severity=severity)
+
+
+def _others(report: Report) -> Iterator[Notes]:
+    lines = tuple(leader_and_isr_lines(report))
+    if lines:
+        total = sum(report.partition_codes.values()) - report.offline_count
+        title = f"Leaders, the ISR, and what brokers logged{_shown(len(lines), total, 'worst')}"
+        yield Notes(title=title, lines=lines, severity=report.others[0].severity)
 
 
 def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
@@ -143,7 +182,7 @@ def _findings(report: Report) -> Grid:
         for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
     ]
     grid = Grid(
-        title=f"Findings{_shown(len(report.findings), report.finding_count - max(0, report.unreadable_leaders), 'worst')}",
+        title=f"Findings{_shown(len(report.findings), findings_about_followers(report.clusters), 'worst')}",
         header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
         parts=tuple(parts),
         right=frozenset({2, 3}),
@@ -154,8 +193,8 @@ def _findings(report: Report) -> Grid:
 
 
 def _finding_row(one: Finding) -> tuple[str, ...]:
-    name, pair = f"{one.topic}-{one.partition}", f"{one.leader_id}>{one.follower_id}"
-    return name, pair, _offset(one.divergence_offset), cut(one), _loses(one)
+    name, compared = f"{one.topic}-{one.partition}", pair(one.leader_id, one.follower_id, one.leader_source)
+    return name, compared, _offset(one.divergence_offset), cut(one), _loses(one)
 
 
 def _impacts(report: Report) -> Grid:
@@ -187,6 +226,9 @@ def _candidates(report: Report) -> Block:
     settled = ""
     if report.best_led_partitions:
         settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
+    if report.already_lost_partitions:
+        gone = f"In {_count(report.already_lost_partitions, 'partition')} brokers have truncated since what only their audited copies hold."
+        settled = f"{settled} {gone}".strip()
     if not report.candidates:
         return Notes(title=_IF_ANOTHER_LED, lines=(settled,))
     rows, clusters = [], []
@@ -211,7 +253,7 @@ def _cost(choice: Choice | None) -> tuple[str, str]:
         return "-", "-"
     if choice.rank is None:
         return str(choice.candidate_id), "cannot be read"
-    records, committed = choice.lost_records or 0, choice.lost_below_high_watermark or 0
+    records, committed = choice.lost_records or 0, choice.lost_committed or 0
     return str(choice.candidate_id), f"{records} ({_committed(records, committed)})"
 
 
@@ -227,14 +269,18 @@ def cut(finding: Finding) -> str:
 
 
 def _loses(finding: Finding) -> str:
+    already = "already: " if finding.already_truncated else ""
     match finding.verdict:
         case "committed_loss":
-            records, committed = finding.removed_records or 0, finding.removed_below_high_watermark or 0
-            return f"{records} records, {_committed(records, committed)}"
+            return f"{already}{_records(finding)}"
         case "stale_tail":
-            return f"{finding.removed_records} records"
+            return f"{already}{finding.removed_records} records"
         case "log_matching_violation":
-            return "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
+            stays = "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
+            return f"{stays}; {already}{_records(finding)}" if finding.removed_records else stays
+        case "cannot_rejoin":
+            stuck = "never catches up"
+            return f"{stuck}; {already}{_records(finding)}" if finding.removed_records else stuck
         case "truncated_otherwise":
             return "its broker did otherwise"
         case "content_mismatch":
@@ -247,6 +293,11 @@ def _loses(finding: Finding) -> str:
             return "log of an earlier topic"
         case _:
             return finding.reason.split(":")[0]
+
+
+def _records(finding: Finding) -> str:
+    records, committed = finding.removed_records or 0, finding.removed_committed or 0
+    return f"{records} records, {_committed(records, committed)}"
 
 
 def _committed(records: int, committed: int) -> str:

@@ -1,11 +1,13 @@
-"""What a run tells a person: the single source of the terminal's text and of `--json`. Counts and the worst findings, never all rows."""
+"""What a run tells a person: the single source of the terminal's text and of the head of `--json`. Counts and the worst, never all rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
 
 
@@ -30,9 +32,13 @@ class Finding:
     fetcher_fails: bool
     still_diverged: bool
     removed_records: int | None
-    removed_below_high_watermark: int | None
+    removed_committed: int | None
+    already_truncated: bool | None
     reason: str
     evidence: str | None
+    inferred_because: str | None = None
+    removed_below_high_watermark: int | None = None
+    commit_evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +83,64 @@ class Choice:
     is_leader: bool
     lost_records: int | None
     lost_bytes: int | None
-    lost_below_high_watermark: int | None
+    lost_committed: int | None
     reason: str
+    lost_below_high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electable:
+    """One replica of a partition without a leader. Columns of `what_if_leaders`; what cannot be told is None."""
+
+    candidate_id: int
+    rank: int | None
+    in_isr: bool
+    in_elr: bool | None
+    election: str | None
+    broker_up: bool | None
+    stopped_cleanly: bool | None
+    log_end_offset: int | None
+    lost_offsets: int | None
+    lost_records: int | None
+    lost_committed: int | None
+    followers_failing: int | None
+    followers_diverged: int | None
+    unread_replicas: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflinePartition:
+    """One partition that nobody leads, by the metadata. Columns of `findings`."""
+
+    cluster_id: str
+    severity: str
+    topic: str
+    partition: int
+    leader_epoch: int | None
+    isr: tuple[int, ...] | None
+    elr: tuple[int, ...] | None
+    last_leader_id: int | None
+    leaderless_since: datetime | None
+    cluster_stopped: bool | None
+    candidates: tuple[Electable, ...] | None
+    summary: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFinding:
+    """A row of `findings` that is not a verdict on a follower, or that this run did not see."""
+
+    cluster_id: str
+    code: str
+    severity: str
+    topic: str
+    partition: int
+    broker_id: int
+    summary: str
+    status: str
+    leader_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +165,7 @@ class Cluster:
     unclean_elections: int
     affected_groups: int
     affected_positions: int
+    offline_partitions: int = 0
 
 
 def findings_about_followers(clusters: Sequence[Cluster]) -> int:
@@ -111,12 +174,21 @@ def findings_about_followers(clusters: Sequence[Cluster]) -> int:
     return sum(count for severity, count in counts if severity is not Severity.NONE)
 
 
+def compared_followers(clusters: Sequence[Cluster]) -> int:
+    """Followers of which anything could be said: neither unreadable nor inconclusive."""
+    unknown = (str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE))
+    return sum(count for cluster in clusters for verdict, count in cluster.verdicts.items() if verdict not in unknown)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One run. `findings` are the worst, of `finding_count`; `problems` the first, of `problem_count`.
+    """One run. `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
 
+    `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
+    verdict; `partition_codes` counts both by code, without leaders that cannot be read.
     `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
-    less, `best_led_partitions` counts those with a loss that no other leader would make smaller; both only if every replica was tried.
+    less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
+    brokers have truncated since what no other one holds; all only if every replica was tried.
     """
 
     run_id: str
@@ -130,15 +202,29 @@ class Report:
     impacts: tuple[Impact, ...]
     candidates: tuple[Choice, ...]
     best_led_partitions: int
+    already_lost_partitions: int
     problems: tuple[InputProblem, ...]
     problem_count: int
     changes: dict[str, int]
+    offline: tuple[OfflinePartition, ...] = ()
+    others: tuple[ReplicaFinding, ...] = ()
+    partition_codes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unreadable_leaders(self) -> int:
-        """The findings that are about no follower: leaders whose logs cannot be read."""
-        return self.finding_count - findings_about_followers(self.clusters)
+        """The findings about leaders whose logs cannot be read."""
+        return self.finding_count - findings_about_followers(self.clusters) - sum(self.partition_codes.values())
+
+    @property
+    def offline_count(self) -> int:
+        """Partitions that nobody leads."""
+        return self.partition_codes.get(PartitionCode.OFFLINE_PARTITION, 0)
+
+    @property
+    def compared_followers(self) -> int:
+        """Followers that could be compared with their leaders; 0: the run proves nothing."""
+        return compared_followers(self.clusters)
 
     def as_json(self) -> dict[str, Any]:
         """The same content as plain values."""
-        return asdict(self)
+        return {**asdict(self), "compared_followers": self.compared_followers}

@@ -12,6 +12,7 @@ from replica_audit.protocol.exchange import Protocol
 from replica_audit.report.exchange_steps import Case, LogState, Step
 from replica_audit.report.explained_rows import EpochStart
 from replica_audit.report.explanation import Explanation, Outcome
+from replica_audit.report.leader_words import leader_name
 from replica_audit.report.paragraphs import epoch, listed, paragraph
 
 _WIDEST = len("4.7.1")
@@ -47,7 +48,7 @@ def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, followe
     yield "2", f"the sequence file of follower {broker}: {_entries(_claimed(as_found))}"
     if leader.epochs:
         entered = leader.epochs[-1]
-        yield "3", f"leader {explanation.leader.broker_id} entered epoch {entered.epoch} at {entered.start_offset}"
+        yield "3", f"{leader_name(explanation.verdict)} entered epoch {entered.epoch} at {entered.start_offset}"
     yield "4.1", _recovered(as_found, follower)
     for step in exchanged.steps:
         yield from _asked(explanation, step)

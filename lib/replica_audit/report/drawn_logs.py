@@ -8,6 +8,7 @@ from itertools import pairwise
 from replica_audit.protocol import lineage
 from replica_audit.report.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
 from replica_audit.report.explanation import Explanation, Replica
+from replica_audit.report.leader_words import is_inferred
 from replica_audit.report.paragraphs import paragraph
 
 KEPT, CONFLICTS, GOES = "-", "!", "x"
@@ -26,7 +27,10 @@ _FILLS = {GOES: "goes", CONFLICTS: "stays and conflicts", SHORTENED: "drawn shor
 def drawing_lines(explanation: Explanation) -> Iterator[str]:
     """The leader, the follower, and, where anything goes or stays wrong, the follower as it will be; with a legend of what is used."""
     verdict, point, outcome = explanation.verdict, explanation.applied, explanation.outcome
-    bars = [_bar(f"leader {verdict.leader_id}", explanation.leader, _leader_marks(explanation)), _follower_bar(explanation)]
+    bars = [
+        _bar(f"{'broker' if is_inferred(verdict) else 'leader'} {verdict.leader_id}", explanation.leader, _leader_marks(explanation)),
+        _follower_bar(explanation),
+    ]
     if point is not None and outcome is not None and not outcome.exchange.stuck:
         goes = outcome.physical_offset is not None
         if goes or point.fetcher_fails or outcome.conflicts:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from replica_audit.report.drawing import WIDTH
 from replica_audit.report.explained_rows import EpochStart
 from replica_audit.report.explanation import Explanation, Replica
+from replica_audit.report.leader_words import is_inferred
 from replica_audit.report.paragraphs import columns, count, paragraph
 
 _MOST = 16
@@ -33,7 +34,8 @@ def epoch_table_lines(explanation: Explanation) -> Iterator[str]:
     first = max(len(str(epochs[-1])), len("epoch"))
     half = (WIDTH - 2 - first - 4) // 2
     widths = (first, half, half)
-    heads = (f"{role} {side.broker_id}: starts at" for role, side in zip(("leader", "follower"), sides, strict=True))
+    leads = f"broker {sides[0].broker_id}" if is_inferred(explanation.verdict) else f"leader {sides[0].broker_id}"
+    heads = (f"{name}: starts at" for name in (leads, f"follower {sides[1].broker_id}"))
     yield from columns(("epoch".rjust(first), *heads), widths)
     left_out = 0
     shown = _shown(epochs, entries, explanation)

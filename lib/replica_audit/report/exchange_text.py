@@ -8,7 +8,9 @@ from replica_audit.model import UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.report.exchange_steps import Case, Exchange, OutOfRange, Step
 from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.report.explained_structs import Stuck
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import leader_name
 from replica_audit.report.paragraphs import epoch, paragraph
 
 DOCUMENTS: dict[str, str] = {
@@ -53,9 +55,10 @@ class Words:
 
     def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
         self.point = point
-        self.leader = f"leader {explanation.leader.broker_id}"
+        self.leader = leader_name(explanation.verdict)
         self.follower = f"follower {explanation.follower.broker_id}"
         self.leader_log = explanation.leader.log
+        self.stuck = explanation.verdict.stuck
         self.cut = point.truncation_offset is not None or point.restart_offset is not None
 
     def step(self, step: Step) -> Iterator[str]:
@@ -159,7 +162,12 @@ class Words:
     def ending(self, exchanged: Exchange) -> Iterator[str]:
         """How it ends."""
         at = exchanged.fetch_offset
-        if exchanged.stuck:
+        if exchanged.stuck and self.stuck is None and self.point.catches_up is not None:
+            yield (
+                "This has no end as the leader's table is now. It does not run, and begins a new epoch when it leads again: then it "
+                "answers otherwise."
+            )
+        elif exchanged.stuck:
             yield (
                 f"This has no end: the same question brings the same answer. {self.follower.capitalize()} stays out of the ISR "
                 "until the leader's log changes."
@@ -173,3 +181,18 @@ class Words:
             )
         elif self.point.protocol != Protocol.TRUNCATE_ON_FETCH:
             yield f"Then records flow from {at} on."
+        elif self.stuck is not None:
+            yield from self._sent_back(self.stuck)
+
+    def _sent_back(self, stuck: Stuck) -> Iterator[str]:
+        """What becomes of a follower that gets records, and is refused later."""
+        last = "" if stuck.requested_epoch is None else f", its last epoch is {stuck.requested_epoch}"
+        answer = "OFFSET_OUT_OF_RANGE" if stuck.answered_end_offset is None else self._diverging(stuck)
+        again = "fetches the same again" if stuck.back_to_offset >= stuck.fetch_offset else f"truncates to {stuck.back_to_offset}"
+        yield (
+            f"Later {self.follower} fetches from {stuck.fetch_offset}{last}; {self.leader} answers {answer}; {self.follower} {again}. "
+            "This has no end (Partition.readRecords): it stays out of the ISR."
+        )
+
+    def _diverging(self, stuck: Stuck) -> str:
+        return f"diverging: {epoch(stuck.answered_epoch)} ends at {stuck.answered_end_offset}"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from replica_audit.report.explained_structs import Hole, Stuck, WrongLine
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -34,6 +36,9 @@ class Tables(Protocol):
         """The rows, each value once."""
 
 
+NOTHING_READ = 2  # the exit code of a run that found nothing to read
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A row of `audit_runs`."""
@@ -45,6 +50,12 @@ class Run:
     run_date: date
     protocol: str | None = None
     protocol_reason: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything of its cluster: it is complete, and could read something."""
+        return self.status == "complete" and self.exit_code != NOTHING_READ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +92,25 @@ class Verdict:
     removed_records: int | None = None
     removed_bytes: int | None = None
     removed_below_high_watermark: int | None = None
+    removed_committed: int | None = None
+    removed_committed_offsets: tuple[tuple[str, int], ...] | None = None
     first_removed_timestamp_ms: int | None = None
     last_removed_timestamp_ms: int | None = None
     open_transactions: tuple[int, ...] | None = None
     observed_truncation_offset: int | None = None
+    already_truncated: bool | None = None
+    stuck: Stuck | None = None
+    wrong_lines_broker_id: int | None = None
+    wrong_lines: tuple[WrongLine, ...] | None = None
+    hole: Hole | None = None
     compacted: bool | None = None
     evidence: str | None = None
+    inferred_because: str | None = None
+
+    @property
+    def committed(self) -> int | None:
+        """Committed offsets that are lost; a run of an older version counted only those below a high watermark."""
+        return self.removed_below_high_watermark if self.removed_committed is None else self.removed_committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +139,7 @@ class TruncationPoint:
     falls_back_to_high_watermark: bool
     removed_offsets: int
     still_diverged: bool
+    catches_up: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +157,7 @@ class ReplicaLog:
     cleaner_offset: int | None = None
     recovery_cut_offset: int | None = None
     unreadable_reason: str | None = None
+    corrected_checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +246,17 @@ class ReplicaRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIncident:
+    """A row of `logged_incidents`."""
+
+    kind: str
+    time: str | None
+    summary: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerImpact:
     """A row of `consumer_impacts`."""
 
@@ -251,6 +288,15 @@ class LeaderChoice:
     followers_cut: int | None
     followers_restarted: int | None
     reason: str
+    lost_offsets: int | None = None
+    lost_records: int | None = None
+    lost_committed: int | None = None
+    followers_failing: int | None = None
+    followers_diverged: int | None = None
+    unread_replicas: int | None = None
+    election: str | None = None
+    broker_up: bool | None = None
+    stopped_cleanly: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from replica_audit.report.exchange_steps import Exchange, LogState, exchange
 from replica_audit.report.explained_rows import (
     EpochStart,
     InputError,
+    LeaderChoice,
     ReplicaLog,
     RuleOutcome,
     Run,
@@ -87,7 +88,7 @@ class Explanation:
     `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
     could not be compared. `differences` are the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the
-    tables that were too long to be read whole.
+    tables that were too long to be read whole. `choices` are what each replica would cost as the leader, empty where that was not tried.
     """
 
     run: Run
@@ -100,6 +101,7 @@ class Explanation:
     follower: Replica
     points: tuple[TruncationPoint, ...]
     rules: tuple[RuleOutcome, ...]
+    choices: tuple[LeaderChoice, ...]
     applied: TruncationPoint | None
     outcome: Outcome | None
     differences: tuple[lineage.Piece, ...]
@@ -148,6 +150,7 @@ def _followers(
     epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
     points = tables.rows("truncation_points", TruncationPoint, **keys)
     rules = tables.rows("what_if_rules", RuleOutcome, **keys)
+    choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
     for judged in subject.verdicts:
         verdict = replace(judged, reason=below(folder, judged.reason), evidence=judged.evidence and below(folder, judged.evidence))
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
@@ -165,6 +168,7 @@ def _followers(
             follower=follower,
             points=of_pair,
             rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
+            choices=choices,
             applied=applied,
             outcome=_outcome(verdict, applied, leader, follower),
             differences=differences,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from replica_audit.protocol import lineage
 from replica_audit.protocol.verdict import Verdict
@@ -13,21 +13,24 @@ from replica_audit.report.epoch_tables import epoch_table_lines
 from replica_audit.report.exchange_text import exchange_lines
 from replica_audit.report.explained_rows import TruncationPoint
 from replica_audit.report.explanation import Explained, Explanation, Outcome, Replica
+from replica_audit.report.leader_words import known_from, leader_name
 from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph
-from replica_audit.report.partition_text import PARTITION_SECTIONS, partition_head
+from replica_audit.report.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.remedies import steps
 from replica_audit.report.rules_text import observed_lines, rule_lines
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5
+_MOST_LINES = 60  # of a corrected checkpoint
 
 
 def render(explained: Explained) -> str:
-    """The explanation of each follower, then of the partition, a line feed at the end."""
-    told = ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
+    """What was found of the partition, the explanation of each follower, then the partition, a line feed at the end."""
+    told = ["\n\n".join(_told([finding_lines(explained.partition)]))] if explained.partition.findings else []
+    told += ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
     facts = explained.partition
     about = list(_told(section(facts) for section in PARTITION_SECTIONS))
-    if about or not told:
+    if about or not explained.followers:
         told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
     return f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
 
@@ -41,12 +44,11 @@ def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:
 
 def _head(explanation: Explanation) -> Iterator[str]:
     verdict, run = explanation.verdict, explanation.run
-    leader = f"leader {verdict.leader_id}" if verdict.leader_id >= 0 else "an unknown leader"
+    leader = leader_name(verdict) if verdict.leader_id >= 0 else "an unknown leader"
     yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
     yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {verdict.reason}")
-    known = "inferred from the logs" if verdict.leader_source == "inferred" else f"known from {verdict.leader_source}"
     yield from paragraph(explanation.run.cluster_id, first="cluster   ")
-    yield from paragraph(f"broker {verdict.leader_id}, {known}" if verdict.leader_id >= 0 else "unknown", first="leader    ")
+    yield from paragraph(known_from(verdict), first="leader    ")
     yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
     yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
 
@@ -81,18 +83,25 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         first, last = moment(verdict.first_removed_timestamp_ms), moment(verdict.last_removed_timestamp_ms)
         until = "" if first == last else f" to {last.removeprefix(first.split()[0]).lstrip()}"
         yield from paragraph(f"Batches written {first}{until} UTC.")
-    below = verdict.removed_below_high_watermark
+    below = verdict.committed
     if below:
         yield from paragraph(
-            f"Committed and lost: {count(below, 'offset')}, below a persisted high watermark of a replica that holds them, and not on "
-            "the leader."
+            f"Committed and lost: {count(below, 'offset')} that the leader does not hold{_proven_by(verdict.removed_committed_offsets)}."
         )
     elif verdict.verdict == Verdict.INCONCLUSIVE:
         yield from paragraph("Whether any of it was committed and is lost cannot be told.")
     else:
-        yield from paragraph("Nothing of it is known to have been committed and to be missing on the leader.")
+        yield from paragraph("Whether any of it that the leader does not hold was committed is unknown.")
     if verdict.open_transactions:
         yield from paragraph(f"Left open, for their end marker goes: transactions of producer {listed(verdict.open_transactions)}.")
+
+
+def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
+    """The evidence of committed offsets, with the number that each proves where there are several kinds."""
+    if not counts:
+        return ""
+    found = (f"{evidence} ({number})" if len(counts) > 1 else evidence for evidence, number in counts)
+    return f": proven by {' and '.join(found)}"
 
 
 def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:
@@ -102,8 +111,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
     if outcome.conflicts:
         yield from paragraph("Afterwards the logs still differ:")
         for piece in outcome.conflicts[:_SHOWN]:
-            has = f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
-            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {has}", 4)
+            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {_who_has(explanation, piece)}", 4)
         if len(outcome.conflicts) > _SHOWN:
             yield from paragraph(f"and {len(outcome.conflicts) - _SHOWN} more such ranges", 4)
         return
@@ -119,10 +127,20 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
         yield from paragraph("What stays agrees with the leader's log.")
 
 
+def _who_has(explanation: Explanation, piece: lineage.Piece) -> str:
+    leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
+    if piece.left_epoch is None:
+        return f"a hole in the log of {leader}, {follower} has {epoch(piece.right_epoch)}"
+    if piece.right_epoch is None:
+        return f"a hole in the log of {follower}, {leader} has {epoch(piece.left_epoch)}"
+    return f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
+
+
 def _evidence(explanation: Explanation) -> Iterator[str]:
     yield "Evidence"
-    for role, side in (("leader", explanation.leader), ("follower", explanation.follower)):
-        yield from paragraph(described(explanation, side), first=f"{role} {side.broker_id}: " if side.broker_id >= 0 else f"{role}: ")
+    leader = leader_name(explanation.verdict) if explanation.leader.broker_id >= 0 else "leader"
+    for name, side in ((leader, explanation.leader), (f"follower {explanation.follower.broker_id}", explanation.follower)):
+        yield from paragraph(described(explanation, side), first=f"{name}: ")
     for fact in (explanation.verdict.evidence or "").split("; "):
         if fact:
             yield from paragraph(fact, first="- ")
@@ -161,6 +179,18 @@ def _input_errors(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
 
 
+def _corrected_checkpoints(explanation: Explanation) -> Iterator[str]:
+    """The lines that a wrong leader-epoch-checkpoint should have, one below the other as in the file."""
+    for side in (explanation.leader, explanation.follower):
+        lines = ((side.log and side.log.corrected_checkpoint) or "").splitlines()
+        if not lines:
+            continue
+        yield f"Corrected leader-epoch-checkpoint of broker {side.broker_id}"
+        yield from (f"  {line}" for line in lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            yield from paragraph(f"and {len(lines) - _MOST_LINES} more lines in replica_logs.corrected_checkpoint")
+
+
 def _remedy(explanation: Explanation) -> Iterator[str]:
     yield "What to do"
     for number, text in enumerate(steps(explanation), 1):
@@ -184,6 +214,7 @@ SECTIONS: tuple[Section, ...] = (
     _evidence,
     epoch_table_lines,
     _input_errors,
+    _corrected_checkpoints,
     _remedy,
     _limits,
 )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from replica_audit.report.choices_text import choice_lines
 from replica_audit.report.elections_text import election_lines
 from replica_audit.report.groups_text import group_lines
+from replica_audit.report.incidents_text import incident_lines
+from replica_audit.report.offline_text import elections, in_sync, since
 from replica_audit.report.paragraphs import paragraph
 from replica_audit.report.partition_facts import PARTITION_TABLES, PartitionFacts
 from replica_audit.report.roles_text import future_lines, role_lines
@@ -29,10 +31,25 @@ def partition_head(facts: PartitionFacts) -> Iterator[str]:
     yield from paragraph(facts.warehouse, first="tables in ")
 
 
+def finding_lines(facts: PartitionFacts) -> Iterator[str]:
+    """What was found of the partition besides its followers' verdicts: first that nobody leads it, and what each choice loses."""
+    for one in facts.findings:
+        if one is not facts.offline:
+            whose = f" of broker {one.broker_id}" if one.broker_id >= 0 else ""
+            yield from paragraph(f"{one.code} ({one.severity}){whose}: {one.summary}")
+            continue
+        yield f"Nobody leads {facts.name}: {one.code} ({one.severity})"
+        yield from paragraph(f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}.")
+        if one.cluster_stopped:
+            yield from paragraph("The whole cluster was shut down in order; starting it elects a leader cleanly.")
+        for line in elections(facts.choices):
+            yield from paragraph(line)
+
+
 def _limits(facts: PartitionFacts) -> Iterator[str]:
     short = [name for name in facts.cut_short if name in PARTITION_TABLES or facts.alone is not None]
     if short:
         yield from paragraph(f"Not all rows were read of: {', '.join(short)}. This explanation may lack something.", 0)
 
 
-PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, group_lines, choice_lines, future_lines, _limits)
+PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, incident_lines, group_lines, choice_lines, future_lines, _limits)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Cause, Verdict
+from replica_audit.report import rejoin_remedies
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import caveat, has_no_leader, what_would_settle_it
 from replica_audit.report.paragraphs import listed
 
 _REFETCH = (
@@ -17,13 +19,17 @@ _REFETCH = (
 
 def steps(explanation: Explanation) -> Iterator[str]:
     """The steps, one sentence or two each."""
-    yield from _BY_VERDICT.get(explanation.verdict.verdict, _unknown)(explanation)
+    yield from corrected_lines(explanation)
     verdict = explanation.verdict
-    if verdict.leader_source == "inferred":
+    if has_no_leader(verdict) and verdict.leader_id >= 0:
         yield (
-            "The leader is inferred from the logs. Ask the cluster who leads (kafka-topics.sh --describe), or audit with a "
-            "cluster-metadata.json, before acting on this; a clean verdict is no proof here."
+            f"{caveat(verdict)} Choose a leader first: what each choice loses is listed with the partition. What follows holds if broker "
+            f"{verdict.leader_id} is elected."
         )
+    yield from _BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
+    unsettled = what_would_settle_it(verdict)
+    if unsettled:
+        yield unsettled
     cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
     if verdict.truncation_offset is not None and (cleaned or 0) > verdict.truncation_offset:
         yield (
@@ -36,6 +42,17 @@ def steps(explanation: Explanation) -> Iterator[str]:
             "fetched the leader's log. Should they stay open on the leader, too, read_committed consumers wait there for ever: "
             "kafka-transactions.sh find-hanging and abort (KIP-664)."
         )
+
+
+def corrected_lines(explanation: Explanation) -> Iterator[str]:
+    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches beside it."""
+    for side in (explanation.follower, explanation.leader):
+        if side.log is not None and side.log.corrected_checkpoint is not None:
+            yield (
+                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same, stop "
+                f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
+                "Do not delete or rename the file: after a clean stop a broker does not make it again from the log."
+            )
 
 
 def _path(explanation: Explanation) -> str:
@@ -55,11 +72,12 @@ def _save(explanation: Explanation) -> str:
 def is_cut_already(explanation: Explanation) -> bool:
     """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
     verdict = explanation.verdict
+    if verdict.already_truncated is not None:
+        return verdict.already_truncated
     return verdict.truncation_offset is not None and verdict.observed_truncation_offset == verdict.truncation_offset
 
 
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
-    verdict = explanation.verdict
     if is_cut_already(explanation):
         yield (
             f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
@@ -73,9 +91,7 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
         )
         yield (
             "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
-            f"and have the application write them again; consumers may have processed them already. With broker {verdict.follower_id} made "
-            "leader instead (an unclean election): "
-            f"they stay, and {_of_the_leader(explanation)}."
+            f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
         )
     yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
     yield (
@@ -85,12 +101,22 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
     yield from _failing(explanation)
 
 
+def _if_it_led(explanation: Explanation) -> str:
+    """What it costs if the follower leads instead, as every replica was tried; else what becomes of the leader's own records."""
+    follower = explanation.verdict.follower_id
+    instead = f"With broker {follower} made leader instead (an unclean election)"
+    choice = next((one for one in explanation.choices if one.candidate_id == follower), None)
+    if choice is not None:
+        return f"{instead}: {choice.reason}."
+    return f"{instead}: they stay, and {_of_the_leader(explanation)} (--what-if-leaders tries every replica)."
+
+
 def _of_the_leader(explanation: Explanation) -> str:
     """What becomes of the leader's own records if the follower leads."""
     verdict, leader = explanation.verdict, explanation.leader.state
     if leader is not None and verdict.divergence_offset is not None and leader.log_end_offset <= verdict.divergence_offset:
-        return f"nothing is lost of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
-    return f"what broker {verdict.leader_id} wrote since goes the same way"
+        return f"nothing is cut of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
+    return f"broker {verdict.leader_id} is cut where the logs diverge"
 
 
 def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
@@ -99,7 +125,13 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
     if point is not None and not point.still_diverged:
         yield from _diverged_in_the_isr(explanation)
         return
-    if not failing:
+    hole = verdict.hole
+    if hole is not None and hole.broker_id == verdict.leader_id:
+        yield from rejoin_remedies.hole_of_the_leader(explanation, hole, _if_it_led(explanation))
+        return
+    if not failing and hole is not None:
+        yield rejoin_remedies.hole_of_the_follower(verdict, hole)
+    elif not failing:
         yield (
             f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
             "it leads. Do not let it lead: no preferred election, no restart of the leader before this is done."
@@ -143,7 +175,9 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
     if point is None or outcome is None:
         return
-    if outcome.exchange.stuck:
+    if outcome.exchange.stuck and explanation.verdict.stuck is None and point.catches_up is not None:
+        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
+    elif outcome.exchange.stuck:
         yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
@@ -157,20 +191,29 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
 
 
+def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
+    if explanation.verdict.truncation_offset is not None and not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: it is cut before it is stuck."
+    yield from rejoin_remedies.cannot_rejoin(explanation, _refetch(explanation))
+
+
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
+    if not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: the cut removes its records from {explanation.verdict.truncation_offset} on."
     yield (
-        "Decide whether these records matter; the follower cuts them by itself. No persisted high watermark says that they had been "
-        "committed, and none can say that they had not: it is written every 5 s. Producers with acks=1 may have been told that they are "
-        "stored, and after an unclean election those with acks=all, too."
+        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
+        "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
+        "have been told that they are stored, and after an unclean election those with acks=all, too."
     )
     if is_cut_already(explanation):
         yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
-    else:
-        yield f"If they do, {_save(explanation)}: the cut removes them."
     yield from _failing(explanation)
 
 
 def _unreadable(explanation: Explanation) -> Iterator[str]:
+    log = explanation.follower.log
+    if log is not None and log.checkpoint_state == "unreadable" and log.corrected_checkpoint is not None:
+        return
     yield "Rule out the copy first: copy the replica again and audit the copy."
     yield (
         "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
@@ -209,6 +252,8 @@ def _inconclusive(explanation: Explanation) -> Iterator[str]:
                 "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
                 "(kafka-dump-log.sh --print-data-log) where it matters."
             )
+        case Cause.TEXT_NOT_WHOLE:
+            yield "Dump the segment that the reason names again and keep the whole text, or copy the segment itself; and audit again."
         case Cause.LEADER_UNKNOWN | "leader unreadable":  # as older runs have it
             yield (
                 "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
@@ -224,11 +269,14 @@ def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
         "The records are the leader's, the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that asks this table "
         "may cut too much, too little, or nothing."
     )
-    if verdict.reason.startswith("leader "):
+    if list(corrected_lines(explanation)):
+        yield "If the corrected lines cannot be written, have that replica fetch its log anew; if it leads, let another one lead first."
+    elif verdict.reason.startswith("leader "):
         yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
     else:
         yield f"Have the follower fetch anew: {_refetch(explanation)}."
-    yield "Do not just delete the checkpoint: after a clean stop a broker does not make it again from the log."
+    if not list(corrected_lines(explanation)):
+        yield "Do not delete the checkpoint: after a clean stop a broker does not make it again from the log."
     yield from _failing(explanation)
 
 
@@ -257,6 +305,7 @@ _BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.INCONCLUSIVE: _inconclusive,
     Verdict.LOG_MATCHING_VIOLATION: _log_matching_violation,
     Verdict.COMMITTED_LOSS: _committed_loss,
+    Verdict.CANNOT_REJOIN: _cannot_rejoin,
     Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
     Verdict.STALE_TAIL: _stale_tail,
     Verdict.CONTENT_MISMATCH: _content_mismatch,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.schemas.columns import INT, STRING, Column, Table, shape, struct
-from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS
+from replica_audit.schemas.columns import STRING, Column, Table, shape
+from replica_audit.schemas.findings_table import CHECKED, FINDINGS, FOUND
+from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.schemas.pair_tables import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.schemas.replica_tables import (
     CONTENT_WINDOWS,
@@ -15,7 +16,7 @@ from replica_audit.schemas.replica_tables import (
     REPLICA_ROLES,
     SEGMENT_EPOCHS,
 )
-from replica_audit.schemas.run_tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS
+from replica_audit.schemas.run_tables import AUDIT_RUNS, INPUT_ERRORS
 from replica_audit.schemas.shapes import COMMITS, INVENTORY, SEGMENTS
 from replica_audit.schemas.what_if_tables import WHAT_IF_LEADERS, WHAT_IF_RULES
 
@@ -32,6 +33,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     WHAT_IF_LEADERS,
     WHAT_IF_RULES,
     LEADER_EPOCHS,
+    LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
     CONTENT_WINDOWS,
 )
@@ -47,7 +49,8 @@ AUDITED = pa.schema(
     [
         ("cluster_id", STRING),
         *((table.name, pa.list_(rows_of(table))) for table in (*OF_PARTITIONS, INPUT_ERRORS)),
-        ("unreadable_leaders", pa.list_(struct(topic=STRING, partition=INT, broker_id=INT, reason=STRING))),
+        ("found", pa.list_(FOUND)),
+        ("checked", pa.list_(CHECKED)),
     ]
 )
 
@@ -60,10 +63,12 @@ __all__ = [
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
+    "FOUND",
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
     "INVENTORY",
     "LEADER_EPOCHS",
+    "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

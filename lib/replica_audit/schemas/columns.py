@@ -26,13 +26,17 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns."""
+    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
+
+    `widened` names the constraints that older versions have narrower: in their tables they are replaced.
+    """
 
     name: str
     grain: str
     columns: tuple[Column, ...]
     constraints: dict[str, str]
     cluster_by: tuple[str, ...] = ("cluster_id",)
+    widened: tuple[str, ...] = ()
 
     @property
     def arrow(self) -> pa.Schema:

@@ -32,6 +32,7 @@ LEADER_EPOCHS = Table(
         ),
         Column("isr", pa.list_(INT), "ISR after the election"),
         Column("elr", pa.list_(INT), "eligible leader replicas after it (KIP-966)"),
+        Column("isr_at_end", pa.list_(INT), "ISR when the epoch ended, or as far as the metadata log goes, by changes within the epoch"),
         Column("metadata_offset", BIGINT, "offset of the record in the metadata log: the order of all elections of the cluster", False),
         Column("metadata_epoch", INT, "epoch of the metadata log", False),
         Column("began_at", TIMESTAMP, "when the controller wrote the record, UTC"),
@@ -50,6 +51,33 @@ LEADER_EPOCHS = Table(
     constraints={
         **PARTITION_CHECK,
         "known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')",
+    },
+    cluster_by=BY_PARTITION,
+)
+LOGGED_INCIDENTS = Table(
+    name="logged_incidents",
+    grain="one row per incident that a broker's own log shows: committed records removed, a truncation refused, or an unclean election",
+    columns=(
+        *KEYS,
+        *PARTITION,
+        Column("broker_id", INT, "broker in whose folder the log lies"),
+        Column("kind", STRING, "removed_below_high_watermark, truncation_refused or unclean_election", False),
+        Column("time", STRING, "the line's own time, in the broker's zone; null: the layout has no date"),
+        Column("offset", BIGINT, "offset truncated to; of a refused truncation the leader's log end"),
+        Column(
+            "end_offset", BIGINT, "exclusive end of what was removed: the high watermark before; of a refused one the replica's log end"
+        ),
+        Column("leader_id", INT, "the leader that was followed, or elected; null: the line does not have it"),
+        Column("leader_epoch", INT, "epoch of the elected leader; null: the line does not have it"),
+        Column("severity", STRING, "warning if the incident is a finding, else none", False),
+        Column("summary", STRING, "the incident in one sentence", False),
+        Column("path", STRING, "the log", False),
+        Column("line", BIGINT, "line in it, counted from 1", False),
+    ),
+    constraints={
+        **PARTITION_CHECK,
+        "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
+        "known_severity": "severity IN ('warning', 'none')",
     },
     cluster_by=BY_PARTITION,
 )

@@ -20,6 +20,27 @@ from replica_audit.schemas.columns import (
 )
 
 ROUND = struct(requested_epoch=INT, answered_epoch=INT, answered_end_offset=BIGINT, truncate_to=BIGINT, complete=BOOLEAN)
+STUCK = struct(
+    fetch_offset=BIGINT,
+    requested_epoch=INT,
+    answered_epoch=INT,
+    answered_end_offset=BIGINT,
+    back_to_offset=BIGINT,
+    before_records=BOOLEAN,
+    fresh_replica_too=BOOLEAN,
+)
+WRONG_LINE = struct(epoch=INT, start_offset=BIGINT, found_offset=BIGINT)
+HOLE = struct(broker_id=INT, first_offset=BIGINT, end_offset=BIGINT, segment_before=BIGINT, segment_after=BIGINT, is_cut=BOOLEAN)
+
+COMMIT = struct(
+    evidence=STRING,
+    leader_epoch=INT,
+    first_offset=BIGINT,
+    end_offset=BIGINT,
+    broker_id=INT,
+    metadata_offset=BIGINT,
+    not_ruled_out=pa.list_(STRING),
+)
 
 EPOCH_END_OFFSETS = Table(
     name="epoch_end_offsets",
@@ -52,6 +73,7 @@ TRUNCATION_POINTS = Table(
         Column("falls_back_to_high_watermark", BOOLEAN, "whether the follower falls back to its high watermark", False),
         Column("removed_offsets", BIGINT, "offsets from the physical cut to the log end offset", False),
         Column("still_diverged", BOOLEAN, "whether what survives the cut conflicts with the leader", False),
+        Column("catches_up", BOOLEAN, "whether its fetches then go on until it holds all that the leader holds"),
     ),
     constraints={
         **PARTITION_CHECK,
@@ -82,7 +104,25 @@ REPLICA_VERDICTS = Table(
         Column(
             "removed_below_high_watermark",
             BIGINT,
-            "removed offsets that lie below the persisted high watermark of a replica that holds them, and that the leader does not hold",
+            "removed offsets below the checkpointed high watermark of a replica that holds them, and that the leader does not hold",
+        ),
+        Column(
+            "commit_evidence",
+            STRING,
+            "the strongest proof that removed offsets, which the leader does not hold, were committed: checkpointed-high-watermark, "
+            "sole-in-sync-replica or all-in-sync-replicas; null: none, so it is unknown whether they were",
+        ),
+        Column(
+            "removed_committed",
+            BIGINT,
+            "removed offsets that were committed, by any evidence, and that the leader does not hold",
+        ),
+        Column("removed_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence; each counts once, under its strongest"),
+        Column(
+            "removed_commits",
+            pa.list_(COMMIT),
+            "those offsets as spans [first, end) with their leader epoch; broker_id: whose checkpoint, or who led; metadata_offset: of the "
+            "record that made the ISR what it was; not_ruled_out: why it is only very likely",
         ),
         Column("first_removed_timestamp_ms", BIGINT, "smallest max timestamp of the batches that go"),
         Column("last_removed_timestamp_ms", BIGINT, "largest max timestamp of the batches that go"),
@@ -93,9 +133,35 @@ REPLICA_VERDICTS = Table(
             "the marker goes",
         ),
         Column("observed_truncation_offset", BIGINT, "what the broker's own log says it did, if collected"),
+        Column("already_truncated", BOOLEAN, "whether it has truncated since it was copied, according to its broker's server.log"),
+        Column(
+            "stuck",
+            STUCK,
+            "the fetch that the leader refuses for good, and where the follower then fetches from again; null: it catches up. Null in it: "
+            "answered_epoch and answered_end_offset where the answer is OFFSET_OUT_OF_RANGE. fresh_replica_too: so is an empty log",
+        ),
+        Column("wrong_lines_broker_id", INT, "the broker whose leader-epoch-checkpoint is the cause; null: none"),
+        Column(
+            "wrong_lines",
+            pa.list_(WRONG_LINE),
+            "its lines that its batches contradict: start_offset is right, null where the line has to go; found_offset is what the file "
+            "has, null where the line is missing",
+        ),
+        Column(
+            "hole",
+            HOLE,
+            "where a log_matching_violation is that one log misses offsets: the broker that misses them, [first, end), the base offsets of "
+            "the segments before and after it (null: inside a segment), and whether the cut makes it",
+        ),
         Column("compacted", BOOLEAN, "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so"),
         Column("evidence", STRING, "files, offsets and epochs that the verdict rests on"),
         Column("reason", STRING, "the verdict in one sentence", False),
+        Column(
+            "inferred_because",
+            STRING,
+            "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or "
+            "leader-not-named; null: it is known",
+        ),
     ),
     constraints={
         **PARTITION_CHECK,

@@ -65,6 +65,11 @@ REPLICA_LOGS = Table(
         Column("record_count", BIGINT, "records that their headers count", False),
         Column("size_bytes", BIGINT, "their bytes", False),
         Column("checkpoint_state", STRING, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable or not-collected", False),
+        Column(
+            "corrected_checkpoint",
+            STRING,
+            "the content that leader-epoch-checkpoint should have, where the file is malformed or contradicts the batches; else null",
+        ),
         Column("recovery_cut_offset", BIGINT, "where log recovery would end the log; null if it cuts nothing or does not run"),
         Column("unreadable_reason", STRING, "why the replica cannot be compared; null if it can"),
         Column("captured_at", TIMESTAMP, "when the replica was copied, if the input says so"),

@@ -1,10 +1,12 @@
-"""Tables about a run: its state, the problems of its input, its findings."""
+"""Tables about a run: its state, and the problems of its input."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.schemas.columns import BIGINT, BOOLEAN, BROKER, BY_PARTITION, INT, KEYS, PARTITION, STRING, TIMESTAMP, Column, Table
+from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, KEYS, STRING, TIMESTAMP, Column, Table, struct
+
+HOLDER = struct(host=STRING, machine=STRING, pid=INT, began=STRING)
 
 AUDIT_RUNS = Table(
     name="audit_runs",
@@ -28,6 +30,9 @@ AUDIT_RUNS = Table(
         Column("path", STRING, "the cluster's root below the inputs"),
         Column("brokers", BIGINT, "brokers that the root has a folder of"),
         Column("has_metadata", BOOLEAN, "whether a cluster-metadata.json told of the cluster"),
+        Column("attempt", INT, "number of the attempt: higher each time a run of this id is begun"),
+        Column("holder", HOLDER, "process that makes or made the run: host, boot and container, number, start; null by an older version"),
+        Column("alive_at", TIMESTAMP, "last sign of life of the holder while the run was running, UTC"),
     ),
     constraints={"known_status": "status IN ('running', 'complete')"},
 )
@@ -46,22 +51,4 @@ INPUT_ERRORS = Table(
         Column("remedy", STRING, "what to do about it", False),
     ),
     constraints={"line_from_one": "line IS NULL OR line >= 1", "byte_from_zero": "byte_offset IS NULL OR byte_offset >= 0"},
-)
-FINDINGS = Table(
-    name="findings",
-    grain="one row per finding of the run, and per finding of the run before that is resolved",
-    columns=(
-        *KEYS,
-        Column("finding_key", STRING, "stable over runs: CODE:TOPIC-PARTITION:BROKER", False),
-        Column("code", STRING, "the verdict", False),
-        Column("severity", STRING, "critical, error or warning", False),
-        *PARTITION,
-        BROKER,
-        Column("summary", STRING, "the finding in one sentence", False),
-        Column("first_seen_run_id", STRING, "first run of the unbroken series that found it", False),
-        Column("last_seen_run_id", STRING, "last run that found it", False),
-        Column("status", STRING, "new, persisting or resolved, against the complete run before", False),
-    ),
-    constraints={"known_status": "status IN ('new', 'persisting', 'resolved')"},
-    cluster_by=BY_PARTITION,
 )

@@ -81,6 +81,9 @@ ELECTION = struct(
     timestamp_ms=BIGINT,
     electable=pa.list_(INT),
 )
+ISR_CHANGE = struct(leader_epoch=INT, isr=pa.list_(INT), metadata_offset=BIGINT, metadata_epoch=INT, timestamp_ms=BIGINT)
+MIN_ISR_SETTING = struct(value=INT, metadata_offset=BIGINT, broker=INT)
+BROKER_EVENT = struct(broker_id=INT, state=STRING, metadata_offset=BIGINT, metadata_epoch=INT, timestamp_ms=BIGINT)
 PARTITION_METADATA = struct(
     topic_id=STRING,
     compacted=BOOLEAN,
@@ -89,11 +92,16 @@ PARTITION_METADATA = struct(
     replicas=pa.list_(INT),
     isr=pa.list_(INT),
     elr=pa.list_(INT),
+    last_known_elr=pa.list_(INT),
+    no_leader=BOOLEAN,
     source=STRING,
     known_at_ms=BIGINT,
     log_epoch=INT,
     log_end_offset=BIGINT,
     elections=pa.list_(ELECTION),
+    isr_changes=pa.list_(ISR_CHANGE),
+    min_isr=pa.list_(MIN_ISR_SETTING),
+    ever_replicas=pa.list_(INT),
 )
 # one copy of the metadata log as a whole
 METADATA_COPY = struct(
@@ -101,6 +109,9 @@ METADATA_COPY = struct(
     log_epoch=INT,
     log_end_offset=BIGINT,
     brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT)),
+    broker_events=pa.list_(BROKER_EVENT),
+    min_isr=pa.list_(MIN_ISR_SETTING),
+    last_timestamp_ms=BIGINT,
 )
 LOG_EVENT = struct(
     kind=STRING,
@@ -115,6 +126,7 @@ LOG_EVENT = struct(
     leader_epoch=INT,
     log_end_offset=BIGINT,
     log_dir=STRING,
+    high_watermark=BIGINT,
     text=STRING,
     path=STRING,
 )

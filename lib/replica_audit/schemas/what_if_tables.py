@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from replica_audit.schemas.columns import BIGINT, BOOLEAN, BY_PARTITION, INT, KEYS, PAIR, PARTITION, PARTITION_CHECK, STRING, Column, Table
 
 WHAT_IF_LEADERS = Table(
     name="what_if_leaders",
-    grain="one row per partition and replica that could lead it; rows only with --what-if-leaders",
+    grain="one row per partition and replica that could lead it; with --what-if-leaders, and always of partitions without a leader",
     columns=(
         *KEYS,
         *PARTITION,
         Column(
             "candidate_id", INT, "broker that leads in this case; one that does not lead now is taken to have entered a new epoch", False
         ),
-        Column("rank", INT, "1 loses least: by offsets below a high watermark, then records, then the longer log; null: cannot lead"),
+        Column(
+            "rank",
+            INT,
+            "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead, or not in the input",
+        ),
         Column("is_leader", BOOLEAN, "whether it is the leader now", False),
         Column("in_isr", BOOLEAN, "whether it is in the ISR", False),
         Column("last_epoch", INT, "leader epoch of its last batch; -1: none"),
@@ -25,12 +31,24 @@ WHAT_IF_LEADERS = Table(
         ),
         Column("lost_records", BIGINT, "records in them; of a batch that goes in part as many as offsets"),
         Column("lost_bytes", BIGINT, "bytes of the batches whose last offset is among them"),
-        Column("lost_below_high_watermark", BIGINT, "lost offsets below a persisted high watermark of a replica that holds them"),
+        Column("lost_below_high_watermark", BIGINT, "lost offsets below a checkpointed high watermark of a replica that holds them"),
+        Column("lost_committed", BIGINT, "lost offsets that are proven, by any evidence, to have been committed"),
+        Column("lost_committed_offsets", pa.map_(STRING, BIGINT), "those offsets by evidence, as in replica_verdicts"),
         Column("followers_cut", INT, "replicas that truncate"),
         Column("followers_restarted", INT, "replicas that empty their log and start at the candidate's log start offset"),
         Column("followers_failing", INT, "replicas that then get no records: their fetcher fails, or the exchange has no end"),
         Column("followers_diverged", INT, "replicas that conflict with the candidate and do not notice"),
+        Column(
+            "already_lost_offsets",
+            BIGINT,
+            "offsets that brokers have truncated since they were copied and that no other one holds: gone whichever leads, not in lost_*",
+        ),
         Column("reason", STRING, "why it cannot lead or what it costs, in one sentence", False),
+        Column("unread_replicas", INT, "other replicas that could not be read or are not in the input, and may hold more"),
+        Column("in_elr", BOOLEAN, "whether it is an eligible leader replica (KIP-966)"),
+        Column("election", STRING, "clean or unclean: what making it the leader would be by the metadata; null: not known"),
+        Column("broker_up", BOOLEAN, "whether its broker runs; null: not known"),
+        Column("stopped_cleanly", BOOLEAN, "whether its copy has the marker of a clean shutdown; null: not in the input"),
     ),
     constraints={**PARTITION_CHECK, "rank_from_one": "rank IS NULL OR rank >= 1"},
     cluster_by=BY_PARTITION,

@@ -31,7 +31,7 @@ def replica_files(
         UsageError: they are no longer there.
     """
     if set(sources) <= {"raw"}:
-        found = _among(replicas_of(located(log_dir) / directory), log_dir, directory)
+        found = _among(replicas_of(located(log_dir) / directory, is_replica=True), log_dir, directory)
         if found is not None:
             return found
     for root in discover(inputs).roots:

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from replica_audit.formats import object_store
+from replica_audit.storage.faults import check, working_places
 
 _EVERY_SECONDS = 10.0
 _DRAWN_EVERY_SECONDS = 0.5
@@ -24,9 +26,32 @@ _OF_HADOOP = {
     "endpoint": _ENDPOINT,
 }
 
+_SEGMENTS_ARE_MANY = 2_000
+_FOR_MUCH = {
+    # setting: (its value in conf/spark-defaults.conf, which suits little input; the one that suits much)
+    "spark.sql.shuffle.partitions": ("2", "8"),
+    "spark.sql.adaptive.enabled": ("false", "true"),
+    "spark.sql.codegen.wholeStage": ("false", "true"),
+    "spark.sql.codegen.factoryMode": ("NO_CODEGEN", "FALLBACK"),
+}
+
+
+def suit_input(spark: SparkSession, segments: int) -> None:
+    """Let the session plan adaptively, and compile its plans, if the input is much. What the user set otherwise stays."""
+    if segments > _SEGMENTS_ARE_MANY:
+        for setting, (little, much) in _FOR_MUCH.items():
+            if spark.conf.get(setting) == little:
+                spark.conf.set(setting, much)
+
 
 def session() -> SparkSession:
-    """The session that spark-submit configured."""
+    """The session that spark-submit configured.
+
+    Raises:
+        OutputError: Spark's working directory cannot be written: it would end the process without a word.
+    """
+    SparkContext._ensure_initialized()  # the settings are those of the JVM
+    check(working_places(SparkConf()))
     logging.disable(logging.CRITICAL)  # Ctrl-C while it starts meets PySpark's own handler, which logs the traceback of each broken call
     spark = SparkSession.builder.appName("replica-audit").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -14,8 +14,10 @@ from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats import cluster_metadata, log_dir
 from replica_audit.formats.locations import SCHEMES, located
 from replica_audit.model import Problem
+from replica_audit.storage import missing_brokers
 from replica_audit.storage.folders import Tree, is_printable
 
+NOTHING_RECOGNISED = "nothing-recognised"
 INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
 
 
@@ -73,21 +75,38 @@ def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
     """
     found = Found()
     for given in inputs:
-        path = _local(given)
-        problem = _unusable(path)
-        if problem:
-            found.problems.append((None, problem))
-            continue
-        tree = Tree(found.problems)
-        roots = list(tree.roots(path))
-        if not roots:
-            found.problems.append((None, _nothing_there(path)))
-        for root, folders in roots:
-            _add(found, root, folders, tree)
+        find(location(given), found, Tree(found.problems))
+    settle(found, metadata)
+    return found
+
+
+def find(path: Path, found: Found, tree: Tree) -> Tree | None:
+    """Add the clusters of one input, with a tree that reports to what was found; None if the input cannot be looked into at all."""
+    problem = _unusable(path)
+    if problem:
+        found.problems.append((None, problem))
+        return None
+    roots = list(tree.roots(path))
+    if not roots:
+        found.problems.append((None, _nothing_there(path)))
+    for root, folders in roots:
+        _add(found, root, folders, tree)
+    if tree.is_partial:
+        detail = "there are more folders below it than are looked at to find the brokers' (20,000): some may have been missed"
+        remedy = "give the clusters' own folders, each as an --input"
+        found.problems.append((None, Problem(path=str(path), kind=INPUT, code="too-many-folders", detail=detail, remedy=remedy)))
+    return tree
+
+
+def settle(found: Found, metadata: Path | None) -> None:
+    """Hold the clusters of all inputs against each other, and give a cluster-metadata.json that was given apart to the one it is of.
+
+    Raises:
+        UsageError: as `discover`.
+    """
     _refuse_twins(found.roots)
     if metadata is not None:
         _give_metadata(found, metadata)
-    return found
 
 
 def unusable(inputs: Sequence[str]) -> list[Problem]:
@@ -96,11 +115,16 @@ def unusable(inputs: Sequence[str]) -> list[Problem]:
     Raises:
         UsageError: an input is of a kind that cannot be read.
     """
-    local = [_local(given) for given in inputs if given.startswith("file:") or "://" not in given]
+    local = [location(given) for given in inputs if given.startswith("file:") or "://" not in given]
     return [problem for path in local if (problem := _unusable(path)) is not None]
 
 
-def _local(given: str) -> Path:
+def location(given: str) -> Path:
+    """Where an input is.
+
+    Raises:
+        UsageError: it is of a kind that cannot be read.
+    """
     if not given:
         raise UsageError("--input: empty; give a directory")
     if given.startswith("file:"):
@@ -155,7 +179,7 @@ def _nothing_there(path: Path) -> Problem:
     return Problem(
         path=str(path),
         kind=INPUT,
-        code="nothing-recognised",
+        code=NOTHING_RECOGNISED,
         detail="the directory is empty" if empty else "no broker's folder, no log directory and no text of kafka-dump-log in it",
         remedy="give a directory with one folder per broker (broker-1, broker-2, ...), each with the broker's log directories below it",
     )
@@ -174,6 +198,9 @@ def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
             kept.append(broker)
         else:
             found.problems.append((cluster_id, _foreign(broker, cluster_id)))
+    if folders == [path] and kept:
+        apart = missing_brokers.beside(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
+        found.problems += [(cluster_id, apart)] if apart else []
     if kept:
         found.roots.append(
             Root(
@@ -226,15 +253,24 @@ def _head(path: Path) -> cluster_metadata.ClusterMetadata | None:
         return None  # reported when its partitions are read
 
 
-def _give_metadata(found: Found, path: Path) -> None:
-    """Put a cluster-metadata.json that was given apart in the place of the root's own."""
+def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
+    """The head of a cluster-metadata.json that was given apart.
+
+    Raises:
+        UsageError: it is malformed, or cannot be read.
+    """
     try:
-        head = cluster_metadata.read(path)[0]
+        return cluster_metadata.read(path)[0]
     except MetadataError as error:
         where = f" at line {error.line}" if error.line else ""
         raise UsageError(f"--cluster-metadata {path}: {error.reason}{where}") from None
     except OSError as error:
         raise UsageError(f"--cluster-metadata {path}: {error.strerror or error}") from None
+
+
+def _give_metadata(found: Found, path: Path) -> None:
+    """Put a cluster-metadata.json that was given apart in the place of the root's own."""
+    head = read_metadata(path)
     fitting = [root for root in found.roots if head.cluster_id == root.cluster_id]
     if not fitting and len(found.roots) == 1 and (head.cluster_id is None or found.roots[0].cluster_id == str(found.roots[0].path)):
         fitting = found.roots

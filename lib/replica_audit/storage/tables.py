@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit.errors import UsageError
 from replica_audit.schemas import AUDIT_RUNS, TABLES, Table
 from replica_audit.storage.catalog import is_catalog_name
+from replica_audit.storage.java_errors import is_conflict
 from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4
+_TRIES = 30  # of a commit that other audits' commits come before
+_CREATED_IN_SECONDS = 30.0
 
 
 class Warehouse:
@@ -36,15 +44,32 @@ class Warehouse:
         return self.spark.table(self.identifier(table))
 
     def create_missing(self) -> None:
-        """Create the tables that are not there yet.
+        """Create the tables that are not there yet, and let those of an older version take what this one writes.
 
         Raises:
             UsageError: the place cannot be written, or holds something else under a table's name.
         """
         missing = [table for table in TABLES if not self._exists(table)]
+        older = [table for table in TABLES if table.widened and table not in missing]
         with ThreadPoolExecutor(_WRITERS) as pool:
-            for created in [pool.submit(self._create, table) for table in missing]:
-                created.result()
+            jobs = [pool.submit(self._create, table) for table in missing] + [pool.submit(self._widen, table) for table in older]
+            for done in jobs:
+                done.result()
+
+    def _widen(self, table: Table) -> None:
+        """Replace the constraints that an older version has narrower."""
+        kept = {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
+        for name in table.widened:
+            check = table.constraints[name]
+            was = kept.get(f"delta.constraints.{name}", check)
+            if "".join(was.split()) == "".join(check.split()):  # Delta writes an added constraint with blanks of its own
+                continue
+            try:
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} DROP CONSTRAINT IF EXISTS {name}")
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} ADD CONSTRAINT {name} CHECK ({check})")
+            except AnalysisException as error:
+                why = " ".join(str(error).split())[:300]
+                raise UsageError(f"warehouse {self.location}: table {table.name} of an older version cannot be changed: {why}") from None
 
     def _exists(self, table: Table) -> bool:
         if self.in_catalog:
@@ -52,40 +77,66 @@ class Warehouse:
         return DeltaTable.isDeltaTable(self.spark, f"{self.location.rstrip('/')}/{table.name}")
 
     def _create(self, table: Table) -> None:
-        try:
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.identifier(table)} {definition(table)}")
-        except AnalysisException as error:
-            why = " ".join(str(error).split())[:300]
-            raise UsageError(f"warehouse {self.location}: table {table.name} cannot be created: {why}") from None
-        if not self._exists(table):
-            raise UsageError(f"warehouse {self.location}: {table.name} holds something that is not a Delta table; give another --warehouse")
+        deadline = time.monotonic() + _CREATED_IN_SECONDS
+        while True:
+            why = "it holds something that is not a Delta table; give another --warehouse"
+            is_meanwhile = False
+            try:
+                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.identifier(table)} {definition(table)}")
+            except (CapturedException, Py4JJavaError) as error:
+                is_meanwhile = is_conflict(error)
+                if not is_meanwhile and not isinstance(error, AnalysisException):
+                    raise
+                why = f"it cannot be created: {' '.join(str(error).split())[:300]}"
+            if self._exists(table) or self._exists_meanwhile(table):
+                return
+            # another audit may be creating it right now
+            if not (is_meanwhile or self._is_begun(table)) or time.monotonic() > deadline:
+                raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
+            time.sleep(random.uniform(0.1, 0.5))  # noqa: S311
 
-    def knows(self, run_id: str) -> bool:
-        """Whether a run of this name was ever begun: its first row in any table is that of `audit_runs`."""
-        return not self.read(AUDIT_RUNS).where(F.col("run_id") == F.lit(run_id)).isEmpty()
+    def _exists_meanwhile(self, table: Table) -> bool:
+        """As `_exists`, which remembers a table that was looked at while another audit was creating it as one without a commit."""
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        return self._exists(table)
 
-    def write_run(self, table: Table, rows: DataFrame, run_id: str, *, replace: bool) -> None:
-        """Write the rows of a run, in one commit.
+    def _is_begun(self, table: Table) -> bool:
+        """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
+        return not self.in_catalog and Path(self.location.removeprefix("file:"), table.name, "_delta_log").is_dir()
+
+    def write_run(self, table: Table, rows: DataFrame, run_id: str, *, replace: bool, fence: int | None = None) -> None:
+        """Write the rows of a run, in one commit; again and again if commits of other runs come first.
 
         Args:
             table: to write to.
             rows: all of run `run_id`, with all of the table's columns, in any order.
             run_id: the run.
             replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
+            fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
         """
         written = rows.select([F.col(column.name) for column in table.columns])
         # a table that an older version made gets the columns that it lacks
         writer = written.write.format("delta").option("userMetadata", run_id).option("mergeSchema", "true")
         writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{run_id}'") if replace else writer.mode("append")
-        if self.in_catalog:
-            writer.saveAsTable(self.identifier(table))
-        else:
-            writer.save(f"{self.location.rstrip('/')}/{table.name}")
+        if fence is not None:
+            writer = writer.option("txnAppId", f"replica-audit:{run_id}").option("txnVersion", str(fence))
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                if self.in_catalog:
+                    writer.saveAsTable(self.identifier(table))
+                else:
+                    writer.save(f"{self.location.rstrip('/')}/{table.name}")
+            except Exception as error:
+                if not tries_left or not is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0.1, 1.0))  # noqa: S311
+            else:
+                return
 
-    def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool) -> None:
+    def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """`write_run` for several tables, a few at a time."""
         with ThreadPoolExecutor(_WRITERS) as pool:
-            for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace) for table, rows in frames]:
+            for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames]:
                 written.result()
 
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
@@ -94,8 +145,8 @@ class Warehouse:
         return self.spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
 
     def complete_runs(self) -> DataFrame:
-        """The rows of `audit_runs` that count."""
-        return self.read(AUDIT_RUNS).where("status = 'complete'")
+        """The rows of `audit_runs` that count: of runs that ended, and could read something."""
+        return self.read(AUDIT_RUNS).where("status = 'complete' AND coalesce(exit_code, 0) <> 2")
 
 
 def definition(table: Table) -> str:

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 
 from replica_audit.config import Settings
 from replica_audit.formats.cluster_metadata import ClusterMetadata
+from replica_audit.model import BrokerEvent, MinIsrSetting
+from replica_audit.protocol.cluster_history import ClusterHistory, Moment, release_of
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import Generation, generation, lowest, protocol_of_moves
+from replica_audit.protocol.generation import Generation, generation, lowest, protocol_of_moves, release
 from replica_audit.protocol.metadata_image import BrokerState
 from replica_audit.transforms.rows import Row
 
@@ -25,7 +27,7 @@ class ClusterFacts:
 
     `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
     are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
-    end offset) of the copy of the metadata log that reaches farthest.
+    end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time.
     """
 
     generation: Generation
@@ -36,6 +38,7 @@ class ClusterFacts:
     metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
     logs_go_on: bool = False
+    history: ClusterHistory = field(default_factory=ClusterHistory)
 
     @property
     def applies(self) -> Protocol:
@@ -90,7 +93,26 @@ def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Sett
         metadata_log_end=(copy["log_epoch"], copy["log_end_offset"]) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
+        history=_history(copy, (head.kafka_version if head else None) or lowest(row["kafka_version"] for row in logged)),
     )
+
+
+def _history(copy: Row | None, kafka_version: str | None) -> ClusterHistory:
+    if copy is None:
+        return ClusterHistory()
+    found, is_exact = release_of(release(kafka_version), copy["metadata_version"])
+    return ClusterHistory(
+        broker_events=tuple(BrokerEvent(**event) for event in copy.get("broker_events") or ()),
+        min_isr=tuple(MinIsrSetting(**setting) for setting in copy.get("min_isr") or ()),
+        end=Moment(copy["log_end_offset"], copy["log_epoch"], copy.get("last_timestamp_ms", -1)),
+        release=found,
+        release_is_exact=is_exact,
+    )
+
+
+def named_brokers(head: ClusterMetadata | None, facts: ClusterFacts) -> set[int]:
+    """Every broker that the file beside the brokers or the metadata log names; controllers that are no brokers are in neither."""
+    return {*(head.broker_states if head else ()), *facts.broker_states, *facts.fenced}
 
 
 def _broker_states(head: ClusterMetadata | None, copy: Row | None) -> dict[int, str]:

@@ -8,7 +8,9 @@ from dataclasses import asdict
 from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
 from replica_audit.model import PartitionMetadata, Problem
 from replica_audit.protocol import impact
+from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison import Context
+from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.replica import Replica
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
@@ -24,6 +26,19 @@ def commit_row(commit: CommittedOffset) -> Row:
     """A committed offset as a row of the shape COMMITTED_OFFSET."""
     row = asdict(commit)
     return {name: row[name] for name in row if name not in ("topic", "partition")}
+
+
+def as_groups_find_it(
+    leader: Replica | None, leadership: Leadership, replicas: Mapping[int, Replica], known_epoch: int, commits: Sequence[Row]
+) -> Replica | None:
+    """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch.
+
+    `known_epoch` is the latest leader epoch by the metadata, -1 if unknown; `commits` as for `impact_rows`.
+    """
+    if leader is None or leadership.source != INFERRED:
+        return leader
+    new_epoch = next_epoch(replicas.values(), known_epoch, *(commit["leader_epoch"] for commit in commits))
+    return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
 
 
 def impact_rows(

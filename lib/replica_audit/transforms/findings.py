@@ -1,16 +1,23 @@
-"""Verdicts → findings with a key that is stable over runs, and their status against the run before."""
+"""The findings of a run, and what they are against those of earlier runs: new, persisting, resolved or unconfirmed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit import schemas
+from replica_audit.protocol.confirmation import Check, Open, Status, is_resolved
+from replica_audit.transforms.arrow import spark_schema
+from replica_audit.transforms.rows import Row, map_rows
 from replica_audit.transforms.topics import topic_filter
 
-_COLUMNS = ("cluster_id", "finding_key", "code", "severity", "topic", "partition", "broker_id", "summary")
+_PARTITION = ["cluster_id", "topic", "partition"]
+_OF_OPEN = ("code", "about", "broker_id", "leader_id", "leader_source")
+_OF_CHECK = ("leader_id", "leader_source", "leader_has_epoch", "isr", "clean", "same_batches")
 
 
 def findings(audited: DataFrame) -> DataFrame:
@@ -20,60 +27,63 @@ def findings(audited: DataFrame) -> DataFrame:
         audited: rows of the shape AUDITED.
 
     Returns:
-        cluster_id, finding_key, code, severity, topic, partition, broker_id, summary: one row per verdict that is not clean, and per leader
-        that cannot be read.
+        cluster_id and the columns of the shape FOUND: one row per finding.
     """
-    verdicts = audited.select("cluster_id", F.inline("replica_verdicts")).where(F.col("severity") != F.lit(str(Severity.NONE)))
-    of_followers = verdicts.select(
-        "cluster_id",
-        F.col("verdict").alias("code"),
-        "severity",
-        "topic",
-        "partition",
-        F.col("follower_id").alias("broker_id"),
-        F.col("reason").alias("summary"),
-    )
-    of_leaders = audited.select("cluster_id", F.inline("unreadable_leaders")).select(
-        "cluster_id",
-        F.lit(str(Verdict.UNREADABLE)).alias("code"),
-        F.lit(str(SEVERITIES[Verdict.UNREADABLE])).alias("severity"),
-        "topic",
-        "partition",
-        "broker_id",
-        F.concat(F.lit("the leader itself: "), F.col("reason")).alias("summary"),
-    )
-    replica = F.concat_ws("-", "topic", F.col("partition").cast("string"))
-    key = F.concat_ws(":", "code", replica, F.col("broker_id").cast("string"))
-    return of_followers.unionByName(of_leaders).withColumn("finding_key", key).select(*_COLUMNS)
+    return audited.select("cluster_id", F.inline("found"))
 
 
-def with_history(current: DataFrame, before: DataFrame, run_id: str) -> DataFrame:
-    """Add what the run before knew.
+def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_id: str) -> DataFrame:
+    """Add what earlier runs left open.
 
     Args:
         current: what `findings` gives.
         before: rows of the table `findings` of each cluster's complete run before this one.
+        audited: rows of the shape AUDITED, of which `checked` tells what was found in order.
         run_id: of this run.
 
     Returns:
-        The columns of the table `findings`: new and persisting findings of this run, and those of the run before that are gone, as
-        resolved.
+        The columns of the table `findings`, as `history_row` makes them.
     """
-    known = before.where(F.col("status") != F.lit("resolved")).select(*(F.col(name).alias(f"before_{name}") for name in before.columns))
-    on = (F.col("cluster_id") == F.col("before_cluster_id")) & (F.col("finding_key") == F.col("before_finding_key"))
-    joined = current.join(known, on=on, how="full_outer")
-    status = (
-        F.when(F.col("finding_key").isNull(), F.lit("resolved"))
-        .when(F.col("before_finding_key").isNull(), F.lit("new"))
-        .otherwise(F.lit("persisting"))
-    )
-    return joined.select(
-        F.lit(run_id).alias("run_id"),
-        *(F.coalesce(F.col(name), F.col(f"before_{name}")).alias(name) for name in _COLUMNS),
-        F.coalesce("before_first_seen_run_id", F.lit(run_id)).alias("first_seen_run_id"),
-        F.when(F.col("finding_key").isNull(), F.col("before_last_seen_run_id")).otherwise(F.lit(run_id)).alias("last_seen_run_id"),
-        status.alias("status"),
-    )
+    names = [column.name for column in schemas.FINDINGS.columns]
+    types = spark_schema(schemas.FINDINGS.arrow)
+    # the table may have been made by an older version
+    known = [F.col(name) if name in before.columns else F.lit(None).cast(types[name].dataType).alias(name) for name in names]
+    earlier = before.where(F.col("status") != F.lit(str(Status.RESOLVED))).select(*known)
+    now = current.select("cluster_id", "finding_key", F.struct(*current.columns).alias("found"))
+    then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
+    joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
+    checks = audited.select("cluster_id", F.inline("checked"))
+    checks = checks.select(*_PARTITION, F.struct(*_OF_CHECK).alias("check"))
+    rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
+    return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), schemas.FINDINGS.arrow), types)
+
+
+def _history(row: Row, run_id: str) -> Iterator[Row]:
+    yield history_row(row["found"], row["earlier"], row["check"], run_id)
+
+
+def history_row(found: Row | None, earlier: Row | None, check: Row | None, run_id: str) -> Row:
+    """A row of `findings`.
+
+    Args:
+        found: the finding as this run has it, with its cluster_id; None if it does not.
+        earlier: the row of the run before, open then; None if it has none. One of the two is there.
+        check: what this run found in order in the partition, a row of the shape CHECKED; None if it did not see it.
+        run_id: of this run.
+
+    Returns:
+        What this run found as new or persisting; else the earlier row, as resolved if this run compared the same and found it clean, as
+        unconfirmed if not: it then stays open.
+    """
+    if found is not None:
+        first = run_id if earlier is None else earlier["first_seen_run_id"]
+        status = Status.NEW if earlier is None else Status.PERSISTING
+        return {**found, "run_id": run_id, "first_seen_run_id": first, "last_seen_run_id": run_id, "status": str(status)}
+    if earlier is None:
+        raise ValueError("neither this run nor the one before has the finding")
+    known: dict[str, Any] = {name: earlier.get(name) for name in _OF_OPEN}
+    is_over = check is not None and is_resolved(Open(**known), Check(**{name: check[name] for name in _OF_CHECK}))
+    return {**earlier, "run_id": run_id, "status": str(Status.RESOLVED if is_over else Status.UNCONFIRMED)}
 
 
 def latest_before(

@@ -13,7 +13,7 @@ from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.verdict import Judgement, Severity, Verdict, judge, stale_topic
+from replica_audit.protocol.verdict import Cause, Judgement, Severity, Verdict, inconclusive, judge, stale_topic
 from replica_audit.transforms.pairs import Pair, Side, measure
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -80,6 +80,8 @@ def _replica(one: Loaded) -> Replica:
 
 
 def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
+    if future.incomplete:
+        return inconclusive(Cause.TEXT_NOT_WHOLE, str(future.unreadable))
     if future.log is None or future.unreadable:
         return Judgement(verdict=Verdict.UNREADABLE, reason=future.unreadable or "no log")
     if current is None:

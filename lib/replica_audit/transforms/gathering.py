@@ -16,6 +16,7 @@ from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.partitions import PartitionAudit
 from replica_audit.transforms.rows import Row, map_rows
+from replica_audit.transforms.valid_rows import refuse_with_problem
 
 KEYS = ("cluster_id", "topic", "partition")
 
@@ -70,7 +71,7 @@ def commits(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFr
         Rows of the shape COMMITS: either `commit`, with the topic and partition that it is about, or `problem` is not null.
     """
     of_groups = gathered.where(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC))
-    return of_groups.mapInArrow(map_rows(partial(list_commits, clusters=clusters), COMMITS), spark_schema(COMMITS))
+    return of_groups.mapInArrow(map_rows(partial(list_commits, clusters=clusters), COMMITS, refuse_with_problem), spark_schema(COMMITS))
 
 
 def list_commits(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:

@@ -30,6 +30,7 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
     """
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
     began = beginnings([leader, *own] if leader in own else own) if metadata.elections else {}
+    at_end = {change.leader_epoch: change.isr for change in metadata.isr_changes}
     for election in metadata.elections:
         start = began.get(election.leader_epoch)
         held = None
@@ -45,6 +46,7 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
             "election": election.kind,
             "isr": list(election.isr),
             "elr": list(election.elr),
+            "isr_at_end": list(at_end.get(election.leader_epoch, election.isr)),
             "metadata_offset": election.metadata_offset,
             "metadata_epoch": election.metadata_epoch,
             "began_at": utc(election.timestamp_ms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats import broker_files, cluster_metadata, metadata_log
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from replica_audit.formats.whole_file import TooLargeError
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.schemas import INVENTORY
 from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row
 from replica_audit.transforms.topics import topic_filter
+from replica_audit.transforms.valid_rows import refuse_with_problem
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
 
@@ -36,7 +38,7 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
         replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
         then false.
     """
-    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY), spark_schema(INVENTORY))
+    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:
@@ -75,7 +77,7 @@ def _list_server_log(source: Row) -> Iterator[Row]:
     for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=asdict(found))
-            return
+            continue
         yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
     versions = server_logs.read_versions(path)
     if any(versions):
@@ -88,7 +90,13 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
         {"broker_id": broker, "fenced": copy.fenced[broker], "state": str(state), "changed_ms": copy.brokers_changed_ms[broker]}
         for broker, state in sorted(copy.brokers.items())
     ]
-    row = {"metadata_version": copy.metadata_version, "brokers": brokers}
+    row = {
+        "metadata_version": copy.metadata_version,
+        "brokers": brokers,
+        "broker_events": [event._asdict() for event in copy.broker_events],
+        "min_isr": [setting._asdict() for setting in copy.min_isr],
+        "last_timestamp_ms": copy.last_timestamp_ms,
+    }
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:
         path = str(directory) + problem.path[len(copied_to or str(directory)) :]
@@ -106,7 +114,10 @@ def _list_metadata(source: Row) -> Iterator[Row]:
         yield _row(source, problem=asdict(metadata_problem(path, error)))
         return
     except OSError as error:
-        yield _row(source, problem=asdict(metadata_problem(path, MetadataError(error.strerror or str(error)))))
+        problem = metadata_problem(path, MetadataError(error.strerror or str(error)))
+        if isinstance(error, TooLargeError):
+            problem = replace(problem, code=error.code, remedy=error.remedy)
+        yield _row(source, problem=asdict(problem))
         return
     for partition in partitions:
         yield _row(source, **_partition_row(partition))

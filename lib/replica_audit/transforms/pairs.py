@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.protocol.comparison import Comparison, Context, Effect, difference, removal_start, still_diverged
+from replica_audit.protocol.already_cut import has_truncated
+from replica_audit.protocol.comparison import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.cuts import Removal
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.exchange import Protocol, Request, Step
-from replica_audit.protocol.leadership import Leadership
+from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.observed import ObservedTruncation
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
 from replica_audit.transforms import content, second_read, server_logs
+from replica_audit.transforms.commits import COMMIT_COLUMNS, commit_columns
+from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
 
@@ -162,6 +165,7 @@ def _truncation_row(pair: Pair, effect: Effect) -> Row:
         "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
         "removed_offsets": 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from),
         "still_diverged": still_diverged(pair.leader.replica, follower, pair.context, effect),
+        "catches_up": catches_up(pair.leader.replica, effect),
     }
 
 
@@ -205,11 +209,14 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
         "protocol": str(truncation.protocol),
         **_removed(measured),
         # where the comparison proves nothing, no loss may be summed up
-        "removed_below_high_watermark": 0 if judgement.verdict is Verdict.INCONCLUSIVE else comparison.lost,
+        **commit_columns(comparison, judgement),
         "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
         "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
         "open_transactions": list(removal.open_producer_ids) if removal else [],
         "observed_truncation_offset": seen.truncation_offset if seen else None,
+        "already_truncated": has_truncated(seen, truncation),
+        **stuck_columns(comparison, judgement),
+        "hole": hole_column(comparison, judgement),
         "compacted": comparison.context.compacted,
         "evidence": _evidence(pair, comparison, judgement),
         "reason": judgement.reason,
@@ -229,11 +236,12 @@ def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str |
     if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
         return None
     at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
-    facts = [_fact(role, side, at) for role, side in (("leader", pair.leader), ("follower", pair.follower))]
+    leads = "compared with" if pair.leadership.source == INFERRED else "leader"  # who is inferred may not lead
+    facts = [_fact(role, side, at) for role, side in ((leads, pair.leader), ("follower", pair.follower))]
     files = pair.follower.loaded.files
     if files.high_watermark is not None:
         facts.append(f"{located(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")
-    if judgement.verdict is Verdict.EPOCH_TABLE_ONLY:
+    if judgement.verdict in (Verdict.EPOCH_TABLE_ONLY, Verdict.CANNOT_REJOIN):
         facts += [
             str(located(side.loaded.files.log_dir) / side.loaded.files.directory / EPOCH_CHECKPOINT)
             for side in (pair.leader, pair.follower)
@@ -264,11 +272,16 @@ def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgemen
             "removed_offsets",
             "removed_records",
             "removed_bytes",
-            "removed_below_high_watermark",
+            *COMMIT_COLUMNS,
             "first_removed_timestamp_ms",
             "last_removed_timestamp_ms",
             "open_transactions",
             "observed_truncation_offset",
+            "already_truncated",
+            "stuck",
+            "wrong_lines_broker_id",
+            "wrong_lines",
+            "hole",
             "compacted",
             "evidence",
         )

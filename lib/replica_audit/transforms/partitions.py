@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
-from replica_audit.protocol.candidates import next_epoch, with_new_epoch
+from replica_audit.protocol.commitment import CommitHistory
 from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, leadership
+from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.replica import Replica
@@ -23,26 +23,20 @@ from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
-from replica_audit.transforms.consumers import impact_rows
+from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
+from replica_audit.transforms.corrected_checkpoints import with_corrections
+from replica_audit.transforms.electability import with_electability
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
+from replica_audit.transforms.logged_incidents import incident_rows
+from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
-from replica_audit.transforms.what_if import leader_rows, rule_rows
+from replica_audit.transforms.valid_rows import sifted, without_misfits
+from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
-
-
-@dataclass(slots=True)
-class _Compared:
-    """The rows about a partition's pairs."""
-
-    points: list[Row] = field(default_factory=list)
-    verdicts: list[Row] = field(default_factory=list)
-    lookups: list[Row] = field(default_factory=list)
-    rules: list[Row] = field(default_factory=list)
-    problems: list[Row] = field(default_factory=list)
 
 
 def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
@@ -51,11 +45,11 @@ def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
     Returns:
         One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
-    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED), spark_schema(AUDITED))
+    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED, without_misfits), spark_schema(AUDITED))
 
 
 def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[Row]:
-    yield PartitionAudit(row, clusters[row["cluster_id"]]).row()
+    yield sifted(PartitionAudit(row, clusters[row["cluster_id"]]).row())
 
 
 class PartitionAudit:
@@ -86,6 +80,7 @@ class PartitionAudit:
             if one.log is not None
         }
         self.leadership = leadership(self.metadata, list(self.replicas.values()))
+        self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
@@ -95,6 +90,7 @@ class PartitionAudit:
             or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
+            commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
 
     @property
@@ -109,7 +105,10 @@ class PartitionAudit:
     def row(self) -> Row:
         """Every row of every table about this partition."""
         leader = self.replicas.get(self.leadership.leader_id)
-        made = self._pairs()
+        made, commits = self._pairs(), self.row_in.get("commits") or ()
+        choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
+        incidents = list(incident_rows(self.topic, self.partition, self.row_in.get("events") or (), made.verdicts))
+        audited = self._audited(made, choices, incidents)
         led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
         epochs = [
             found
@@ -137,15 +136,15 @@ class PartitionAudit:
             "truncation_points": made.points,
             "replica_verdicts": made.verdicts,
             "what_if_rules": made.rules,
-            "what_if_leaders": list(self._what_if_leaders()) if self.cluster.what_if_leaders else [],
+            "what_if_leaders": choices,
             "replica_roles": self._roles(made.verdicts),
             "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.moves)),
             "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
             "consumer_impacts": list(
                 impact_rows(
                     self.metadata,
-                    self.row_in.get("commits") or (),
-                    self._as_groups_find_it(),
+                    commits,
+                    as_groups_find_it(leader, self.leadership, self.replicas, self.metadata.leader_epoch, commits),
                     readable,
                     context=self.context,
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
@@ -155,7 +154,9 @@ class PartitionAudit:
             + made.problems
             + self.outdated
             + self._gone_everywhere(),
-            "unreadable_leaders": self._unreadable_leader(),
+            "logged_incidents": incidents,
+            "found": list(found_rows(audited)),
+            "checked": [checked_row(audited)],
         }
 
     def _outdated(self) -> list[Row]:
@@ -179,7 +180,7 @@ class PartitionAudit:
             return []
         return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
 
-    def _what_if_leaders(self) -> Iterator[Row]:
+    def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[Row]:
         leader = self.replicas.get(self.leadership.leader_id)
         topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
@@ -188,18 +189,28 @@ class PartitionAudit:
             if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
-        if len(sides) > 1:
-            known_epoch = self.metadata.leader_epoch
-            yield from leader_rows(self.topic, self.partition, sides, leads, self._make_pair, known_epoch=known_epoch)
+        rows: Iterator[Row] = iter(())
+        if len(sides) > 1 or self.metadata.no_leader:
+            rows = leader_rows(self.metadata, sides, leads, self._make_pair, cuts)
+        cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
+        yield from with_electability(rows, self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _as_groups_find_it(self) -> Replica | None:
-        """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch."""
-        leader = self.replicas.get(self.leadership.leader_id)
-        if leader is None or self.leadership.source != INFERRED:
-            return leader
-        in_commits = [commit["leader_epoch"] for commit in self.row_in.get("commits") or ()]
-        new_epoch = next_epoch(self.replicas.values(), self.metadata.leader_epoch, *in_commits)
-        return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
+    def _audited(self, made: Compared, choices: Sequence[Row], incidents: Sequence[Row]) -> Audited:
+        for verdict in made.verdicts:
+            verdict["inferred_because"] = None if self.because is None else str(self.because)
+        return Audited(
+            metadata=self.metadata,
+            because=self.because,
+            leadership=self.leadership,
+            compared=self.compared,
+            replicas=self.replicas,
+            copies=self.copies,
+            cluster=self.cluster,
+            context=self.context,
+            made=made,
+            choices=choices,
+            incidents=incidents,
+        )
 
     def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""
@@ -224,7 +235,7 @@ class PartitionAudit:
             found = scans[(broker, files.log_dir, files.directory)]
             loaded.append(replicas.load(broker, files, found, alive=self._alive(broker, files), compacted=self.metadata.compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return replicas.refuse_twins(loaded)
+        return with_corrections(replicas.refuse_twins(loaded), alive=lambda one: self._alive(one.broker_id, one.files))
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
@@ -235,8 +246,8 @@ class PartitionAudit:
             return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
         return False if files.clean_shutdown else _ALIVE.get(state)
 
-    def _pairs(self) -> _Compared:
-        made = _Compared()
+    def _pairs(self) -> Compared:
+        made = Compared()
         followers = {*self.metadata.replicas, *self.compared} - {self.leadership.leader_id}
         if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
             return made
@@ -251,8 +262,10 @@ class PartitionAudit:
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
+            made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
+            made.same_batches += [follower_id] if measured.comparison.proven_equal else []
             if measured.unread:
                 made.problems.append({"broker_id": measured.unread.broker_id, **asdict(measured.unread.problem)})
         return made
@@ -263,6 +276,8 @@ class PartitionAudit:
             return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
         if follower.log is None or follower.files.checkpoint_state == "unreadable":
             return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
+        if follower.incomplete:
+            return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
         if leader is None:
             named = (
                 "no replica can be inferred to lead"
@@ -270,7 +285,7 @@ class PartitionAudit:
                 else f"the input does not hold the replica of leader {self.leadership.leader_id}"
             )
             return inconclusive(Cause.LEADER_UNKNOWN, named)
-        if leader.log is None or leader.files.checkpoint_state == "unreadable":
+        if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
             return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
         if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
             reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
@@ -289,9 +304,3 @@ class PartitionAudit:
             and not replica.unreadable
             and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
         ]
-
-    def _unreadable_leader(self) -> list[Row]:
-        leader = self.compared.get(self.leadership.leader_id)
-        if leader is None or not leader.unreadable:
-            return []
-        return [{"topic": self.topic, "partition": self.partition, "broker_id": leader.broker_id, "reason": leader.unreadable}]

@@ -9,6 +9,12 @@ from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.protocol.replica_log import LoadedLog
 
+_LOG_WAS_LONGER = (
+    "copy the replica's segments again: the broker was stopped cleanly, so its log reached this offset when the entry was written; if the "
+    "broker's own log ends here too, it lost its end after the stop"
+)
+_MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
+
 
 def no_segments(files: ReplicaFiles) -> Problem:
     """That a replica's directory has nothing to read."""
@@ -32,16 +38,20 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
             remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
         )
-    for line, epoch, start in files.checkpoint:
-        if not alive and start > log.log_end_offset:
-            yield Problem(
-                path=str(directory / EPOCH_CHECKPOINT),
-                kind=EPOCH_CHECKPOINT,
-                code="checkpoint-beyond-log-end",
-                detail=f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry",
-                remedy="none: legal after a crash, and without effect",
-                line=line,
-            )
+    may_load = files.checkpoint_state != "unreadable" and not alive
+    beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
+    for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
+        detail = f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
+        if place == _MAX_BEYOND:
+            detail = f"from this line on {len(beyond) - _MAX_BEYOND} more entries begin beyond the log end {log.log_end_offset}"
+        yield Problem(
+            path=str(directory / EPOCH_CHECKPOINT),
+            kind=EPOCH_CHECKPOINT,
+            code="checkpoint-beyond-log-end",
+            detail=detail,
+            remedy=_LOG_WAS_LONGER if files.clean_shutdown else "none: legal after a crash, and without effect",
+            line=line,
+        )
 
 
 def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata) -> Problem:

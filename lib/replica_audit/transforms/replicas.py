@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import METADATA_TOPIC
+from replica_audit.formats.segment_problems import TEXT_NOT_WHOLE
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.content import merged
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
@@ -25,7 +26,9 @@ from replica_audit.transforms.rows import Row, segment, segment_file
 class Loaded:
     """A replica with what its files say.
 
-    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log.
+    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
+    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
     """
 
     broker_id: int
@@ -34,6 +37,8 @@ class Loaded:
     unreadable: str | None
     files_in_log: tuple[SegmentFile, ...]
     problems: tuple[Problem, ...]
+    incomplete: bool = False
+    corrected_checkpoint: str | None = None
 
     @property
     def is_compared(self) -> bool:
@@ -77,6 +82,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
         compacted: whether metadata says that the topic is compacted.
     """
     problems = [*files.problems, *(Problem(**problem) for scan in scans for problem in scan["problems"])]
+    incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(segment(scan) for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (segment_file(scan["file"]) for scan in scans)}
     files_in_log = tuple(read[(part.base_offset, part.swap)] for part in segments)
@@ -91,17 +97,22 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
             runs_on=bool(alive),
         )
         may_have_holes = compacted or files.cleaner_offset is not None
-        if not any(scan["failed"] for scan in scans):  # without all segments nothing can be said of their offsets
+        if not incomplete and not any(scan["failed"] for scan in scans):  # without all segments nothing can be said of their offsets
             problems += log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
     else:
         problems.append(no_segments(files))
+    unreadable = _unreadable(files, scans, log)
+    is_incomplete = incomplete is not None and not files.offline_reason and not any(scan["failed"] for scan in scans)
+    if incomplete is not None and is_incomplete:
+        unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
     return Loaded(
         broker_id=broker_id,
         files=files,
         log=log,
-        unreadable=_unreadable(files, scans, log),
+        unreadable=unreadable,
         files_in_log=files_in_log,
         problems=tuple(problems),
+        incomplete=is_incomplete,
     )
 
 
@@ -166,6 +177,7 @@ def log_row(loaded: Loaded) -> Row:
         "record_count": sum(run.record_count for run in runs),
         "size_bytes": sum(run.size_bytes for run in runs),
         "checkpoint_state": files.checkpoint_state,
+        "corrected_checkpoint": loaded.corrected_checkpoint,
         "recovery_cut_offset": log.recovery_cut if log else None,
         "unreadable_reason": loaded.unreadable,
         "captured_at": utc(files.captured_at_ms),

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.model import Election, PartitionMetadata, Problem, ReplicaFiles, Run, Segment, SegmentFile, Window
+from replica_audit.model import (
+    Election,
+    IsrChange,
+    MinIsrSetting,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    Run,
+    Segment,
+    SegmentFile,
+    Window,
+)
+from replica_audit.transforms.valid_rows import Misfit, Refused, encoded
+from replica_audit.transforms.valid_rows import Row as Row
 
-Row = dict[str, Any]
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROWS_PER_BATCH = 256
 
 
-def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema) -> MapInArrow:
-    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out."""
+def never_refused(_row: Row, misfit: Misfit) -> Row:
+    """For rows whose values come from typed columns: they fit, or the program is wrong."""
+    raise ValueError(f"{misfit.column}: {misfit.reason}")
+
+
+def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refused: Refused = never_refused) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out.
+
+    A row that holds what its columns cannot is replaced by what `refused` makes of it.
+    """
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[Row] = []
@@ -25,10 +44,10 @@ def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema) -> Map
                 for made in function(row):
                     pending.append(made)
                     if len(pending) >= _ROWS_PER_BATCH:
-                        yield pa.RecordBatch.from_pylist(pending, schema=schema)
+                        yield encoded(pending, schema, refused)
                         pending = []
         if pending:
-            yield pa.RecordBatch.from_pylist(pending, schema=schema)
+            yield encoded(pending, schema, refused)
 
     return over_batches
 
@@ -56,16 +75,19 @@ def replica_files(row: Row) -> ReplicaFiles:
 def metadata_row(partition: PartitionMetadata) -> Row:
     """`PartitionMetadata` as a row of the shape PARTITION_METADATA, with its topic and partition."""
     row = {name: getattr(partition, name) for name in partition.__slots__}
-    row["elections"] = [election._asdict() for election in partition.elections]
+    for name in ("elections", "isr_changes", "min_isr"):
+        row[name] = [entry._asdict() for entry in row[name]]
     return row
 
 
 def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
     """A row of the shape PARTITION_METADATA as a value."""
-    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr")}}
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "last_known_elr", "ever_replicas")}}
     values["elections"] = tuple(
         Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
     )
+    values["isr_changes"] = tuple(IsrChange(**{**change, "isr": tuple(change["isr"])}) for change in row["isr_changes"])
+    values["min_isr"] = tuple(MinIsrSetting(**setting) for setting in row["min_isr"])
     return PartitionMetadata(topic=topic, partition=partition, **values)
 
 

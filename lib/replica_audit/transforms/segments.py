@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -11,14 +11,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from replica_audit.formats import collected
+from replica_audit.errors import InputError
+from replica_audit.formats import collected, log_dir
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.replica_reader import scan_of
 from replica_audit.formats.segment_problems import scanned
+from replica_audit.formats.tree_walk import cannot_read
+from replica_audit.model import SegmentFile
 from replica_audit.schemas import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
+from replica_audit.transforms.valid_rows import refuse_scan
 
 _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
@@ -49,7 +53,8 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
     scanned_here = spread(files, tasks, total_bytes).mapInArrow(scan_segments, spark_schema(SEGMENTS))
     if not has_collections:
         return scanned_here
-    places = replicas.where(F.col("replica.scans").isNotNull()).select("cluster_id", "broker_id", "replica.scans", "replica.directory")
+    is_collected = F.col("replica.scans").isNotNull()
+    places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
     # the replicas of a broker's folder come from one task, so each file of scans is read by one
     return scanned_here.unionByName(places.mapInArrow(collected_scans, spark_schema(SEGMENTS)))
 
@@ -81,7 +86,7 @@ def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
 def scan_segments(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The segment files of one task as rows of the shape SEGMENTS; a packed text is unpacked once if its parts come in order."""
     with KeptText() as kept:
-        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS)(files)
+        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS, refuse_scan)(files)
 
 
 def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
@@ -107,12 +112,31 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """The scans that were made on the brokers, each file of them read once.
 
     Args:
-        places: cluster_id, broker_id, scans (the file) and directory of every replica that was collected.
+        places: cluster_id, broker_id, scans (the file), log_dir and directory of every replica that was collected.
     """
-    wanted: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+    wanted: dict[tuple[str, int, str, str], set[str]] = defaultdict(set)
     for row in (row for rows in places for row in rows.to_pylist()):
-        wanted[row["cluster_id"], row["broker_id"], row["scans"]].add(row["directory"])
-    for (cluster_id, broker_id, scans), directories in wanted.items():
-        for rows in collected.log_dir_of(located(scans)).scans(directories):
-            of_broker = pa.RecordBatch.from_pylist([{"cluster_id": cluster_id, "broker_id": broker_id}] * rows.num_rows, schema=_OF_BROKER)
-            yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
+        wanted[row["cluster_id"], row["broker_id"], row["scans"], row["log_dir"]].add(row["directory"])
+    for (cluster_id, broker_id, scans, place), directories in wanted.items():
+        keys = {"cluster_id": cluster_id, "broker_id": broker_id}
+        try:
+            for rows in collected.log_dir_of(located(scans)).scans(directories):
+                of_broker = pa.RecordBatch.from_pylist([keys] * rows.num_rows, schema=_OF_BROKER)
+                yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
+        except (OSError, InputError) as error:
+            failed = error if isinstance(error, OSError) else OSError(0, str(error))
+            unread = [{**keys, **row} for row in _failed(scans, place, sorted(directories), failed)]
+            yield pa.RecordBatch.from_pylist(unread, schema=SEGMENTS)
+
+
+def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) -> Iterator[Row]:
+    """For each replica whose scans cannot be read any more, or not to their end, a segment that cannot be read."""
+    problem = asdict(cannot_read(located(scans), "collection", error))
+    for directory in directories:
+        name = log_dir.replica_directory(directory)
+        if name is None:
+            continue
+        file = asdict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
+        segment = {"log_dir": place, "directory": directory, "file": file}
+        told = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
+        yield {"topic": name.topic, "partition": name.partition, "segment": {**segment, **told}}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.replica_reader import batches_from
 from replica_audit.model import BatchHeader, PartitionMetadata
+from replica_audit.protocol.already_cut import as_truncated, has_truncated
 from replica_audit.protocol.alternatives import traffic, what_if
-from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
-from replica_audit.protocol.comparison import Comparison, removal_start
+from replica_audit.protocol.candidates import Candidate, Cost, Loss, never_begins, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.commitment import Evidence
+from replica_audit.protocol.comparison import Comparison, catches_up, removal_start
 from replica_audit.protocol.cuts import records_in
 from replica_audit.protocol.elections import with_preference
 from replica_audit.protocol.exchange import Truncation
@@ -23,28 +27,51 @@ from replica_audit.transforms.rows import Row
 MakePair = Callable[[Side, Side], Pair]
 
 
+class Cut(NamedTuple):
+    """Where a broker has truncated its replica since it was copied: its log ends at `offset`, its files at `physical_offset`."""
+
+    offset: int
+    physical_offset: int
+
+
+def cuts_since(measured: Measured) -> dict[int, Cut]:
+    """Where a follower's broker has truncated since it was copied, by its own log: as the rule says, or otherwise; empty if it has not."""
+    comparison, seen = measured.comparison, measured.observed
+    truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
+    if seen is None or seen.truncation_offset is None:
+        return {}
+    if has_truncated(seen, truncation):
+        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset if physical is None else physical)}
+    did_otherwise = comparison.did_otherwise is not None and seen.truncation_offset < follower.log.log_end_offset
+    return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)} if did_otherwise else {}
+
+
 def leader_rows(
-    topic: str, partition: int, sides: Sequence[Side], leader_id: int, make_pair: MakePair, *, known_epoch: int
+    metadata: PartitionMetadata, sides: Sequence[Side], leader_id: int, make_pair: MakePair, cuts: Mapping[int, Cut] = MappingProxyType({})
 ) -> Iterator[Row]:
     """Every replica as the leader of all others, ranked by what that loses.
 
     Args:
-        topic: of the partition.
-        partition: its number.
+        metadata: what is known last of the partition.
         sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
-        known_epoch: the latest leader epoch by the metadata, -1 if unknown.
+        cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
     """
+    gone = _gone(sides, cuts)
+    sides = [_as_it_is(side, cuts) for side in sides]
     # an elected leader enters a new epoch at its log end offset; the one that leads has done so
-    new_epoch = next_epoch((side.replica for side in sides), known_epoch)
-    candidates = [_candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id) for side in sides]
-    for place, candidate in ranked(candidates):
+    new_epoch = next_epoch((side.replica for side in sides), metadata.leader_epoch)
+    missing = len(set(metadata.replicas) - {side.replica.broker_id for side in sides})
+    candidates = [
+        _candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id, missing=missing) for side in sides
+    ]
+    for place, candidate in ranked(candidates, metadata.elr if metadata.no_leader else ()):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
         yield {
-            "topic": topic,
-            "partition": partition,
+            "topic": metadata.topic,
+            "partition": metadata.partition,
             "candidate_id": candidate.broker_id,
             "rank": place,
             "is_leader": candidate.is_leader,
@@ -55,27 +82,58 @@ def leader_rows(
             "lost_records": cost.records if known else None,
             "lost_bytes": cost.size_bytes if known else None,
             "lost_below_high_watermark": cost.below_high_watermark if known else None,
+            "lost_committed": cost.committed_offsets if known else None,
+            "lost_committed_offsets": {str(evidence): count for evidence, count in cost.committed.items()} if known else None,
             "followers_cut": cost.cut if known else None,
             "followers_restarted": cost.restarted if known else None,
             "followers_failing": cost.failing if known else None,
             "followers_diverged": cost.diverged if known else None,
-            "reason": candidate.reason,
+            "already_lost_offsets": sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
+            "reason": "; ".join([candidate.reason, *_said(gone)]),
+            "unread_replicas": candidate.unread,
         }
 
 
-def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool) -> Candidate:
+def _as_it_is(side: Side, cuts: Mapping[int, Cut]) -> Side:
+    cut = cuts.get(side.replica.broker_id)
+    return side if cut is None else replace(side, replica=as_truncated(side.replica, *cut))
+
+
+def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut]) -> dict[int, list[Span]]:
+    """What brokers have truncated and no other one holds, by broker; what two of them cut counts once."""
+    kept = [span for side in sides for span in _as_it_is(side, cuts).replica.history if span.leader_epoch >= 0]
+    found: dict[int, list[Span]] = {}
+    for side in sides:
+        cut = cuts.get(side.replica.broker_id)
+        if cut is not None:
+            above = [span._replace(first_offset=max(span.first_offset, cut.physical_offset)) for span in side.replica.history]
+            counted = [span for spans in found.values() for span in spans]
+            own = without([span for span in above if span.first_offset < span.end_offset], [*kept, *counted])
+            if own:
+                found[side.replica.broker_id] = own
+    return found
+
+
+def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
+    for broker, spans in gone.items():
+        total = sum(span.end_offset - span.first_offset for span in spans)
+        yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
+
+
+def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int) -> Candidate:
     led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
     others = [other for other in sides if other is not side]
     followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
-    unread = sum(bool(other.replica.unreadable) for other in others)
+    unread = missing + sum(bool(other.replica.unreadable) for other in others)
     measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
     # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
     kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]
     losses: list[Loss] = []
-    committed: list[Span] = []
+    committed: dict[Evidence, list[Span]] = {evidence: [] for evidence in Evidence}
     for found, follower in zip(measured, followers, strict=True):
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
-            committed += without(found.comparison.lost_spans, [*kept, *committed])
+            for one in found.comparison.committed:
+                committed[one.bound.evidence] += one.spans
         try:
             spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
             losses.append(_loss(follower, spans))
@@ -83,8 +141,20 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
             unread += 1
         unread += found.unread is not None
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
-    below = sum(span.end_offset - span.first_offset for span in committed)
-    return Candidate.of(side.replica, Cost.of(losses, below, effects), is_leader=leads, unread=unread)
+    refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
+    cost = Cost.of(losses, _counted(committed, kept), effects, refused)
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
+
+
+def _counted(committed: dict[Evidence, list[Span]], kept: Sequence[Span]) -> dict[Evidence, int]:
+    """How many offsets that nobody keeps each evidence proves, those of each epoch once, under their strongest evidence."""
+    taken, counts = list(kept), {}
+    for evidence in Evidence:
+        spans = without(committed[evidence], taken)
+        taken += spans
+        if spans:
+            counts[evidence] = sum(span.end_offset - span.first_offset for span in spans)
+    return counts
 
 
 def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:

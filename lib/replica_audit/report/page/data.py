@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from replica_audit.report.data import Report
+from replica_audit.report.data import ReplicaFinding, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,25 +21,12 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFinding:
-    """A row of `findings` about one replica: of a leader that cannot be read, or one that is resolved."""
-
-    cluster_id: str
-    code: str
-    severity: str
-    topic: str
-    partition: int
-    broker_id: int
-    summary: str
-    status: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PageData:
     """A run as a page shows it.
 
-    `statuses` are those of `report.findings`, in their order: new, persisting, or empty where the table has none. `leaders` are findings
-    about leaders that cannot be read, which `report.findings` lacks; `resolved` the first of those that the run before had.
+    `statuses` are those of `report.findings`, in their order: new, persisting, or empty where the table has none. `leaders` are the other
+    findings, which `report.findings` lacks: about leaders, about the ISR, and about partitions that nobody leads. `resolved` and
+    `unconfirmed` are the first of those that earlier runs had.
     """
 
     report: Report
@@ -53,3 +40,4 @@ class PageData:
     statuses: tuple[str, ...]
     leaders: tuple[ReplicaFinding, ...]
     resolved: tuple[ReplicaFinding, ...]
+    unconfirmed: tuple[ReplicaFinding, ...] = ()

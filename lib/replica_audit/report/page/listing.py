@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from replica_audit.report.page.data import PageData, ReplicaFinding
+from replica_audit.errors import visible
+from replica_audit.protocol.leadership import INFERRED
+from replica_audit.protocol.partition_findings import PartitionCode
+from replica_audit.report.data import ReplicaFinding
+from replica_audit.report.page.data import PageData
 from replica_audit.report.worst_first import SEVERITIES, VERDICTS_BY_LOSS
 
 HOLE = "\ue000"  # where a sentence had a number; no text of Kafka's has this character
@@ -30,7 +34,8 @@ def rows_json(data: PageData) -> str:
     Returns:
         An object: `clusters` (id and label of each), `severities`, `verdicts`, `topics`, `statuses`, `sentences` and `rows`. A row is
         severity, verdict, cluster, topic, partition, leader, follower (-1: the leader itself), divergence offset, truncation offset,
-        restart offset, removed records, of these committed, status, sentence, and its numbers; names are places in the lists.
+        restart offset, removed records, of these committed, status, sentence, its numbers, and 1 if the leader is inferred; names are
+        places in the lists. Of a partition without a leader both brokers are -1.
     """
     report = data.report
     clusters = _Names(*(cluster.cluster_id for cluster in report.clusters))
@@ -48,6 +53,7 @@ def rows_json(data: PageData) -> str:
                 statuses.place(finding[12]),
                 sentences.place(_NUMBER.sub(HOLE, reason.replace(HOLE, "?"))),
                 numbers,
+                finding[13],
             ]
         )
     label = {cluster.cluster_id: cluster.label for cluster in report.clusters}
@@ -71,19 +77,30 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
         while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
             yield _of_leader(leaders.pop(0))
         numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
-        removed = (finding.removed_records, finding.removed_below_high_watermark)
+        removed = (finding.removed_records, finding.removed_committed)
         keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
-        yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status), finding.reason
+        inferred = int(finding.leader_source == INFERRED)
+        yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status, inferred), finding.reason
     for leader in leaders:
         yield _of_leader(leader)
 
 
 def _of_leader(leader: ReplicaFinding) -> tuple[tuple[Any, ...], str]:
     keys = (leader.severity, leader.code, leader.cluster_id, leader.topic, leader.partition)
-    return (*keys, leader.broker_id, -1, None, None, None, None, None, leader.status), leader.summary
+    of_follower = leader.code == PartitionCode.IN_SYNC_OUTSIDE_ISR
+    pair = (-1 if leader.leader_id is None else leader.leader_id, leader.broker_id) if of_follower else (leader.broker_id, -1)
+    return (*keys, *pair, None, None, None, None, None, leader.status, 0), leader.summary
 
 
 def for_script(value: object) -> str:
-    """JSON that neither ends a script element nor begins a comment in it, all ASCII."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    """JSON that neither ends a script element nor begins a comment in it, all ASCII; its texts as a page shows them (`visible`)."""
+    text = json.dumps(_shown(value), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value

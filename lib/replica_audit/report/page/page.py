@@ -15,10 +15,12 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from replica_audit.errors import visible
 from replica_audit.protocol.verdict import SEVERITIES, Verdict
-from replica_audit.report.blocks import MEANING, cut
+from replica_audit.report.blocks import cut, meaning
 from replica_audit.report.data import Finding
 from replica_audit.report.explanation import Explained
+from replica_audit.report.offline_text import elect, in_sync, since
 from replica_audit.report.page.data import PageData
 from replica_audit.report.page.listing import for_script, rows_json
 from replica_audit.report.page.partition import Section, anchors, command, section
@@ -52,9 +54,11 @@ class _Row(NamedTuple):
 
 
 def worst_partitions(data: PageData, most: int) -> list[Key]:
-    """The partitions of the worst findings, each once."""
-    found = dict.fromkeys(Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings)
-    return list(found)[:most]
+    """The partitions that nobody leads, unless their cluster was shut down, then those of the worst findings, each once."""
+    offline = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.offline if not one.cluster_stopped]
+    others = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.others]
+    worst = [Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings]
+    return list(dict.fromkeys([*offline[: most // 2], *worst, *others]))[:most]
 
 
 def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explained]) -> str:
@@ -69,7 +73,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
     several = len(report.clusters) > 1
     labels = {cluster.cluster_id: cluster.label if several else "" for cluster in report.clusters}
     names = [(labels.get(f.cluster_id, f.cluster_id), f"{f.topic}-{f.partition}") for f in report.findings]
-    anchor_of = anchors(names)
+    anchor_of = anchors([*names, *((labels.get(key.cluster_id, key.cluster_id), key.name) for key in keys)])
     rows = [
         _Row(finding, status, anchor_of[name], name[0])
         for finding, status, name in zip(report.findings[:_STATIC_ROWS], data.statuses, names, strict=False)
@@ -94,12 +98,19 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
         rows=rows,
         listing=Markup(listing),  # noqa: S704 - for_script made it harmless
         page_facts=Markup(for_script(_page_facts(data))),  # noqa: S704
-        meaning=MEANING[report.exit_code].format(fail_on=report.fail_on),
+        meaning=meaning(report),
         style=Markup(style),  # noqa: S704 - the project's own
         script=Markup(script),  # noqa: S704
         sections=_Place(),
-        where=list(dict.fromkeys((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows))[:_WHERE],
-        first=first.followers[0].remedies[0] if first is not None and first.followers else "",
+        where=list(
+            dict.fromkeys(
+                [
+                    *((anchor_of[labels.get(key.cluster_id, key.cluster_id), key.name], key.name) for key in keys),
+                    *((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows),
+                ]
+            )
+        )[:_WHERE],
+        first=_advice(first),
     )
     before, _mark, after = whole.partition(_Place.MARK)
     room = BUDGET - len(whole.encode())
@@ -112,6 +123,15 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
             break
         drawn.append(text)
     return f"{before}{''.join(drawn)}{after}"
+
+
+def _advice(first: Section | None) -> str:
+    """What to do first in the worst partition: choose a leader where there is none, the least loss first."""
+    if first is None:
+        return ""
+    if len(first.offline) > 1:
+        return f"{first.offline[0]} The least loss: {first.offline[1]}."
+    return first.followers[0].remedies[0] if first.followers else ""
 
 
 class _Place:
@@ -143,19 +163,31 @@ def _hash(text: str) -> str:
 
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader(str(__package__)), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(str(__package__)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
     made.filters |= {
         "n": number,
         "counted": counted,
-        "href": lambda anchor: f"#{quote(anchor, safe='/')}",
+        "href": lambda anchor: f"#{quote(visible(anchor), safe='/')}",
         "u": lambda value: f"{value:g}",
         "heading": lambda cell: cell.replace("-\n", "").replace("\n", " "),
         "utc": _utc,
         "cut": cut,
+        "elect": elect,
+        "in_sync": lambda one: f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}",
         "spoken": lambda verdict: verdict.replace("_", " "),
     }
     return made
+
+
+def _shown(value: object) -> object:
+    """What a template puts in: texts with what a reader cannot see, or is misled by, as escapes."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _utc(moment: datetime) -> str:

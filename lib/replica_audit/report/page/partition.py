@@ -15,11 +15,15 @@ from replica_audit.report.exchange_text import DOCUMENTS, Words
 from replica_audit.report.explained_rows import Verdict
 from replica_audit.report.explanation import Explained, Explanation
 from replica_audit.report.explanation_text import described
+from replica_audit.report.leader_words import caveat, known_from, leader_name
+from replica_audit.report.offline_text import elections, in_sync, since
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
 from replica_audit.report.paragraphs import listed, moment, offsets
+from replica_audit.report.partition_facts import PartitionFacts
 from replica_audit.report.remedies import steps
+from replica_audit.report.worst_first import SEVERITIES
 
 _MOST_GROUPS = 50
 _MOST_ERRORS = 5
@@ -67,12 +71,17 @@ class Follower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A partition of a page. `others` are followers without a finding; `command` explains the partition in the terminal."""
+    """A partition of a page.
+
+    `offline` says that nobody leads it, and what each choice loses; empty where somebody does. `others` are followers without a finding;
+    `command` explains the partition in the terminal.
+    """
 
     anchor: str
     name: str
     cluster: str
     severity: str
+    offline: tuple[str, ...]
     followers: tuple[Follower, ...]
     others: tuple[str, ...]
     pictures: tuple[Picture, ...]
@@ -97,7 +106,8 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         anchor=anchor,
         name=facts.name,
         cluster=cluster,
-        severity=bad[0].verdict.severity if bad else "none",
+        severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
+        offline=tuple(_offline(facts)),
         followers=tuple(_follower(one, choices_text.weighed(facts)) for one in bad),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
@@ -105,6 +115,10 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         notes=tuple(_notes(explained)),
         command=command(report, facts.run.cluster_id, facts.topic, facts.partition),
     )
+
+
+def _severity(severities: Sequence[str]) -> str:
+    return min(severities, key=SEVERITIES.index, default="none")
 
 
 def _follower(one: Explanation, weighed: str | None) -> Follower:
@@ -121,7 +135,7 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
         short=in_short(one),
         right=who_is_right(one),
         reason=verdict.reason,
-        caveat="The leader is inferred from the logs." if verdict.leader_source == "inferred" else "",
+        caveat=caveat(verdict),
         facts=tuple(_facts(one)),
         remedies=(first, *cost, *others),
         grids=tuple(_grids(one)),
@@ -155,7 +169,7 @@ def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
     if one.folder:
         yield "Paths are below", one.folder
     yield "Rule", f"{verdict.protocol}: {one.run.protocol_reason or 'reason not recorded'}"
-    yield "Leader", f"broker {verdict.leader_id}, {_source(verdict.leader_source)}" if verdict.leader_id >= 0 else "unknown"
+    yield "Leader", known_from(verdict)
 
 
 def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -165,11 +179,7 @@ def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "Bytes", number(verdict.removed_bytes)
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
-    yield "Committed and lost", counted(verdict.removed_below_high_watermark or 0, "offset")
-
-
-def _source(leader_source: str) -> str:
-    return "inferred from the logs" if leader_source == "inferred" else f"known from {leader_source}"
+    yield "Committed and lost", counted(verdict.committed or 0, "offset")
 
 
 def _grids(one: Explanation) -> Iterator[Grid]:
@@ -185,7 +195,7 @@ def _grids(one: Explanation) -> Iterator[Grid]:
             )
             for step in one.outcome.exchange.steps
         )
-        head = ("round", f"follower {one.verdict.follower_id}", f"leader {one.verdict.leader_id} answers", "the follower", "rule (source)")
+        head = ("round", f"follower {one.verdict.follower_id}", f"{leader_name(one.verdict)} answers", "the follower", "rule (source)")
         yield Grid(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
     rules = rules_text.rule_rows(one)
     if rules:
@@ -195,8 +205,9 @@ def _grids(one: Explanation) -> Iterator[Grid]:
 
 
 def _evidence(one: Explanation) -> Iterator[str]:
-    for role, side in (("leader", one.leader), ("follower", one.follower)):
-        yield f"{role} {side.broker_id}: {described(one, side)}" if side.broker_id >= 0 else f"{role}: {described(one, side)}"
+    leader = leader_name(one.verdict) if one.leader.broker_id >= 0 else "leader"
+    for name, side in ((leader, one.leader), (f"follower {one.follower.broker_id}", one.follower)):
+        yield f"{name}: {described(one, side)}"
     yield from filter(None, (one.verdict.evidence or "").split("; "))
     if one.folder:
         yield f"all below {one.folder}"
@@ -221,8 +232,21 @@ def _grids_of_partition(explained: Explained) -> Iterator[Grid]:
         yield Grid("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
 
 
+def _offline(facts: PartitionFacts) -> Iterator[str]:
+    """That nobody leads the partition, and what electing each replica loses; nothing where somebody leads."""
+    if facts.offline is not None:
+        one = facts.offline
+        yield f"Nobody leads it: {in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}."
+        if one.cluster_stopped:
+            yield "The whole cluster was shut down in order; starting it elects a leader cleanly."
+        yield from elections(facts.choices)
+
+
 def _notes(explained: Explained) -> Iterator[str]:
     facts = explained.partition
+    for one in facts.findings:
+        if one is not facts.offline:
+            yield f"{one.code.replace('_', ' ').capitalize()}, broker {one.broker_id}: {one.summary}."
     for role in facts.roles:
         if role.isr_objection:
             yield f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}."

@@ -13,6 +13,7 @@ from replica_audit.report.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 from replica_audit.report.exchange_steps import Case, Step
 from replica_audit.report.explained_rows import ConsumerImpact, TruncationPoint
 from replica_audit.report.explanation import Explained, Explanation, Replica
+from replica_audit.report.leader_words import has_no_leader, is_inferred
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Paper, Sheet, Stroke, Words
 from replica_audit.report.paragraphs import count, epoch, offsets
 from replica_audit.report.worst_first import SEVERITIES
@@ -46,7 +47,7 @@ def picture(explained: Explained, paper: Paper) -> Picture | None:
     _ticks(sheet, laid_out[1])
     leader = followers[0].leader
     top = sheet.y
-    _log(sheet, f"Broker {leader.broker_id}, the leader", leader, strokes(leader.history, (), None))
+    _log(sheet, _name(followers[0]), leader, strokes(leader.history, (), None))
     for follower in followers:
         sheet.y += _GAP
         _follower(sheet, follower)
@@ -67,12 +68,19 @@ def picture(explained: Explained, paper: Paper) -> Picture | None:
     )
 
 
+def _name(one: Explanation) -> str:
+    """The first log's label."""
+    if not is_inferred(one.verdict):
+        return f"Broker {one.leader.broker_id}, the leader"
+    return f"Broker {one.leader.broker_id}, {'as if it led' if has_no_leader(one.verdict) else 'inferred leader'}"
+
+
 def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
     """Followers by severity, then by what they lose."""
 
     def rank(one: Explanation) -> tuple[int, int, int, int]:
         verdict = one.verdict
-        lost = (-(verdict.removed_below_high_watermark or 0), -(verdict.removed_records or 0))
+        lost = (-(verdict.committed or 0), -(verdict.removed_records or 0))
         return (SEVERITIES.index(verdict.severity), *lost, verdict.follower_id)
 
     return sorted(followers, key=rank)
@@ -194,7 +202,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
     records = one.verdict.removed_records
     said = count(state.log_end_offset - physical, "offset") if records is None else count(records, "record")
     sheet.y += 10
-    below = one.verdict.removed_below_high_watermark
+    below = one.verdict.committed
     committed = f", {below} committed offset{'s' * (below != 1)}" if below else ""
     sheet.say(physical, top + 16, f"cuts away {said}{committed}", "note alarm")
 
@@ -276,7 +284,8 @@ def _described(followers: Sequence[Explanation]) -> Iterator[str]:
     """The picture in words, for who does not see it."""
     leader = followers[0].leader
     if leader.state is not None:
-        yield f"Leader {leader.broker_id}: {offsets(leader.state.log_start_offset, leader.state.log_end_offset)}."
+        name = _name(followers[0]) if is_inferred(followers[0].verdict) else f"Leader {leader.broker_id}"
+        yield f"{name}: {offsets(leader.state.log_start_offset, leader.state.log_end_offset)}."
     for one in followers:
         state = one.follower.state
         if state is None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.data import Report
 from replica_audit.report.explanation import Explanation
+from replica_audit.report.leader_words import is_inferred
 from replica_audit.report.page.data import PageData
 from replica_audit.report.paragraphs import offsets
 from replica_audit.report.remedies import is_cut_already
@@ -26,6 +29,7 @@ MEANINGS: dict[str, str] = {
     Verdict.STALE_TOPIC_ID: "the follower holds an earlier topic of the same name",
     Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will go on to after it truncates",
     Verdict.COMMITTED_LOSS: "the follower will cut records that had been committed and that the leader does not hold",
+    Verdict.CANNOT_REJOIN: "the follower never catches up: its leader refuses what it fetches, again and again",
     Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, by its broker's own log, to another offset than the rule gives",
     Verdict.STALE_TAIL: "the follower will cut records that had not been known as committed",
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
@@ -59,8 +63,9 @@ def headline(data: PageData) -> Headline:
     counts = verdict_counts(data)
     news = list(_news(data, counts))
     compared = sum(counts.values())
-    if not news and (data.report.exit_code == 2 or not compared):
-        read = "no follower was there to compare" if data.report.exit_code != 2 else "no input could be read"
+    if not news and (data.report.exit_code == 2 or not data.report.compared_followers):
+        read = f"no follower {'could be compared' if compared else 'was there to compare'}"
+        read = read if data.report.exit_code != 2 else "no input could be read"
         return Headline(str(Severity.ERROR), f"Nothing is known: {read}.", tuple(_caveats(data, counts)))
     if not news:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
@@ -68,12 +73,22 @@ def headline(data: PageData) -> Headline:
         severity = Severity.WARNING if untold or any(cluster.inferred_leaders for cluster in data.report.clusters) else Severity.NONE
         return Headline(str(severity), f"Nothing found: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
     found = {str(SEVERITIES[Verdict(verdict)]) for verdict in counts} | {leader.severity for leader in data.leaders}
+    found |= {one.severity for one in data.report.offline} | {one.severity for one in data.report.others}
     worst = next(severity for severity in Severity if severity in found)
     return Headline(str(worst), news[0], (*news[1:], *_caveats(data, counts)))
 
 
+def _offline(report: Report) -> Iterator[str]:
+    total = report.offline_count
+    if total and report.offline and all(one.cluster_stopped for one in report.offline):  # those of clusters that run come first
+        yield f"{counted(total, 'partition')} without a leader: the whole cluster was shut down in order."
+    elif total:
+        yield "1 partition has no leader." if total == 1 else f"{number(total)} partitions have no leader."
+
+
 def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
-    """A sentence for each kind of finding, the worst first."""
+    """A sentence for each kind of finding: partitions that nobody leads, then the worst first."""
+    yield from _offline(data.report)
     losses = data.losses
     groups = sum(cluster.affected_groups for cluster in data.report.clusters)
     if counts.get(Verdict.COMMITTED_LOSS):
@@ -84,17 +99,41 @@ def _news(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     for verdict, text in _SENTENCES.items():
         if counts.get(verdict):
             yield text.format(n=counted(counts[verdict], "replica"), s="s" if counts[verdict] == 1 else "")
-    if data.leaders:
-        yield f"{counted(len(data.leaders), 'leader')} cannot be read."
+    unreadable = sum(one.code == Verdict.UNREADABLE for one in data.leaders)
+    if unreadable:
+        yield f"{counted(unreadable, 'leader')} cannot be read."
+    for code, (one, several) in _OF_REPLICAS.items():
+        total = data.report.partition_codes.get(code, 0)
+        if total:
+            yield one if total == 1 else several.format(n=number(total))
 
 
+_OF_REPLICAS: dict[str, tuple[str, str]] = {
+    PartitionCode.LEADER_EPOCH_MISSING: (
+        "1 leader runs without its epoch in its leader-epoch-checkpoint.",
+        "{n} leaders run without their epoch in their leader-epoch-checkpoint.",
+    ),
+    PartitionCode.IN_SYNC_OUTSIDE_ISR: (
+        "1 follower equals its leader and is outside the ISR.",
+        "{n} followers equal their leader and are outside the ISR.",
+    ),
+    PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
+        "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
+        "{n} replicas were truncated below their high watermark before, according to server.log: committed records were lost then.",
+    ),
+    PartitionCode.TRUNCATION_REFUSED: (
+        "1 broker exited rather than truncate, according to its log.",
+        "{n} times a broker exited rather than truncate, according to its log.",
+    ),
+}
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
     Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
+    Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
     Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
-    Verdict.STALE_TAIL: "{n} will cut records that are not known to have been committed.",
+    Verdict.STALE_TAIL: "{n} will cut records; whether they were committed is unknown.",
     Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
     Verdict.INCONCLUSIVE: "{n} could not be compared: of these nothing is known.",
 }
@@ -111,35 +150,39 @@ def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
 def who_is_right(one: Explanation) -> str:
     """Which of the two replicas holds what counts."""
     verdict, follower, leader = one.verdict, f"broker {one.verdict.follower_id}", f"broker {one.verdict.leader_id}"
+    leads = f"{leader}, if it leads" if is_inferred(verdict) else f"the leader, {leader}"
     match verdict.verdict:
         case Verdict.COMMITTED_LOSS:
             return (
-                f"Kafka follows the leader, {leader}. But the records that had been committed are on {follower} and not on the leader: for "
+                f"Kafka follows {leads}. But the records that had been committed are on {follower} and not on the leader: for "
                 f"them {follower} is right."
             )
         case Verdict.LOG_MATCHING_VIOLATION:
             return (
-                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what the leader, {leader}, "
+                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what {leads}, "
                 f"has; {follower} must take the leader's version before it may lead."
             )
         case Verdict.STALE_TAIL:
             return (
-                f"Kafka follows the leader, {leader}. Whether what {follower} will cut had been committed is not known: no high watermark "
+                f"Kafka follows {leads}. Whether what {follower} will cut had been committed is not known: no high watermark "
                 "that was written says so, and it is written every 5 s only."
             )
         case Verdict.CONTENT_MISMATCH:
             return (
-                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what the leader, {leader}, has; {follower} "
+                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what {leads}, has; {follower} "
                 "must not lead before somebody has looked at both batches."
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
-            return f"The leader, {leader}; what {follower} holds cannot serve this topic."
+            return f"{leads[:1].upper()}{leads[1:]}; what {follower} holds cannot serve this topic."
+        case Verdict.CANNOT_REJOIN:
+            lead = f"{leads[:1].upper()}{leads[1:]}"
+            return f"{lead}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
         case Verdict.TRUNCATED_OTHERWISE:
             return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
-            return f"Both: {follower} has the records of the leader, {leader}. Only an epoch table is wrong; the finding names whose."
+            return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
         case Verdict.LAGGING | Verdict.IDENTICAL:
-            return f"Both: {follower} has what the leader, {leader}, has, as far as it got."
+            return f"Both: {follower} has what {leads}, has, as far as it got."
     return "Cannot be told from this input: neither is known to be right."
 
 
@@ -153,7 +196,7 @@ def in_short(one: Explanation) -> str:
     if physical is None or physical >= state.log_end_offset:
         return f"{name} cuts nothing: {verdict.reason}."
     much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
-    below = verdict.removed_below_high_watermark or 0
+    below = verdict.committed or 0
     committed = f" {number(below)} of these offsets had been committed and are not on the leader." if below else ""
     is_done = is_cut_already(one)
     if verdict.restart_offset is not None:

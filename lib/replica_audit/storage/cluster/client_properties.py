@@ -17,6 +17,7 @@ from typing import Any
 
 from replica_audit.errors import InputError, UsageError
 from replica_audit.formats.java_properties import properties
+from replica_audit.formats.whole_file import SETTINGS_LIMIT, whole_content
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -51,7 +52,7 @@ def read(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {"security_protocol": "PLAINTEXT"}
     try:
-        values = {key: Secret(value) for key, (_line, value) in properties(path.read_bytes()).items()}
+        values = {key: Secret(value) for key, (_line, value) in properties(whole_content(path, SETTINGS_LIMIT, may_be_pipe=True)).items()}
     except OSError as error:
         raise UsageError(f"--command-config {path}: {error.strerror or error}; give a readable properties file") from None
     except InputError as error:

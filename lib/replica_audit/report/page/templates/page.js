@@ -17,7 +17,7 @@
     cluster: data.clusters[row[2]][0], label: facts.several ? data.clusters[row[2]][1] : "",
     name: data.topics[row[3]] + "-" + row[4], topic: data.topics[row[3]], partition: row[4],
     leader: row[5], follower: row[6], parts: row[7], cut: row[8], restart: row[9], records: row[10], committed: row[11],
-    status: data.statuses[row[12]], template: row[13], numbers: row[14],
+    status: data.statuses[row[12]], template: row[13], numbers: row[14], mark: row[15] && row[5] >= 0 ? "?" : "",
   }));
   const clustersOf = new Map();
   for (const row of rows) {
@@ -86,7 +86,7 @@
     link.href = "#" + anchor(row).split("/").map(encodeURIComponent).join("/");
     name.append(link);
     if (row.label) name.append(" ", make("span", row.label, "quiet"));
-    const pair = row.follower < 0 ? row.leader + " (leader)" : (row.leader < 0 ? "?" : row.leader) + " › " + row.follower;
+    const pair = row.leader < 0 && row.follower < 0 ? "no leader" : row.follower < 0 ? row.leader + " (leader)" : (row.leader < 0 ? "?" : row.leader + row.mark) + " › " + row.follower;
     const cut = row.restart !== null ? "start " + row.restart : row.cut === null ? "-" : String(row.cut);
     tr.append(
       verdict, name, make("td", pair, "", "Leader › follower"),

@@ -1,0 +1,52 @@
+"""Every finding of a past run, the worst first: sorted as Arrow columns, made Python objects a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit import schemas
+from replica_audit.past.run import PastRun, in_order
+from replica_audit.report.json_report import CODES_BY_LOSS
+from replica_audit.report.worst_first import SEVERITIES
+
+_AT_ONCE = 1000
+_KEYS = ["cluster_id", "topic", "partition", "code", "broker_id"]
+
+
+def all_findings(run: PastRun, statuses: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The rows of `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost."""
+    names = [column.name for column in schemas.FINDINGS.columns]
+    found = _with_facts(run, run.read(schemas.FINDINGS, names, ds.field("status").isin(list(statuses))))
+    offline = pc.index_in(found["code"], pa.array(CODES_BY_LOSS[:1]))  # null, which comes last, for all others
+    ranked = found.append_column("offline_rank", offline)
+    ranked = ranked.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
+    ranked = ranked.append_column("code_rank", pc.index_in(found["code"], pa.array(CODES_BY_LOSS)))
+    order = [
+        *((name, "ascending") for name in ("offline_rank", "severity_rank", "code_rank")),
+        ("removed_committed", "descending"),
+        ("removed_records", "descending"),
+        *((name, "ascending") for name in ("cluster_id", "topic", "partition", "broker_id")),
+    ]
+    places = in_order(ranked, order)
+    for start in range(0, len(places), _AT_ONCE):
+        yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
+
+
+def _with_facts(run: PastRun, found: pa.Table) -> pa.Table:
+    """The findings of an older version with the facts of their verdicts, which its table lacks."""
+    if not len(found) or found["about"].null_count < len(found):
+        return found
+    of_verdict = [column.name for column in schemas.REPLICA_VERDICTS.columns]
+    names = [name for name in found.column_names if name in of_verdict and name not in ("run_id", "severity", *_KEYS)]
+    verdicts = run.read(schemas.REPLICA_VERDICTS, ["cluster_id", "topic", "partition", "verdict", "follower_id", *names])
+    keys = found.select(_KEYS).append_column("place", pa.array(range(len(found)), pa.int64()))
+    joined = keys.join(verdicts, _KEYS, ["cluster_id", "topic", "partition", "verdict", "follower_id"], join_type="left outer")
+    joined = joined.take(in_order(joined, [("place", "ascending")]))
+    for name in names:
+        found = found.set_column(found.schema.get_field_index(name), found.schema.field(name), joined[name])
+    return found

@@ -1,0 +1,72 @@
+"""What a verdict rests on, in words: for the reasons of `verdict`."""
+
+from __future__ import annotations
+
+from replica_audit.protocol.catch_up import WrongLine
+from replica_audit.protocol.comparison import Comparison, removal_start
+from replica_audit.protocol.holes import Hole
+from replica_audit.protocol.lineage import Piece
+from replica_audit.protocol.rejoin import CannotRejoin
+
+
+def difference(c: Comparison, piece: Piece) -> str:
+    """Who holds what where the two first differ, or who misses it."""
+    if c.hole:
+        return _hole(c, c.hole, piece)
+    leader, follower = ("missing" if e is None else f"epoch {e}" if e >= 0 else "no epoch" for e in (piece.left_epoch, piece.right_epoch))
+    return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
+
+
+def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
+    """Whose log misses what, and why."""
+    missing = f"offsets {hole.first_offset}..{hole.end_offset - 1}"
+    if hole.is_cut:
+        return (
+            f"{missing} of follower {hole.broker_id} are cut away with the batch that holds the cut, and never fetched again: a hole stays"
+        )
+    is_leader = hole.broker_id == c.leader.broker_id
+    held = piece.right_epoch if is_leader else piece.left_epoch
+    of_epoch = f" in epoch {held}" if held is not None and held >= 0 else ""
+    role, other = ("leader", f"follower {c.follower.broker_id}") if is_leader else ("follower", f"leader {c.leader.broker_id}")
+    where = "a hole in its log"
+    if hole.segments:
+        before, after = (f"{base:020d}.log" for base in hole.segments)
+        where = f"a hole between its segments {before} and {after}"
+    return f"{missing} are missing from {role} {hole.broker_id}, {where}; {other} holds {piece.first_offset}{of_epoch}"
+
+
+def cut_besides(c: Comparison) -> str:
+    """What a follower loses whose verdict speaks of something else."""
+    lost = c.lost
+    committed = f"{lost} of them were committed, and the leader does not hold them" if lost else "none is known to have been committed"
+    return f"it truncates to {c.cut}: offsets {removed(c)} go, {committed}"
+
+
+def removed(c: Comparison) -> str:
+    """The offsets that the follower's files lose, both ends inclusive."""
+    return f"{removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
+
+
+def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
+    """Which line is wrong, and the fetch that is refused for it."""
+    refused = found.refusal
+    carries = "" if refused.requested_epoch is None else f" with last epoch {refused.requested_epoch}"
+    if refused.answered_end_offset is None:
+        answer = "is answered OFFSET_OUT_OF_RANGE, again and again"
+    else:
+        answer = (
+            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it goes back to {refused.back_to} and "
+            "fetches the same again, for ever"
+        )
+    loop = f"the follower's fetch from {refused.fetch_offset}{carries} {answer}"
+    if not found.lines:
+        return f"{loop}; the leader knows no epoch from {refused.requested_epoch} on"
+    role = "leader" if found.broker_id == c.leader.broker_id else "follower"
+    return f"{role} {found.broker_id}'s leader-epoch-checkpoint {', '.join(map(_line, found.lines[:3]))}: {loop}"
+
+
+def _line(line: WrongLine) -> str:
+    if line.found_offset is None:
+        return f"lacks the line `{line.epoch} {line.start_offset}` of its own batches"
+    right = "no such epoch" if line.start_offset is None else f"`{line.epoch} {line.start_offset}`"
+    return f"has the line `{line.epoch} {line.found_offset}` where its batches have {right}"

@@ -1,0 +1,178 @@
+"""Files of a collection that somebody made up: right by the manifest's size and checksum, and yet no scans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from replica_audit.formats.batch_index import read_index
+from replica_audit.formats.broker_files import replicas_of
+from replica_audit.formats.collected import ROWS, log_dirs_of
+from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.transforms.segments import collected_scans
+from tests.collect.collections import collect_broker
+
+SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss" / "broker-1"
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def collected(tmp_path: Path) -> Path:
+    """A collection of one broker; returns its `segments.parquet`."""
+    collect_broker(SAMPLE, tmp_path)
+    (store,) = tmp_path.rglob(SEGMENTS_FILE)
+    return store
+
+
+def forge(store: Path, content: bytes) -> None:
+    """Put a file in the place of the scans, and have the manifest vouch for it."""
+    store.write_bytes(content)
+    path = store.parent.parent / MANIFEST
+    manifest = json.loads(path.read_bytes())
+    manifest["log_dirs"][0] |= {"segments_bytes": len(content), "segments_crc32c": crc32c.crc32c(content)}
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def rewritten(store: Path, change: Callable[[Row], None], schema: pa.Schema = ROWS) -> None:
+    rows = pq.read_table(store).to_pylist()
+    for row in rows:
+        change(row)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    forge(store, sink.getvalue().to_pybytes())
+
+
+def listed(store: Path) -> tuple[list[ReplicaFiles], list[Problem]]:
+    found = list(replicas_of(store.parent.parent))
+    return [one for one in found if isinstance(one, ReplicaFiles)], [one for one in found if isinstance(one, Problem)]
+
+
+def scans(store: Path) -> list[Row]:
+    _manifest, found = log_dirs_of(store.parent.parent)
+    (log_dir,) = found.values()
+    places = [
+        {"cluster_id": "c", "broker_id": 1, "scans": str(store), "log_dir": log_dir.said.path, "directory": replica.directory}
+        for replica in log_dir.said.replicas
+    ]
+    return [row["segment"] for rows in collected_scans(iter([pa.RecordBatch.from_pylist(places)])) for row in rows.to_pylist()]
+
+
+OTHER_TYPE = pa.schema([pa.field("base_offset", pa.string()) if field.name == "base_offset" else field for field in ROWS])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(lambda _whole: b"", id="empty"),
+        pytest.param(lambda _whole: b"PAR1" * 40, id="not Parquet"),
+        pytest.param(lambda whole: whole[: len(whole) // 2], id="cut"),
+        pytest.param(lambda whole: bytes(len(whole)), id="zeros"),
+    ],
+)
+def test_what_is_no_parquet_file_is_a_problem_with_its_path(collected: Path, content: Callable[[bytes], bytes]):
+    forge(collected, content(collected.read_bytes()))
+    replicas, problems = listed(collected)
+    assert replicas == []
+    (problem,) = problems
+    assert (problem.code, problem.kind) == ("incomplete-collection", "collection")
+    assert problem.path.endswith(SEGMENTS_FILE)
+    assert problem.detail.startswith("not the scans that collect wrote: ")
+    assert "\n" not in problem.detail
+    assert problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "schema"),
+    [
+        pytest.param(lambda row: row.update(size_bytes=-1), ROWS, id="a negative size"),
+        pytest.param(lambda row: row.update(size_bytes=2**62), ROWS, id="a size that nothing has"),
+        pytest.param(lambda row: row.update(base_offset=None), ROWS, id="no offset"),
+        pytest.param(lambda row: row.update(name="../../../etc/passwd"), ROWS, id="a path for a name"),
+        pytest.param(lambda row: row.update(name="00000000000000000007.log", base_offset=8), ROWS, id="another offset than its name"),
+        pytest.param(lambda row: row.update(capture=row["capture"] + 99), ROWS, id="rows of other captures only"),
+        pytest.param(lambda row: row.update(base_offset=str(row["base_offset"])), OTHER_TYPE, id="another type"),
+        pytest.param(lambda _row: None, pa.schema([field for field in ROWS if field.name != "runs"]), id="a column is missing"),
+    ],
+)
+def test_rows_that_are_of_no_segment(collected: Path, change: Callable[[Row], None], schema: pa.Schema):
+    rewritten(collected, change, schema)
+    replicas, problems = listed(collected)
+    assert replicas == []
+    assert [problem.code for problem in problems] == ["incomplete-collection"]
+
+
+RUN = {"leader_epoch": 0, "first_offset": 0, "last_offset": 3, "batch_count": 1, "record_count": 4, "size_bytes": 90}
+RUN |= {"min_timestamp_ms": 0, "max_timestamp_ms": 0, "magic": 2, "intact": True}
+PROBLEM = {"path": None, "kind": "segment", "code": "c", "detail": "d", "remedy": "r", "line": None, "byte_offset": None}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"runs": [{**RUN, "last_offset": -1}]},
+        {"runs": [{**RUN, "size_bytes": -(2**60)}]},
+        {"runs": [{**RUN, "last_offset": 2**63 - 1}]},
+        {"runs": [{**RUN, "leader_epoch": None}]},
+        {"runs": [RUN, RUN]},
+        {"runs": None},
+        {"windows": [{"window_start_offset": 9, "window_end_offset": 9, "digest": 0, "batch_count": 1}]},
+        {"problems": [PROBLEM]},
+        {"topic": "another"},
+        {"damaged": None},
+    ],
+    ids=str,
+)
+def test_a_scan_that_cannot_be_one_is_a_segment_that_could_not_be_read(collected: Path, values: Row):
+    first = pq.read_table(collected).to_pylist()[0]
+    keys = (first["directory"], first["name"])
+    rewritten(collected, lambda row: row.update(values) if (row["directory"], row["name"]) == keys else None)
+    replicas, problems = listed(collected)
+    assert replicas
+    assert problems == []
+    found = {(one["directory"], one["file"]["path"].rpartition("/")[2]): one for one in scans(collected)}
+    assert [key for key, one in found.items() if one["failed"]] == [keys]
+    (problem,) = found[keys]["problems"]
+    assert problem["code"] == "incomplete-collection"
+    assert len(found) > 1
+
+
+def test_scans_that_go_while_they_are_read_are_told_for_every_replica(collected: Path):
+    """Between the listing and the task that reads them."""
+    _manifest, found = log_dirs_of(collected.parent.parent)
+    (log_dir,) = found.values()
+    directories = {replica.directory for replica in log_dir.said.replicas}
+    whole = {one["directory"] for one in scans(collected)}
+    assert whole == directories
+    collected.write_bytes(b"")
+    failed = scans(collected)
+    assert {one["directory"] for one in failed if one["failed"]} == directories
+    assert all(one["problems"][0]["remedy"] for one in failed)
+
+
+def test_a_healthy_collection_is_read_in_silence(collected: Path):
+    replicas, problems = listed(collected)
+    assert replicas
+    assert problems == []
+    assert not any(one["failed"] for one in scans(collected))
+
+
+def test_an_index_that_contradicts_itself(collected: Path):
+    index = next(path for path in sorted(collected.parent.rglob("batches/*/*.parquet")) if len(list(read_index(path))) > 2)
+    table = pq.read_table(index)
+    for changed in (table.take(list(reversed(range(table.num_rows)))), pa.concat_tables([table, table])):
+        pq.write_table(changed.cast(table.schema), index)
+        with pytest.raises(OSError, match="not a batch index"):
+            list(read_index(index))
+    rows = table.to_pylist()
+    rows[1]["leader_epoch"] = None
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), index)
+    with pytest.raises(OSError, match="it lacks values"):
+        list(read_index(index))

@@ -1,0 +1,104 @@
+"""A leader whose checkpoint lacks an epoch of its own log: followers that the audit says cannot come back do not, and the remedy works."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.files import checkpointed_epochs, replica_directories
+from tests.kafka_lab.load import Batch, create_topic, send
+from tests.kafka_lab.snapshot import copy_all
+from tests.support import in_process
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+_WRITTEN_ON = {"rejoin-passes", "rejoin-rolled"}  # the others get nothing in the epoch after the one that is left out
+_TOPICS = {"rejoin-quiet", *_WRITTEN_ON}
+_STAYS_OUT_S = 20.0
+
+
+def test_a_follower_that_cannot_rejoin(lab: Lab, tmp_path: Path) -> None:
+    leader, follower = lab.brokers[1], lab.brokers[2]
+    for topic in sorted(_TOPICS):
+        settings = {"segment_ms": 1000} if topic == "rejoin-rolled" else {}
+        create_topic(lab, topic, {0: [1, 2]}, min_insync_replicas=1, **settings)
+        send(lab, [Batch(topic, 0, 5, 100)], acks="all")
+    lab.wait_in_sync(*_TOPICS)
+    follower.terminate()
+    lab.wait_for("broker 1 leads alone", _TOPICS, lambda one: set(one["isr_nodes"]) == {1})
+    _restart(lab)
+    for topic in sorted(_TOPICS):
+        send(lab, [Batch(topic, 0, 5, 100)], acks="all")
+    leader.terminate()
+    files = {topic: leader.log_dirs[0] / f"{topic}-0" / "leader-epoch-checkpoint" for topic in _TOPICS}
+    left_out = {topic: _leave_out_the_last(file) for topic, file in files.items()}
+    time.sleep(1.5)
+    _start(lab)
+    for topic in sorted(_WRITTEN_ON):
+        send(lab, [Batch(topic, 0, 5, 100)], acks="all")
+
+    root = copy_all(lab, tmp_path / "copy")
+    verdicts = {row["topic"]: row for row in in_process.audit(root)["replica_verdicts"] if row["topic"] in _TOPICS}
+    said = {topic: row["verdict"] for topic, row in verdicts.items()}
+    assert said == {"rejoin-quiet": "cannot_rejoin", "rejoin-rolled": "cannot_rejoin", "rejoin-passes": "epoch_table_only"}
+    for topic in ("rejoin-quiet", "rejoin-rolled"):
+        epoch, start = left_out[topic]
+        assert verdicts[topic]["wrong_lines"] == [{"epoch": epoch, "start_offset": start, "found_offset": None}]
+        assert f"`{epoch} {start}`" in verdicts[topic]["reason"]
+
+    seen = follower.log.stat().st_size
+    follower.start()
+    lab.wait_for("what passes is in sync", ["rejoin-passes"], lambda one: set(one["isr_nodes"]) == {1, 2})
+    time.sleep(_STAYS_OUT_S)
+    stuck = {topic for (topic, _), one in lab.partitions(*_TOPICS).items() if set(one["isr_nodes"]) == {1}}
+    assert stuck == {"rejoin-quiet", "rejoin-rolled"}
+    logged = follower.log.read_text()[seen:].splitlines()
+    for topic in stuck:
+        back_to = f"Truncating to offset {verdicts[topic]['stuck']['back_to_offset']} "
+        assert sum(f"partition={topic}-0" in line and back_to in line for line in logged) > 1, "sent back once and again"
+
+    follower.terminate()  # the remedy that does not help
+    for topic in stuck:
+        shutil.rmtree(follower.log_dirs[0] / f"{topic}-0")
+    follower.start()
+    lab.wait_for("what passes is in sync", ["rejoin-passes"], lambda one: set(one["isr_nodes"]) == {1, 2})
+    time.sleep(_STAYS_OUT_S)
+    assert {topic for (topic, _), one in lab.partitions(*_TOPICS).items() if set(one["isr_nodes"]) == {1}} == stuck
+
+    follower.terminate()  # or it would be elected while the leader is down
+    leader.terminate()
+    for topic in stuck:
+        _put_back(files[topic], left_out[topic])
+    _start(lab)
+    follower.start()
+    lab.wait_in_sync(*_TOPICS)
+    after = in_process.audit(copy_all(lab, tmp_path / "after"))["replica_verdicts"]
+    assert {row["verdict"] for row in after if row["topic"] in stuck} <= {"identical", "lagging"}
+    assert replica_directories(tmp_path / "after")
+
+
+def _restart(lab: Lab) -> None:
+    lab.brokers[1].terminate()
+    _start(lab)
+
+
+def _start(lab: Lab) -> None:
+    lab.brokers[1].start()
+    lab.wait_for("broker 1 leads", _TOPICS, lambda one: one["leader_id"] == 1)
+
+
+def _leave_out_the_last(file: Path) -> tuple[int, int]:
+    found = checkpointed_epochs(file.parent)
+    _write(file, found[:-1])
+    return found[-1]
+
+
+def _put_back(file: Path, line: tuple[int, int]) -> None:
+    _write(file, sorted([*checkpointed_epochs(file.parent), line]))
+
+
+def _write(file: Path, entries: list[tuple[int, int]]) -> None:
+    file.write_text("".join(f"{line}\n" for line in ["0", len(entries), *(f"{epoch} {start}" for epoch, start in entries)]))

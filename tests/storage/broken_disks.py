@@ -1,0 +1,99 @@
+"""Audits while a disk fills up, turns read-only or goes: run as `unshare --map-root-user --mount python broken_disks.py FOLDER`.
+
+In a mount namespace of its own, where any user may mount a small file system; prints, as JSON, how each audit ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "lib")]
+CLUSTER = ROOT / "tests" / "data" / "sample" / "multi-round"
+
+
+def mount(*arguments: str | Path) -> bool:
+    return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode == 0
+
+
+def fill(disk: Path) -> None:
+    """Leave nothing free, whatever is freed meanwhile."""
+    with (disk / "ballast").open("ab", buffering=0) as ballast:
+        for size in (1 << 16, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    ballast.write(bytes(size))
+
+
+def make_read_only(disk: Path) -> None:
+    while not mount("-o", "remount,ro", disk):  # refused while a file is open to write
+        time.sleep(0.001)
+
+
+def audit(warehouse: Path, run_id: str, fault: Callable[[], None] | None = None) -> dict[str, object]:
+    """Audit; once the run is begun the fault comes about."""
+    from replica_audit import cli
+
+    ended = threading.Event()
+    log = warehouse / "audit_runs" / "_delta_log"
+    commits = len(list(log.glob("*.json")))
+
+    def watch() -> None:
+        while not ended.wait(0.01):
+            if fault and len(list(log.glob("*.json"))) > max(commits, 1):
+                fault()
+                return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        code = cli.main(["audit", "--input", str(CLUSTER), "--warehouse", str(warehouse), "--run-id", run_id])
+    ended.set()
+    watching.join()
+    return {"code": code, "said": [line for line in said.getvalue().splitlines() if not line.startswith("[")]}
+
+
+def main(folder: Path) -> None:
+    """Every fault, one after the other, in one session."""
+    from tests.support.spark import start
+
+    disk, working = folder / "disk", folder / "working"
+    for path in (disk, working):
+        path.mkdir()
+        if not mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", path):
+            sys.exit("cannot mount a file system")
+    os.environ["SPARK_LOCAL_DIRS"] = str(working)
+    warehouse = disk / "warehouse"
+    ends = {}
+    spark = start(folder)
+    spark.sparkContext.setLogLevel("ERROR")
+    ends["before"] = audit(warehouse, "before")
+    ends["full"] = audit(warehouse, "run", lambda: fill(disk))
+    ends["full from the start"] = audit(warehouse, "run")
+    (disk / "ballast").unlink()
+    ends["working full"] = audit(warehouse, "run", lambda: fill(working))
+    ends["working full from the start"] = audit(warehouse, "run")
+    (working / "ballast").unlink()
+    ends["read-only"] = audit(warehouse, "run", lambda: make_read_only(disk))
+    ends["read-only from the start"] = audit(warehouse, "run")
+    mount("-o", "remount,rw", disk)
+    ends["again"] = audit(warehouse, "run")
+    shutil.copytree(warehouse, folder / "kept")
+    ends["removed"] = audit(warehouse, "removed", lambda: shutil.rmtree(warehouse, ignore_errors=True))
+    spark.stop()
+    print(json.dumps(ends))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

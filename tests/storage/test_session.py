@@ -1,0 +1,37 @@
+"""How the session plans, by how much there is to audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from replica_audit.storage.session import suit_input
+
+pytestmark = pytest.mark.spark
+COMPILES, TASKS = "spark.sql.codegen.wholeStage", "spark.sql.shuffle.partitions"
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    made = spark.newSession()
+    for setting, value in ((COMPILES, "false"), (TASKS, "2")):
+        made.conf.set(setting, value)
+    yield made
+
+
+def test_little_input_is_planned_cheaply(session: SparkSession) -> None:
+    suit_input(session, 2_000)
+    assert (session.conf.get(COMPILES), session.conf.get(TASKS)) == ("false", "2")
+
+
+def test_much_input_is_planned_with_care(session: SparkSession) -> None:
+    suit_input(session, 2_001)
+    assert (session.conf.get(COMPILES), session.conf.get(TASKS)) == ("true", "8")
+
+
+def test_what_the_user_set_stays(session: SparkSession) -> None:
+    session.conf.set(TASKS, "200")
+    suit_input(session, 1_000_000)
+    assert session.conf.get(TASKS) == "200"
