@@ -23,7 +23,7 @@ from replica_audit.model import BatchHeader, Damage
 
 BUFFER_BYTES = 1 << 18  # stays in the second-level cache: what is checked was just copied there
 WINDOW_BYTES = 1 << 23  # of a stream at once: some ten requests' worth of waiting
-CALL_BYTES = 1 << 26  # after which Python sees to signals
+CALL_BYTES = 1 << 28  # after which Python sees to signals: some ten milliseconds
 HEADER_ROOM = 8192
 _SLACK = 64  # bytes behind the buffer that the copying of a header may touch
 _FIRST = 8  # batches: most files have no more, and as columns they would cost as much as ten times as many
