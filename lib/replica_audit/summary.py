@@ -66,7 +66,7 @@ class About:
 
 def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
     """The partitions that lose something, though the present leader is the best choice; or where another would be better than it."""
-    best = F.element_at("what_if_leaders", 1)
+    best = F.try_element_at("what_if_leaders", F.lit(1))
     is_best = F.coalesce(best.is_leader, F.lit(False))
     if leader_is_best:
         return audited.where(is_best & (best.lost_offsets > 0))
@@ -75,7 +75,7 @@ def _matters(audited: DataFrame, *, leader_is_best: bool) -> DataFrame:
 
 def _already_lost(audited: DataFrame) -> int:
     """The partitions where brokers have truncated since what no other one holds."""
-    return audited.where(F.element_at("what_if_leaders", 1).already_lost_offsets > 0).count()
+    return audited.where(F.try_element_at("what_if_leaders", F.lit(1)).already_lost_offsets > 0).count()
 
 
 def summarise(frames: Frames, about: About) -> Report:
@@ -198,7 +198,7 @@ def _impacts(audited: DataFrame, count: int) -> list[Impact]:
 
 def _candidates(audited: DataFrame, count: int) -> list[Choice]:
     """Partitions in which another leader would lose less: every replica as the leader, the best first."""
-    first = F.element_at("what_if_leaders", 1)
+    first = F.try_element_at("what_if_leaders", F.lit(1))
     better = _matters(audited, leader_is_best=False)
     worst = better.orderBy(first.lost_committed.desc(), "cluster_id", first.topic, first.partition).limit(count)
     chosen = worst.select("cluster_id", "what_if_leaders").collect()

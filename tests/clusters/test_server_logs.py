@@ -61,11 +61,13 @@ def test_lines_of_committed_records_that_were_removed_are_true(logs: Path, tmp_p
     for row in before["logged_incidents"]:
         verdict = verdicts[row["topic"], row["partition"], row["broker_id"]]
         assert (row["kind"], verdict["verdict"]) == ("removed_below_high_watermark", "committed_loss")
-        assert (row["offset"], row["severity"]) == (verdict["truncation_offset"], "none"), "the verdict is about the same truncation"
-        assert row["offset"] < row["end_offset"]
+        assert (row["truncation_offset"], row["severity"]) == (verdict["truncation_offset"], "none"), (
+            "the verdict is about the same truncation"
+        )
+        assert row["truncation_offset"] < row["end_offset"]
         assert verdict["removed_below_high_watermark"] > 0
     after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs))
-    keys = ("topic", "partition", "broker_id", "kind", "offset", "end_offset", "line")
+    keys = ("topic", "partition", "broker_id", "kind", "truncation_offset", "end_offset", "line")
     seen = [[[row[key] for key in keys] for row in tables["logged_incidents"]] for tables in (before, after)]
     assert seen[0] == seen[1]
     assert {row["severity"] for row in after["logged_incidents"]} <= {"warning"}
@@ -83,7 +85,7 @@ def test_a_loss_of_the_past_is_a_finding_though_the_logs_agree(tmp_path: Path) -
     (root / "broker-2" / "kubectl-output.txt").write_text("Preparing truststore\n" * 1000 + line, encoding="utf-8")
     tables = in_process.audit(root)
     (row,) = tables["logged_incidents"]
-    assert (row["broker_id"], row["offset"], row["end_offset"], row["time"]) == (2, 10, 30, "2026-01-02 03:04:05,000")
+    assert (row["broker_id"], row["truncation_offset"], row["end_offset"], row["logged_at"]) == (2, 10, 30, "2026-01-02 03:04:05,000")
     assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "warning", 1001)
     for part in ("kubectl-output.txt, line 1001", "broker 2 truncated to 10", "high watermark 30", "offsets 10..29 had been committed"):
         assert part in row["summary"]
@@ -102,13 +104,13 @@ def test_the_last_of_a_brokers_incidents_is_the_finding_and_an_election_alone_is
     lines.append("[12:00:05,000] INFO [X id=1] UNCLEAN partition change for epochs-0 with topic ID x: leader: 1 -> 2 (kafka.x)")
     (root / "broker-2" / "console.txt").write_text("\n".join(lines), encoding="utf-8")
     rows = in_process.audit(root)["logged_incidents"]
-    assert [(row["kind"], row["offset"], row["leader_id"], row["severity"]) for row in rows] == [
+    assert [(row["kind"], row["truncation_offset"], row["leader_id"], row["severity"]) for row in rows] == [
         ("truncation_refused", 0, None, "none"),
         ("truncation_refused", 1, None, "none"),
         ("truncation_refused", 2, None, "warning"),
         ("unclean_election", None, 2, "none"),
     ]
-    assert {row["time"] for row in rows} == {None}
+    assert {row["logged_at"] for row in rows} == {None}
 
 
 @pytest.mark.clusters

@@ -86,7 +86,7 @@ def document(**changed: object) -> bytes:
         (document().replace(b'"leader": 1', b'"leader": ' + b"9" * 5000), "not JSON"),
         (document().replace(b'"leader": 1', b'"leader": NaN'), "leader is NaN"),
         (document().replace(b'"leader": 1', b'"leader": 1e999'), "leader is Infinity"),
-        (document().replace(b'"leader": 1', b'"leader": 1, "leader": 2'), 'the key "leader" stands twice'),
+        (document().replace(b'"leader": 1', b'"leader": 1, "leader": 2'), 'the key "leader" occurs twice'),
         (b'{"version": 1, "topics": ' + b"[" * 100_000, "not JSON"),
     ],
 )

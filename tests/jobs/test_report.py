@@ -45,7 +45,7 @@ def test_an_audit_and_the_report_of_its_tables_agree(
     assert said.problem_count
     assert said.impacts
     assert said.candidates
-    assert (said.best_led_partitions, said.already_lost_partitions) == (1, 4)
+    assert (said.best_led_partitions, said.already_lost_partitions) == (1, 7)
     assert any(finding.fetcher_fails for finding in said.findings) or len(said.findings) == 4
     capsys.readouterr()
     assert cli.main(["report", "--warehouse", str(warehouse), "--format", "json"]) == 0

@@ -55,10 +55,10 @@ def test_a_follower_that_cannot_rejoin(lab: Lab, tmp_path: Path) -> None:
     time.sleep(_STAYS_OUT_S)
     stuck = {topic for (topic, _), one in lab.partitions(*_TOPICS).items() if set(one["isr_nodes"]) == {1}}
     assert stuck == {"rejoin-quiet", "rejoin-rolled"}
-    logged = follower.log.read_text()[seen:].splitlines()
+    lines = follower.log.read_text()[seen:].splitlines()
     for topic in stuck:
         back_to = f"Truncating to offset {verdicts[topic]['stuck']['back_to_offset']} "
-        assert sum(f"partition={topic}-0" in line and back_to in line for line in logged) > 1, "sent back once and again"
+        assert sum(f"partition={topic}-0" in line and back_to in line for line in lines) > 1, "sent back once and again"
 
     follower.terminate()  # the remedy that does not help
     for topic in stuck:

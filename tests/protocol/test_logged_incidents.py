@@ -27,7 +27,7 @@ ZOOKEEPER = "WARN [X]: No broker in ISR is alive for [a,0]. Elect leader 2 from 
 def found(*lines: str, broker_id: int | None = 2) -> list[tuple[str, int | None, int | None, int | None, int | None, int]]:
     text = "".join(f"[2026-01-02 03:04:{second:02d},000] {line}\n" for second, line in enumerate(lines))
     of_broker = [event._replace(broker_id=broker_id) for event in events(io.BytesIO(text.encode()), "p")]
-    return [(one.kind, one.offset, one.end_offset, one.leader_id, one.leader_epoch, one.line) for one in incidents(of_broker)]
+    return [(one.kind, one.truncation_offset, one.end_offset, one.leader_id, one.leader_epoch, one.line) for one in incidents(of_broker)]
 
 
 REMOVED = IncidentKind.REMOVED_BELOW_HIGH_WATERMARK

@@ -88,7 +88,7 @@ def incident(line: int, **changed: Any) -> Row:
         | {
             "broker_id": 2,
             "kind": "removed_below_high_watermark",
-            "time": f"2026-01-02 03:04:{line:02d},000",
+            "logged_at": f"2026-01-02 03:04:{line:02d},000",
             "severity": "warning",
             "summary": f"according to /logs/broker-2/server.log, line {line}, broker 2 truncated to 10",
             "path": "/logs/broker-2/server.log",
@@ -99,7 +99,7 @@ def incident(line: int, **changed: Any) -> Row:
 
 
 def test_incidents_in_the_order_of_their_times() -> None:
-    text = told(pair() | {"logged_incidents": [incident(9), incident(3, kind="unclean_election", time=None)]})
+    text = told(pair() | {"logged_incidents": [incident(9), incident(3, kind="unclean_election", logged_at=None)]})
     said = " ".join(text.split())
     assert "According to the brokers' server.log" in said
     assert said.index("line 3,") < said.index("line 9,")

@@ -512,3 +512,23 @@ def test_rules_side_by_side_only_where_a_follower_is_cut_or_differs() -> None:
 
 def test_a_clean_cluster_has_no_rules_to_compare() -> None:
     assert not in_process.audit(SAMPLE / "clean-in-sync")["what_if_rules"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "already", "if_2_leads"),
+    [
+        pytest.param(0, 0, 10, id="it began anew: what it held lay below the leader's log start"),
+        pytest.param(1, 7, 11, id="cut at 25, and 24 lay below the log start"),
+        pytest.param(2, 11, 19, id="cut at 12, and begun anew at the leader's log start 16"),
+        pytest.param(3, 6, 23, id="cut at 12"),
+    ],
+)
+def test_a_trimmed_leader_whose_followers_have_truncated_already(partition: int, already: int, if_2_leads: int) -> None:
+    """What lies below the leader's log start was taken by retention, not by the cut."""
+    tables = in_process.audit(SAMPLE / "leader-trimmed", settings=ASKED)
+    rows = _leaders(tables, "audit", partition)
+    verdict = next(row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("audit", partition))
+    assert (rows[1]["already_lost_offsets"], rows[1]["lost_offsets"], rows[2]["lost_offsets"]) == (already, 0, if_2_leads)
+    assert already == verdict["removed_below_high_watermark"], "all of it was committed"
+    ends = verdict["truncation_offset"] if verdict["restart_offset"] is None else verdict["restart_offset"]
+    assert rows[2]["log_end_offset"] == ends

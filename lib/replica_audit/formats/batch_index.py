@@ -47,7 +47,7 @@ BATCHES = pa.schema(
 _ROWS = 1 << 17  # of a row group: some 10 MB in memory
 _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count", "max_timestamp_ms")
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
-_UNKNOWN = ("record_count", "crc_valid")  # what a batch may not tell
+_UNKNOWN = ("record_count", "crc_valid")  # may be null
 _CODECS = tuple(codec_name(attributes) for attributes in range(8))
 _NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
 

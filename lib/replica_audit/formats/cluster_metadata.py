@@ -108,12 +108,12 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, each of whose keys stands in it once: of two, readers differ on which counts."""
+    """An object, each of whose keys occurs once: of two, readers differ on which counts."""
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _value in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise MetadataError(f"the key {_shown(twice)} stands twice in one object")
+        raise MetadataError(f"the key {_shown(twice)} occurs twice in one object")
     return made
 
 

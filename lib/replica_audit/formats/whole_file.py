@@ -58,6 +58,6 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
         raise TooLargeError(limit)
     with path.open("rb") as stream:
         found: bytes = stream.read(limit + 1)
-    if len(found) > limit:  # it grows, or its size is not told
+    if len(found) > limit:  # it grows, or its size is not known
         raise TooLargeError(limit)
     return found

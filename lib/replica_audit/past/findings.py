@@ -42,7 +42,9 @@ def _with_facts(run: PastRun, found: pa.Table) -> pa.Table:
     if not len(found) or found["about"].null_count < len(found):
         return found
     of_verdict = [column.name for column in schemas.REPLICA_VERDICTS.columns]
-    names = [name for name in found.column_names if name in of_verdict and name not in ("run_id", "severity", *_KEYS)]
+    # facts that are nested came later than those that a verdict of an older version has
+    flat = [field.name for field in found.schema if not pa.types.is_nested(field.type)]
+    names = [name for name in flat if name in of_verdict and name not in ("run_id", "severity", *_KEYS)]
     verdicts = run.read(schemas.REPLICA_VERDICTS, ["cluster_id", "topic", "partition", "verdict", "follower_id", *names])
     keys = found.select(_KEYS).append_column("place", pa.array(range(len(found)), pa.int64()))
     joined = keys.join(verdicts, _KEYS, ["cluster_id", "topic", "partition", "verdict", "follower_id"], join_type="left outer")

@@ -18,11 +18,15 @@ def has_truncated(observed: ObservedTruncation | None, truncation: Truncation) -
 
 
 def as_truncated(replica: Replica, offset: int, physical_offset: int) -> Replica:
-    """The replica as it is on its broker once it was cut, before it fetches: its log ends at `offset`, its files at `physical_offset`."""
+    """The replica as it is on its broker once it was cut, before it fetches: its log ends at `offset`, its files at `physical_offset`.
+
+    One whose files end where they began is empty, and begins at the offset.
+    """
     log = replica.log
+    begins = offset if physical_offset <= log.log_start_offset else min(log.log_start_offset, offset)
     cut = replace(
         log,
-        log_start_offset=min(log.log_start_offset, offset),
+        log_start_offset=begins,
         log_end_offset=offset,
         epochs=truncate_from_end(log.epochs, offset),
         runs=tuple(_shortened(run, physical_offset) for run in log.runs if run.first_offset < physical_offset),

@@ -69,7 +69,8 @@ def corrected(
         others: the tables of other readable replicas of the partition, by broker.
 
     Returns:
-        None if a batch is corrupt, a segment is broken, or the epochs of the batches go backwards (the log holds two histories).
+        None if a batch is corrupt or has no epoch though its format has one, a segment is broken, or the epochs of the batches go backwards
+        (the log holds two histories).
     """
     held = _held(log)
     if held is None or log.corrupt_offset is not None or log.broken_segment is not None:
@@ -94,7 +95,9 @@ def _held(log: LoadedLog) -> list[_Held] | None:
     for run in log.runs:
         if run.magic < 2:
             runs, lowest = [], max(lowest, run.last_offset + 1)
-        elif run.leader_epoch >= 0 and run.last_offset >= log.log_start_offset:
+        elif run.leader_epoch < 0:
+            return None
+        elif run.last_offset >= log.log_start_offset:
             runs.append(run)
     if any(after.leader_epoch < before.leader_epoch for before, after in pairwise(runs)):
         return None

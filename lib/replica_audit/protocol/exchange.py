@@ -189,7 +189,7 @@ class Replay:
 
     def fetch_until_records(self, *, sends_epoch: bool) -> Truncation:
         """Fetch from the log end until the leader answers with records, or the same state comes a second time."""
-        # all that happens to a table here is that entries at its end go: how many it has tells which they are
+        # all that happens to a table here is that entries at its end go: their number identifies them
         seen: set[tuple[int, int, int]] = set()
         while (state := (self.follower.log_start_offset, self.follower.log_end_offset, len(self.follower.epochs))) not in seen:
             seen.add(state)

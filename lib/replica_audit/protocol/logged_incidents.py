@@ -33,15 +33,15 @@ _KINDS = {
 class Incident(NamedTuple):
     """One incident, with the first line that shows it.
 
-    `broker_id` is the broker whose log has the line; None if unknown. `offset` is truncated to, or the leader's log end where the broker
-    refused; the removed offsets are `offset` to `end_offset`, exclusive: the high watermark before, or the replica's log end. Of an unclean
-    election there is the leader that was elected, and its epoch where the line has it. `time` as in `LogEvent`.
+    `broker_id` is the broker whose log has the line; None if unknown. `truncation_offset` is truncated to, or the leader's log end where
+    the broker refused; the removed offsets are from there to `end_offset`, exclusive: the high watermark before, or the replica's log end.
+    Of an unclean election there is the leader that was elected, and its epoch where the line has it. `logged_at` as `time` in `LogEvent`.
     """
 
     broker_id: int | None
     kind: IncidentKind
-    time: str
-    offset: int | None
+    logged_at: str
+    truncation_offset: int | None
     end_offset: int | None
     leader_id: int | None
     leader_epoch: int | None

@@ -250,7 +250,7 @@ class LoggedIncident:
     """A row of `logged_incidents`."""
 
     kind: str
-    time: str | None
+    logged_at: str | None
     summary: str
     path: str
     line: int

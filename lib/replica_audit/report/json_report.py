@@ -29,6 +29,7 @@ _OF_FOLLOWER = (
     "removed_below_high_watermark",
     "removed_committed",
     "commit_evidence",
+    "already_truncated",
     "evidence",
 )
 

@@ -100,7 +100,7 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
         alone=alone,
         roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
         elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
-        incidents=tuple(sorted(incidents, key=lambda row: (row.time or "", row.path, row.line))),
+        incidents=tuple(sorted(incidents, key=lambda row: (row.logged_at or "", row.path, row.line))),
         impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),

@@ -18,6 +18,7 @@ from replica_audit.schemas.columns import (
     shape,
     struct,
 )
+from replica_audit.schemas.pair_tables import REPLICA_VERDICTS
 from replica_audit.schemas.what_if_tables import WHAT_IF_LEADERS
 
 # of a candidate as much as a list of findings shows; the rest is in what_if_leaders
@@ -68,6 +69,7 @@ _FACTS = (
     Column("removed_below_high_watermark", BIGINT, "as in replica_verdicts"),
     Column("removed_committed", BIGINT, "as in replica_verdicts"),
     Column("commit_evidence", STRING, "as in replica_verdicts"),
+    *(column for column in REPLICA_VERDICTS.columns if column.name in ("already_truncated", "stuck", "wrong_lines", "hole")),
     Column("evidence", STRING, "files, offsets and epochs that the finding rests on"),
     Column("isr", pa.list_(INT), "offline_partition, in_sync_outside_isr: the ISR by the metadata"),
     Column("elr", pa.list_(INT), "offline_partition: the eligible leader replicas (KIP-966)"),

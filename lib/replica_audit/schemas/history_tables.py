@@ -62,8 +62,8 @@ LOGGED_INCIDENTS = Table(
         *PARTITION,
         Column("broker_id", INT, "broker in whose folder the log lies"),
         Column("kind", STRING, "removed_below_high_watermark, truncation_refused or unclean_election", False),
-        Column("time", STRING, "the line's own time, in the broker's zone; null: the layout has no date"),
-        Column("offset", BIGINT, "offset truncated to; of a refused truncation the leader's log end"),
+        Column("logged_at", STRING, "the line's own time, in the broker's zone; null: the layout has no date"),
+        Column("truncation_offset", BIGINT, "offset truncated to; of a refused truncation the leader's log end"),
         Column(
             "end_offset", BIGINT, "exclusive end of what was removed: the high watermark before; of a refused one the replica's log end"
         ),

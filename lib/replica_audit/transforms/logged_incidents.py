@@ -33,14 +33,14 @@ def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: 
         is_finding = (
             last[one.broker_id, one.kind] is one
             and one.kind is not IncidentKind.UNCLEAN_ELECTION
-            and (one.kind is IncidentKind.TRUNCATION_REFUSED or (one.broker_id, one.offset) not in told)
+            and (one.kind is IncidentKind.TRUNCATION_REFUSED or (one.broker_id, one.truncation_offset) not in told)
         )
         yield {
             "topic": topic,
             "partition": partition,
             **one._asdict(),
             "kind": str(one.kind),
-            "time": one.time or None,
+            "logged_at": one.logged_at or None,
             "severity": str(Severity.WARNING if is_finding else Severity.NONE),
             "summary": _summary(one),
         }
@@ -48,17 +48,17 @@ def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: 
 
 def _summary(one: Incident) -> str:
     where = f"according to {one.path or 'server.log'}, line {one.line}"
-    when = f" at {one.time}" if one.time else ""
+    when = f" at {one.logged_at}" if one.logged_at else ""
     match one.kind:
         case IncidentKind.REMOVED_BELOW_HIGH_WATERMARK:
             return (
-                f"{where}, broker {one.broker_id} truncated to {one.offset}{when}, below its high watermark {one.end_offset}: offsets "
-                f"{one.offset}..{(one.end_offset or 0) - 1} had been committed"
+                f"{where}, broker {one.broker_id} truncated to {one.truncation_offset}{when}, below its high watermark {one.end_offset}: "
+                f"offsets {one.truncation_offset}..{(one.end_offset or 0) - 1} had been committed"
             )
         case IncidentKind.TRUNCATION_REFUSED:
             return (
                 f"{where}, broker {one.broker_id} exited{when} because it may not truncate from {one.end_offset} to the log end "
-                f"{one.offset} of its leader: a replica outside the ISR was elected, or the leader lost its tail"
+                f"{one.truncation_offset} of its leader: a replica outside the ISR was elected, or the leader lost its tail"
             )
         case IncidentKind.UNCLEAN_ELECTION:
             epoch = "" if one.leader_epoch is None else f" in epoch {one.leader_epoch}"

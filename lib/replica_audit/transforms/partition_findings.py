@@ -40,6 +40,10 @@ _OF_VERDICT = (
     "removed_below_high_watermark",
     "removed_committed",
     "commit_evidence",
+    "already_truncated",
+    "stuck",
+    "wrong_lines",
+    "hole",
     "evidence",
 )
 _OUTCOMES = ("fetcher_fails", "still_diverged")

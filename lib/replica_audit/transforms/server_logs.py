@@ -18,7 +18,7 @@ from replica_audit.protocol.observed import ObservedTruncation, agrees, observe
 from replica_audit.transforms.rows import Row
 
 _KIND = "server.log"
-_MAX_PROBLEMS = 20  # of one file; one more tells how many there are beyond
+_MAX_PROBLEMS = 20  # of one file; one more says how many there are beyond
 _EPOCHS = range(-1, 1 << 31)
 
 

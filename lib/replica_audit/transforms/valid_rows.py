@@ -1,4 +1,4 @@
-"""The last net before rows leave Python: what does not fit its column is taken out and told, and the other rows go on.
+"""The last net before rows leave Python: what does not fit its column is taken out and reported, and the other rows go on.
 
 Readers validate what they read; what is found here has come through all of them.
 """
@@ -27,7 +27,7 @@ class Misfit(NamedTuple):
     reason: str
 
 
-Refused = Callable[[Row, Misfit], Row]  # what goes on in the place of a row
+Refused = Callable[[Row, Misfit], Row]  # the row that replaces it
 
 
 def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBatch:
@@ -76,7 +76,7 @@ def problem_row(path: str, kind: str, misfit: Misfit) -> Row:
 
 
 def sifted(row: Row) -> Row:
-    """A row of the shape AUDITED without what a table would refuse, each of that told in its `input_errors`."""
+    """A row of the shape AUDITED without what a table would refuse, each of those reported in its `input_errors`."""
     told: list[Row] = []
     made = dict(row)
     for table in OF_PARTITIONS:
@@ -104,7 +104,7 @@ def _place(row: Row) -> str:
 
 
 def without_misfits(row: Row, misfit: Misfit) -> Row:
-    """A row of the shape AUDITED without the rows of tables that hold a misfit, which are told in its `input_errors`."""
+    """A row of the shape AUDITED without the rows of tables that hold a misfit, which are reported in its `input_errors`."""
     made: Row = {**row}
     told: list[Row] = []
     for field in AUDITED:

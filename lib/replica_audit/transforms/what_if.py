@@ -38,12 +38,15 @@ def cuts_since(measured: Measured) -> dict[int, Cut]:
     """Where a follower's broker has truncated since it was copied, by its own log: as the rule says, or otherwise; empty if it has not."""
     comparison, seen = measured.comparison, measured.observed
     truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
-    if seen is None or seen.truncation_offset is None:
+    if seen is None:
         return {}
-    if has_truncated(seen, truncation):
+    if truncation.restart_offset is not None and seen.restart_offset == truncation.restart_offset:
+        return {follower.broker_id: Cut(truncation.restart_offset, follower.log.log_start_offset)}
+    if seen.truncation_offset is not None and has_truncated(seen, truncation):
         return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset if physical is None else physical)}
-    did_otherwise = comparison.did_otherwise is not None and seen.truncation_offset < follower.log.log_end_offset
-    return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)} if did_otherwise else {}
+    if comparison.did_otherwise is not None and seen.truncation_offset is not None:
+        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)}
+    return {}
 
 
 def leader_rows(
@@ -58,7 +61,8 @@ def leader_rows(
         make_pair: makes a pair of two replicas, the first one leading.
         cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
     """
-    gone = _gone(sides, cuts)
+    begins = next((side.replica.log.log_start_offset for side in sides if side.replica.broker_id == leader_id), 0)
+    gone = _gone(sides, cuts, begins)
     sides = [_as_it_is(side, cuts) for side in sides]
     # an elected leader enters a new epoch at its log end offset; the one that leads has done so
     new_epoch = next_epoch((side.replica for side in sides), metadata.leader_epoch)
@@ -99,14 +103,18 @@ def _as_it_is(side: Side, cuts: Mapping[int, Cut]) -> Side:
     return side if cut is None else replace(side, replica=as_truncated(side.replica, *cut))
 
 
-def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut]) -> dict[int, list[Span]]:
-    """What brokers have truncated and no other one holds, by broker; what two of them cut counts once."""
+def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut], begins: int) -> dict[int, list[Span]]:
+    """What brokers have truncated and no other one holds, by broker; what two of them cut counts once.
+
+    What lies below `begins`, the leader's log start, retention took.
+    """
     kept = [span for side in sides for span in _as_it_is(side, cuts).replica.history if span.leader_epoch >= 0]
     found: dict[int, list[Span]] = {}
     for side in sides:
         cut = cuts.get(side.replica.broker_id)
         if cut is not None:
-            above = [span._replace(first_offset=max(span.first_offset, cut.physical_offset)) for span in side.replica.history]
+            first = max(cut.physical_offset, begins)
+            above = [span._replace(first_offset=max(span.first_offset, first)) for span in side.replica.history]
             counted = [span for spans in found.values() for span in spans]
             own = without([span for span in above if span.first_offset < span.end_offset], [*kept, *counted])
             if own:
