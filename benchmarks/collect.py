@@ -1,4 +1,4 @@
-"""Time `collect` against kafka-dump-log on one segment, each as a whole process, in turn; prints ratios and peak memory.
+"""Time `collect` of a log directory against one kafka-dump-log on its segments, whole processes, in turn; prints ratios and peak memory.
 
 Both run with the lowest priority, which `collect` gives itself, so that what else the machine does falls on both. The least time of each
 counts. Segments are made in a temporary directory and removed.
@@ -39,9 +39,9 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     sys.stdout.write(f"{machine()}; least of {options.rounds} rounds (kafka-dump-log: {options.dump_rounds})\n")
     with tempfile.TemporaryDirectory(prefix="replica-audit-benchmark-", dir=options.directory) as folder:
-        sizes = [(batch, options.size) for batch in options.batches] + [(options.batches[0], FLOOR_BYTES)]
-        for batch_bytes, size in sizes:
-            lines = timed(Path(folder), batch_bytes, size, options)
+        whole = [(batch, options.size) for batch in options.batches]
+        for sizes in (whole, *([one] for one in whole), [(options.batches[0], FLOOR_BYTES)]):
+            lines = timed(Path(folder), sizes, options)
             sys.stdout.write("\n".join(["", *lines]) + "\n")
             sys.stdout.flush()
     return 0
@@ -60,20 +60,21 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def timed(folder: Path, batch_bytes: int, size: int, options: argparse.Namespace) -> list[str]:
-    """What one segment gives, as lines."""
+def timed(folder: Path, sizes: Sequence[tuple[int, int]], options: argparse.Namespace) -> list[str]:
+    """What a directory gives, as lines: a segment for each size of batches, in bytes, and of itself."""
     data, output = folder / "data", folder / "out"
-    segment = data / "orders-0" / "00000000000000000000.log"
-    segment.parent.mkdir(parents=True)
+    segments = [data / f"orders-{number}" / "00000000000000000000.log" for number in range(len(sizes))]
+    for segment in segments:
+        segment.parent.mkdir(parents=True)
     (data / "meta.properties").write_text(META)
-    batches = write_segment(segment, batch_bytes, size)
+    batches = [write_segment(segment, *size) for segment, size in zip(segments, sizes, strict=True)]
     jobs = {
         " ".join(("collect", *more)): [*collect_command(data, output), *more] for more in ((), ("--no-batch-index",), ("--no-verify-crc",))
     }
     if options.kafka and options.dump_rounds:
-        if size <= FLOOR_BYTES:
-            check_dump(options, segment, batches)
-        jobs["kafka-dump-log"] = [*LOWEST, *dump_command(options, segment)]
+        if sizes[0][1] <= FLOOR_BYTES:
+            check_dump(options, segments[0], batches[0])
+        jobs["kafka-dump-log"] = [*LOWEST, *dump_command(options, *segments)]
     least: dict[str, Taken] = {}
     peaks: dict[str, int] = {}
     for number in range(options.rounds):
@@ -87,7 +88,8 @@ def timed(folder: Path, batch_bytes: int, size: int, options: argparse.Namespace
                     collected = written
                 shutil.rmtree(output, ignore_errors=True)
     shutil.rmtree(data)
-    lines = [f"{shown(size)} of {shown(batch_bytes)} batches ({batches:,} of them); the collection has {collected / 1e6:.2f} MB"]
+    held = [f"{shown(size)} of {shown(batch)} batches ({count:,} of them)" for (batch, size), count in zip(sizes, batches, strict=True)]
+    lines = [f"{' + '.join(held)}; the collection has {collected / 1e6:.2f} MB"]
     lines += [f"  {name:<26}{t.wall * 1000:>9.0f} ms{t.cpu * 1000:>9.0f} ms cpu{peaks[name]:>7} MiB" for name, t in least.items()]
     if "kafka-dump-log" in least:
         lines += [f"  {ratio('kafka-dump-log', least['kafka-dump-log'], name, least[name])}" for name in jobs if name != "kafka-dump-log"]
@@ -95,7 +97,7 @@ def timed(folder: Path, batch_bytes: int, size: int, options: argparse.Namespace
 
 
 def collect_command(data: Path, output: Path) -> list[str]:
-    """The command that collects the segment."""
+    """The command that collects the directory."""
     return [sys.executable, str(JOB), "--log-dir", str(data), "--output", str(output)]
 
 
@@ -120,10 +122,10 @@ def resident(pid: int) -> int:
     return int(found[1]) >> 10 if found else 0
 
 
-def check(output: Path, batches: int) -> None:
+def check(output: Path, batches: Sequence[int]) -> None:
     """Nothing is timed that collects something else than what is there."""
     manifest = (output / "broker-1" / "manifest.json").read_text()
-    if f'"batches": {batches},' not in manifest:
+    if not all(f'"batches": {count},' in manifest for count in batches):
         raise SystemExit(f"error: not {batches} batches were collected: {manifest}")
 
 

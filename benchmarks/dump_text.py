@@ -18,7 +18,8 @@ from scan import machine
 
 from replica_audit.formats import dump_log, native_code
 from replica_audit.formats.dump_scan import scan_section
-from replica_audit.formats.segment_scan import Scan, scan
+from replica_audit.formats.segment_fold import Scan
+from replica_audit.formats.segment_scan import scan
 
 HEAD = "Dumping /var/lib/kafka/data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
 LINE = (

@@ -27,7 +27,7 @@ from segments import write_segment
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.formats.native_scan import BUFFER_BYTES  # noqa: E402 - the package need not be installed
+from replica_audit.formats.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
 from replica_audit.transforms.inventory import SOURCES, inventory  # noqa: E402
 from replica_audit.transforms.segments import segments, spread  # noqa: E402
 

@@ -17,19 +17,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest import mock
 
-import numpy as np
 from segments import write_segment
 
 from replica_audit.formats import native_code
-from replica_audit.formats.native_code import ScanState
-from replica_audit.formats.native_scan import Tables, scan_part
-from replica_audit.formats.segment_scan import MAX_RUNS, Scan, SegmentFold, scan_file
+from replica_audit.formats.segment_fold import Scan
+from replica_audit.formats.segment_reader import scan_file
 
 READ_BYTES = 1 << 18  # as the scan reads
 FLOOR_BYTES = 1 << 16
-PROCESS = "import sys; from pathlib import Path; from replica_audit.formats.segment_scan import scan_file;"
+PROCESS = "import sys; from pathlib import Path; from replica_audit.formats.segment_reader import scan_file;"
 PROCESS += "scan_file(Path(sys.argv[1]), verify_crc=sys.argv[2] == 'crc')"
 
 
@@ -115,7 +114,6 @@ def timed(folder: Path, batch_bytes: int, options: argparse.Namespace) -> list[s
             if not name.startswith("dump") or number < options.dump_rounds:
                 least[name] = lesser(least.get(name), clocked(job))
     cold = {f"{name}, cold": jobs[name] for name in ("read", "headers", "crc")}
-    jobs.clear()  # as long as it is mapped, a file is not forgotten
     for _ in range(options.cold_rounds):
         for name, job in cold.items():
             forget(path)
@@ -127,38 +125,25 @@ def timed(folder: Path, batch_bytes: int, options: argparse.Namespace) -> list[s
 
 def warm_jobs(path: Path) -> dict[str, Job]:
     """What is timed in this process and in one of its own, but for Kafka's tool."""
-    whole = np.memmap(path, dtype=np.uint8, mode="r")
-    words = whole[: len(whole) // 8 * 8].view(np.int64)
 
     def process(what: str) -> Job:
         return lambda: subprocess.run([sys.executable, "-c", PROCESS, path, what], check=True)  # noqa: S603 -- ourselves
 
-    def on_map(*, verify_crc: bool) -> Job:
-        return lambda: scan_map(whole, verify_crc=verify_crc)
-
     return {
         "read": lambda: read(path),
-        "read, on the map": lambda: words.sum(),
-        "headers, on the map": on_map(verify_crc=False),
-        "crc, on the map": on_map(verify_crc=True),
         "headers": lambda: scan_file(path, verify_crc=False),
-        "headers, mapped": lambda: scan_file(path, verify_crc=False, mapped=True),
         "crc": lambda: scan_file(path),
-        "crc, mapped": lambda: scan_file(path, mapped=True),
+        "headers, plain Python": lambda: in_plain_python(path, verify_crc=False),
+        "crc, plain Python": lambda: in_plain_python(path, verify_crc=True),
         "headers, whole process": process("headers"),
         "crc, whole process": process("crc"),
     }
 
 
-def scan_map(whole: np.memmap[Any, np.dtype[np.uint8]], *, verify_crc: bool) -> None:
-    """The scan of bytes that are mapped already: what is left of its time without what it takes to get at them."""
-    native, fold, state = native_code.scanner(sys.maxsize), SegmentFold(0), ScanState(fd=-1, verify_crc=verify_crc)
-    tables = Tables(state, MAX_RUNS)
-    tables.begin(fold)
-    if native is not None:
-        scan_part(native, state, tables, fold, whole.ctypes.data, 0, len(whole))
-    if fold.position != len(whole):
-        raise SystemExit("error: the map was not read to its end")
+def in_plain_python(path: Path, *, verify_crc: bool) -> None:
+    """The scan as a process has it that does not load compiled code."""
+    with mock.patch.object(native_code, "scanner", lambda _batches: None):
+        scan_file(path, verify_crc=verify_crc)
 
 
 def check(found: Scan, batches: int) -> None:
@@ -187,9 +172,9 @@ def check_dump(options: argparse.Namespace, path: Path, batches: int) -> None:
         raise SystemExit(f"error: kafka-dump-log says:\n{told.stdout[-500:]}\n{told.stderr[-500:]}")
 
 
-def dump_command(options: argparse.Namespace, path: Path) -> list[str]:
-    """The command that starts Kafka's tool on a file."""
-    return [options.java, "-cp", f"{options.kafka}/*", "kafka.tools.DumpLogSegments", "--files", str(path)]
+def dump_command(options: argparse.Namespace, *paths: Path) -> list[str]:
+    """The command that starts Kafka's tool on files."""
+    return [options.java, "-cp", f"{options.kafka}/*", "kafka.tools.DumpLogSegments", "--files", ",".join(map(str, paths))]
 
 
 def forget(path: Path) -> None:
@@ -230,13 +215,11 @@ def ratios(least: dict[str, Time]) -> list[str]:
     lines = []
     if "dump" in least:
         marginal = Time(*(whole - floor for whole, floor in zip(least["dump"], least["dump floor"], strict=True)))
-        for name in ("headers", "headers, mapped", "crc", "crc, mapped"):
+        for name in ("headers", "crc", "headers, plain Python", "crc, plain Python"):
             lines.append(ratio("kafka-dump-log less its start", marginal, name, least[name]))
         for name in ("headers, whole process", "crc, whole process"):
             lines.append(ratio("kafka-dump-log, whole process", least["dump"], name, least[name]))
-    on_map = ("headers, on the map", "crc, on the map", "headers, mapped", "crc, mapped")
-    for plain, names in {"read": ("headers", "crc"), "read, on the map": on_map}.items():
-        lines += [ratio(f"plain {plain}", least[plain], name, least[name]) for name in names]
+    lines += [ratio("plain read", least["read"], name, least[name]) for name in ("headers", "crc")]
     cold = [name for name in ("headers, cold", "crc, cold") if name in least]
     return lines + [ratio("plain read, cold", least["read, cold"], name, least[name]) for name in cold]
 

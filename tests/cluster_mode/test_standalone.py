@@ -117,7 +117,7 @@ from pyspark.sql import SparkSession
 def look(batches):
     import os, numpy, pyarrow, pyspark, replica_audit
     from replica_audit.formats import native_code
-    native = native_code.scanner(native_code.WORTH_COMPILING) is not None
+    native = native_code.scanner(1 << 60) is not None
     for batch in batches:
         places = [module.__file__ for module in (replica_audit, numpy, pyarrow, pyspark)] + [sys.executable, os.getcwd()]
         yield pyarrow.RecordBatch.from_pylist([{"native": native, "places": places, "path": sys.path}] * batch.num_rows)

@@ -12,8 +12,11 @@ from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.formats import native_code
-from replica_audit.formats.batch_index import RAW_HEADER, BatchIndexWriter, read_index, synthetic
-from replica_audit.formats.segment_scan import base_offset_of, read_batches, scan_file
+from replica_audit.formats.batch_columns import BatchColumns
+from replica_audit.formats.batch_index import BatchIndexWriter, read_index, synthetic
+from replica_audit.formats.record_batch import RAW_HEADER
+from replica_audit.formats.segment_reader import scan_file
+from replica_audit.formats.segment_scan import base_offset_of, read_batches
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import native_code_for_tests
@@ -125,6 +128,6 @@ def test_what_fails_while_the_next_rows_are_read_is_not_lost(tmp_path: Path) -> 
     try:
         with pytest.raises(OSError, match="No space left"):
             for _ in range(3):
-                writer.add_raw(np.zeros(len(rows), np.int64), rows, None)
+                writer.add_columns(BatchColumns(np.zeros(len(rows), np.int64), rows, None))
     finally:
         writer.stop()

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats import native_code, native_scan, text_lines
+from replica_audit.formats import native_code, scan_tables, text_lines
 from replica_audit.formats.dump_log import batches, sections
 from replica_audit.formats.dump_scan import Form, scan_section
-from replica_audit.formats.native_code import Scanner
-from replica_audit.formats.segment_scan import Scan, scan
+from replica_audit.formats.scan_tables import Words
+from replica_audit.formats.segment_fold import Scan
+from replica_audit.formats.segment_scan import scan
 from tests.formats.segment_readers import EVER_SO_MANY
 from tests.formats.test_dump_log import FOUND, RECORD, SAMPLES, START, ZEROS, line, outputs
 
@@ -29,12 +30,12 @@ def natively(counted: list[int], chunk: int = 1 << 19) -> Iterator[None]:
     """Native code from the first batch line on, on so much text at once; what it takes is counted in lines."""
     found = native_code.text_scanner(EVER_SO_MANY)
     assert found is not None, "there is no native code for this machine"
-    scanner: Scanner = found
+    scanner = found
 
-    def taken(state: native_code.TextState) -> int:
-        before = state.lines
-        result = scanner(state)
-        counted.append(state.lines - before)
+    def taken(state: Words, *tables: Words) -> int:
+        before = int(state["lines"][0])
+        result = scanner(state, *tables)
+        counted.append(int(state["lines"][0]) - before)
         return result
 
     with (
@@ -117,7 +118,7 @@ def test_wherever_a_chunk_ends(chunk):
 @pytest.mark.parametrize(("runs", "windows"), [(1, 1), (2, 3)])
 def test_however_few_rows_a_call_gives(runs, windows):
     text = START + b"".join(line(90_000 * i, 90_000 * i + 2, 100 * i, partitionLeaderEpoch=i) for i in range(50))
-    with mock.patch.object(native_scan, "RUN_ROOM", runs + 1), mock.patch.object(native_scan, "WINDOW_ROOM", windows):
+    with mock.patch.object(scan_tables, "RUN_ROOM", runs + 1), mock.patch.object(scan_tables, "WINDOW_ROOM", windows):
         assert assert_same(text) == 49
 
 
@@ -256,4 +257,4 @@ def test_nothing_is_loaded_for_a_short_text(tmp_path: Path):
         found = scan_section(io.BytesIO(START + MANY), section)
     assert found.runs[-1].last_offset == 599
     assert max(asked) < 250  # it would take: less than loading is worth
-    assert native_code.WORTH_LOADING > 250
+    assert native_code.WORTH_LOADING["text"] > 250

@@ -1,4 +1,4 @@
-"""Where compiled code is kept and got from: read-only installations, places that others write to, files that are not whole."""
+"""When compiled code is loaded, and where numba cannot keep it: read-only installations, full disks, damaged files, no numba at all."""
 
 from __future__ import annotations
 
@@ -7,223 +7,139 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from replica_audit.formats import native_build, native_code
-from replica_audit.formats.native_code import WORTH_COMPILING, WORTH_LOADING, scanner
+from replica_audit.formats.native_code import WORTH_LOADING
 from tests.formats import kafka_files as kf
-from tests.formats.rights import as_nobody, open_to_all
-from tests.formats.segment_readers import EVER_SO_MANY, native_code_for_tests
 
 LIB = Path(__file__).parents[2] / "lib"
 SCAN = """
 import sys
 from pathlib import Path
-from replica_audit.formats import native_code, segment_scan
-native_code.scanner(1 << 60)
-found = segment_scan.scan_file(Path(sys.argv[1]))
-print(len(found.runs), native_code._scanner is not None, "numba" in sys.modules)
+from replica_audit.formats import native_code, segment_reader
+found = native_code.scanner(int(sys.argv[2])), native_code.text_scanner(0)
+again = native_code.scanner(0)
+runs = segment_reader.scan_file(Path(sys.argv[1])).runs
+stats = found[0].stats if found[0] is not None else None
+print(len(runs), found[0] is not None, again is found[0], "numba" in sys.modules, sum(stats.cache_hits.values()) if stats else 0)
 """
 
 
 @pytest.fixture(scope="module")
-def code() -> bytes:
-    """The object code for this machine; got once, for compiling takes seconds."""
-    native_code_for_tests()
-    for directory in native_code._directories():
-        for path in sorted(directory.glob("segment-scan-*.o"), key=lambda path: path.stat().st_mtime, reverse=True):
-            return path.read_bytes()
-    raise AssertionError("it was not kept")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which a process before has left the compiled scan."""
+    folder = tmp_path_factory.mktemp("kept")
+    segment = kf.segment(folder, 0, kf.batch(0, 0), kf.batch(1, 1))
+    assert run(segment, NUMBA_CACHE_DIR=str(folder / "numba")) == "2 True True True 0"
+    return folder / "numba"
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: bytes) -> Iterator[list[str]]:
-    """As in a process that has no native code, with one directory to keep it in; what is compiled is listed."""
-    compiled: list[str] = []
-
-    def compile_it(_machine: object, _features: str) -> bytes:
-        compiled.append("compiled")
-        return code[32:]
-
-    monkeypatch.setattr(native_code, "_scanner", None)
-    monkeypatch.setattr(native_code, "_worth", WORTH_LOADING)
-    monkeypatch.setattr(native_code, "_directories", lambda: iter([tmp_path / "kept"]))
-    monkeypatch.setattr(native_build, "object_code", compile_it)
-    yield compiled
+def segment(tmp_path: Path) -> Path:
+    return kf.segment(tmp_path, 0, kf.batch(0, 0), kf.batch(1, 1))
 
 
-def again(monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a further process gets native code from what the first one left."""
-    monkeypatch.setattr(native_code, "_scanner", None)
-    monkeypatch.setattr(native_code, "_worth", WORTH_LOADING)
-    return scanner(WORTH_LOADING) is not None
+def run(segment: Path, package: Path | str = LIB, batches: int = 1 << 60, **variables: str) -> str:
+    """A process that scans a segment: runs; whether it has compiled code, and gives that again; has numba; how often its cache served."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    command = [sys.executable, "-c", SCAN, str(segment), str(batches)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    return done.stdout.strip() + done.stderr
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 # --- what it is worth ---
 
 
-def test_nothing_is_loaded_for_little(fresh: list[str]) -> None:
-    assert scanner(WORTH_LOADING - 1) is None
+def test_nothing_is_imported_for_little(segment: Path, kept: Path) -> None:
+    assert run(segment, batches=WORTH_LOADING["segment"] - 1, NUMBA_CACHE_DIR=str(kept)) == "2 False True False 0"
 
 
-def test_nothing_is_compiled_for_what_only_loading_is_worth(fresh: list[str]) -> None:
-    assert scanner(WORTH_LOADING) is None
-    assert scanner(WORTH_COMPILING - 1) is None
-    assert not fresh
-    assert scanner(WORTH_COMPILING) is not None
-    assert fresh == ["compiled"]
+def test_some_megabytes_are_little() -> None:
+    smallest = len(kf.batch(0, 0, value=b""))
+    assert WORTH_LOADING["segment"] * smallest > 64 << 20
 
 
-def test_what_is_there_is_used_for_any_number(fresh: list[str]) -> None:
-    had = scanner(EVER_SO_MANY)
-    assert had is not None
-    assert scanner(0) is had
-
-
-def test_the_next_process_does_not_compile(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert scanner(EVER_SO_MANY) is not None
-    assert again(monkeypatch)
-    assert fresh == ["compiled"]
-    (kept,) = (tmp_path / "kept").iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o644
-
-
-def test_what_cannot_be_had_is_tried_once(fresh: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    tries = []
-
-    def fail(_machine: object, _features: str) -> bytes:
-        tries.append(1)
-        raise RuntimeError("no")
-
-    monkeypatch.setattr(native_build, "object_code", fail)
-    assert [scanner(EVER_SO_MANY) for _ in range(3)] == [None] * 3
-    assert len(tries) == 1
+def test_the_next_process_does_not_compile(segment: Path, kept: Path) -> None:
+    before = [(path, path.stat().st_mtime_ns) for path in files(kept)]
+    assert run(segment, batches=WORTH_LOADING["segment"], NUMBA_CACHE_DIR=str(kept)) == "2 True True True 1"
+    assert [(path, path.stat().st_mtime_ns) for path in files(kept)] == before
 
 
 @pytest.mark.parametrize("value", ["1", "yes"])
-def test_numba_can_be_told_not_to_compile(fresh: list[str], monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
-    assert scanner(EVER_SO_MANY) is None
-    assert not fresh
+def test_numba_can_be_told_not_to_compile(segment: Path, kept: Path, value: str) -> None:
+    assert run(segment, NUMBA_CACHE_DIR=str(kept), NUMBA_DISABLE_JIT=value) == "2 False True False 0"
 
 
-# --- where it is kept ---
-
-
-def test_the_order_of_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    assert list(native_code._directories()) == [
-        tmp_path / "numba",
-        Path(native_code.__file__).parent / "__pycache__",
-        tmp_path / "xdg" / "replica-audit",
-        tmp_path / "tmp" / f"replica-audit-{os.geteuid()}",
-    ]
-
-
-def test_the_next_directory_where_the_first_cannot_be_written_to(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    places = [tmp_path / "file" / "below", tmp_path / "second", tmp_path / "third"]
-    monkeypatch.setattr(native_code, "_directories", lambda: iter(places))
-    assert scanner(EVER_SO_MANY) is not None
-    assert again(monkeypatch)
-    assert fresh == ["compiled"]
-    assert len(list(places[1].iterdir())) == 1
-    assert not places[2].exists()
-
-
-def test_nowhere_to_keep_it(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(native_code, "_directories", lambda: iter([tmp_path / "file" / "below"]))
-    assert scanner(EVER_SO_MANY) is not None
-    assert not again(monkeypatch)
-
-
-def test_a_full_disk_leaves_nothing_behind(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def full(_self: Path, _target: object) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "rename", full)
-    assert scanner(EVER_SO_MANY) is not None
-    assert list((tmp_path / "kept").iterdir()) == []
-
-
-@pytest.mark.parametrize("size", [0, 10, 32, 5000, -1])
-def test_a_file_that_is_not_whole_is_not_used(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None:
-    assert scanner(EVER_SO_MANY) is not None
-    (kept,) = (tmp_path / "kept").iterdir()
-    kept.write_bytes(kept.read_bytes()[:size])
-    assert not again(monkeypatch)
-    assert scanner(EVER_SO_MANY) is not None
-    assert fresh == ["compiled"] * 2
-    assert again(monkeypatch)
-
-
-@pytest.mark.parametrize("mode", [0o666, 0o664])
-def test_what_others_can_write_to_is_not_used(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
-    assert scanner(EVER_SO_MANY) is not None
-    (kept,) = (tmp_path / "kept").iterdir()
-    kept.chmod(mode)
-    assert not again(monkeypatch)
-    kept.chmod(0o644)
-    (tmp_path / "kept").chmod(mode | 0o111)
-    assert not again(monkeypatch)
-    assert scanner(EVER_SO_MANY) is not None
-    assert list((tmp_path / "kept").iterdir()) == [kept], "nothing is put where others write"
-
-
-def test_a_link_in_place_of_the_directory_is_not_followed(fresh: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    (tmp_path / "kept").symlink_to(tmp_path / "elsewhere")
-    assert scanner(EVER_SO_MANY) is not None
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize("other", ["nobody"] if os.getuid() == 0 else [])  # only root can leave another user's files
-def test_what_another_user_has_left_is_not_used(code: bytes, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
-    assert other
-    with open_to_all() as place:
-        monkeypatch.setattr(native_code, "_directories", lambda: iter([place / "kept"]))
-        place.chmod(0o777)
-        as_nobody(lambda: native_code._keep("theirs.o", code[32:]))
-        place.chmod(0o755)
-        assert native_code._kept("theirs.o") is None
-        shutil.rmtree(place / "kept")
-        native_code._keep("ours.o", code[32:])
-        assert native_code._kept("ours.o") == code[32:]
+def test_another_processor_is_compiled_for_without_its_instructions(segment: Path, tmp_path: Path) -> None:
+    """To ask for an instruction that the processor named does not have would end the process."""
+    assert run(segment, NUMBA_CACHE_DIR=str(tmp_path / "numba"), NUMBA_CPU_NAME="generic") == "2 True True True 0"
 
 
 # --- installations ---
 
 
-def run_in(package: Path, segment: Path, **variables: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), **variables}
-    ran = subprocess.run(
-        [sys.executable, "-c", SCAN, str(segment)], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    return ran.stdout.strip() + ran.stderr
+def changed_copy(folder: Path, module: str) -> Path:
+    """The package with a line more in one module."""
+    shutil.copytree(LIB / "replica_audit", folder / "replica_audit", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "replica_audit" / module).open("a") as stream:
+        stream.write("# changed\n")
+    return folder
 
 
-def test_from_a_zip_file_as_workers_get_it(tmp_path: Path) -> None:
-    """Compiled by the first process, linked without numba by the second."""
-    zipped, segment = tmp_path / "package.zip", kf.segment(tmp_path, 0, kf.batch(0, 0), kf.batch(1, 1))
-    with zipfile.ZipFile(zipped, "w") as package:
+def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> None:
+    """numba itself looks only at the file of the function, which is the same here."""
+    package, cache = changed_copy(tmp_path / "package", "formats/segment_kernel.py"), str(tmp_path / "numba")
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 1"
+    with (package / "replica_audit/protocol/runs.py").open("a") as stream:
+        stream.write("# changed\n")
+    assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
+
+
+@pytest.fixture
+def zipped(tmp_path: Path) -> Path:
+    """The package as workers get it."""
+    made = tmp_path / "package.zip"
+    with zipfile.ZipFile(made, "w") as package:
         for path in sorted((LIB / "replica_audit").rglob("*.py")):
             package.write(path, path.relative_to(LIB))
-    variables = {"HOME": str(tmp_path / "nowhere"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert run_in(zipped, segment, **variables) == "2 True True"
-    assert run_in(zipped, segment, **variables) == "2 True False"
-    assert [path.suffix for path in (tmp_path / "cache/replica-audit").iterdir()] == [".o"]
+    return made
 
 
-def test_without_numba_python_does_it_all(tmp_path: Path) -> None:
+def test_from_a_zip_file(tmp_path: Path, segment: Path, zipped: Path) -> None:
+    for hits in (0, 1):
+        found = run(segment, zipped, HOME=str(tmp_path / "nowhere"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert found == f"2 True True True {hits}"
+
+
+def test_nowhere_to_keep_it(segment: Path, zipped: Path) -> None:
+    """Nothing can be made in a zip file, or below what is no directory."""
+    for _ in range(2):
+        assert run(segment, zipped, HOME="/dev/null", XDG_CACHE_HOME="/dev/null") == "2 True True True 0"
+
+
+@pytest.mark.parametrize("size", [0, 10, 2000])
+def test_files_that_are_not_whole(segment: Path, kept: Path, tmp_path: Path, size: int) -> None:
+    for suffix in ("nbi", "nbc"):
+        folder = tmp_path / suffix
+        shutil.copytree(kept, folder)
+        found = [path for path in files(folder) if path.suffix == f".{suffix}"]
+        assert found
+        for path in found:
+            path.write_bytes(path.read_bytes()[:size])
+        assert run(segment, NUMBA_CACHE_DIR=str(folder)).startswith("2 True True True")
+
+
+def test_without_numba_python_does_it_all(segment: Path, tmp_path: Path) -> None:
     """As on a machine for which there is none."""
-    segment, hidden = kf.segment(tmp_path, 0, kf.batch(0, 0), kf.batch(1, 1)), tmp_path / "hidden"
+    hidden = tmp_path / "hidden"
     for name in ("numba", "llvmlite"):
         (hidden / name).mkdir(parents=True)
         (hidden / name / "__init__.py").write_text("raise ImportError('none')")
-    assert run_in(Path(f"{hidden}:{LIB}"), segment) == "2 False False"
+    assert run(segment, f"{hidden}:{LIB}") == "2 False True False 0"

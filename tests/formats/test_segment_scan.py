@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats import segment_scan
+from replica_audit.formats import segment_fold
 from replica_audit.formats.replica_reader import batches_from, read_segment
 from replica_audit.formats.segment_scan import base_offset_of, read_batches, scan
 from replica_audit.model import BatchHeader, Damage, Run, SegmentFile
@@ -461,7 +461,7 @@ def test_the_newest_format_of_a_run_is_told():
 
 
 def test_beyond_the_cap_holes_no_longer_end_a_run_but_epochs_do(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(segment_scan, "MAX_RUNS", 3)
+    monkeypatch.setattr(segment_fold, "MAX_RUNS", 3)
     holes = [header(i * 10, i * 10 + 1) for i in range(6)]
     found = scan([*holes, header(100, 101, 7), header(110, 111, 7)])
     assert shape(found.runs) == [(0, 0, 1), (0, 10, 11), (0, 20, 51), (7, 100, 111)]
@@ -470,9 +470,9 @@ def test_beyond_the_cap_holes_no_longer_end_a_run_but_epochs_do(monkeypatch: pyt
 
 
 def test_the_cap_holds_for_a_compacted_log():
-    found = scan(header(2 * i, 2 * i) for i in range(segment_scan.MAX_RUNS + 500))
-    assert len(found.runs) == segment_scan.MAX_RUNS
-    assert sum(run.batch_count for run in found.runs) == segment_scan.MAX_RUNS + 500
+    found = scan(header(2 * i, 2 * i) for i in range(segment_fold.MAX_RUNS + 500))
+    assert len(found.runs) == segment_fold.MAX_RUNS
+    assert sum(run.batch_count for run in found.runs) == segment_fold.MAX_RUNS + 500
 
 
 def test_runs_of_a_segment_as_it_is_written(tmp_path: Path):

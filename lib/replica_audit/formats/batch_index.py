@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from replica_audit.formats.batch_columns import BatchColumns
 from replica_audit.formats.locations import random_access
 from replica_audit.formats.record_batch import LOG_OVERHEAD, codec_name
 from replica_audit.model import BatchHeader
@@ -42,23 +43,6 @@ BATCHES = pa.schema(
             base_sequence=INT,
         )
     )
-)
-RAW_HEADER = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
 )
 _ROWS = 1 << 17  # of a row group: some 10 MB in memory
 _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count", "max_timestamp_ms")
@@ -101,11 +85,11 @@ class BatchIndexWriter:
         if len(self._headers) >= _ROWS // 8:
             self._gather()
 
-    def add_raw(self, positions: _Numbers, headers: _Numbers, crc_valid: _Numbers | None) -> None:
-        """Add many of magic 2: where they begin, the first 61 bytes of each (RAW_HEADER), and whether their CRCs match if that is known."""
-        self.count += len(positions)
+    def add_columns(self, batches: BatchColumns) -> None:
+        """Add many of magic 2."""
+        self.count += len(batches)
         self._gather()
-        self._take(_from_raw(positions, headers, crc_valid))
+        self._take(_from_raw(batches.positions, batches.headers, batches.crc_valid))
 
     def _gather(self) -> None:
         if self._headers:

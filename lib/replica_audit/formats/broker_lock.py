@@ -25,9 +25,3 @@ def is_locked(path: Path) -> bool | None:
         return None
     finally:
         os.close(fd)
-
-
-def is_cold(segment: Path) -> bool:
-    """Whether surely no broker works on a segment: its log directory has no `.lock`, as only copies have none, or nobody holds it."""
-    lock = segment.parent.parent / LOCK
-    return not os.path.lexists(lock) or is_locked(lock) is False

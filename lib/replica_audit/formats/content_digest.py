@@ -18,6 +18,8 @@ ends, where replicas do not reach equally far, comparable by reading headers onl
 
 from __future__ import annotations
 
+from typing import Any
+
 from replica_audit.model import BatchHeader, Window
 from replica_audit.protocol.content import add_digest, window
 
@@ -30,7 +32,8 @@ _MASK = (1 << 64) - 1
 def batch_digest(batch: BatchHeader) -> int:
     """What one batch adds to the digest of its window: 0 to 2**64 - 1."""
     first = digest_offset(batch)
-    return _mixed(_mixed(first + SEED) ^ (batch.crc << 32 | batch.last_offset - first))
+    found: int = digest(first, batch.last_offset - first, batch.crc)
+    return found
 
 
 def digest_offset(batch: BatchHeader) -> int:
@@ -38,7 +41,15 @@ def digest_offset(batch: BatchHeader) -> int:
     return batch.base_offset if batch.magic == 2 else batch.last_offset
 
 
-def _mixed(x: int) -> int:
+def digest(first: Any, delta: Any, crc: Any) -> Any:
+    """The digest of a batch by the offset that it counts by, how many offsets further its last one is, and its stored CRC.
+
+    All are numbers of Python, unsigned 64-bit numbers of compiled code, or columns of such.
+    """
+    return mixed(mixed(first + SEED) ^ (crc << 32 | delta))
+
+
+def mixed(x: Any) -> Any:
     """The finalizer of SplitMix64: a bijection of 64-bit numbers in which every bit of x changes half of the result."""
     x &= _MASK
     x = (x ^ x >> 30) * FIRST_FACTOR & _MASK

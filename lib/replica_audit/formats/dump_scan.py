@@ -6,17 +6,17 @@ log: it knows the form of a batch line (its keys, and the words that stayed the 
 
 from __future__ import annotations
 
-import ctypes
-from sys import maxsize
+from contextlib import suppress
 from typing import BinaryIO
+
+import numpy as np
 
 from replica_audit.formats import native_code
 from replica_audit.formats.dump_batches import BATCH, DUMPING, SectionLog
 from replica_audit.formats.dump_log import DumpSection
-from replica_audit.formats.native_code import FORM_END, FORM_ROW_BYTES, FORM_WORD, Scanner, TextState
-from replica_audit.formats.native_scan import Tables, address_of
 from replica_audit.formats.record_batch import V2_HEADER
-from replica_audit.formats.segment_scan import MAX_RUNS, Scan, SegmentFold
+from replica_audit.formats.scan_tables import FORM_END, FORM_WORD, Tables
+from replica_audit.formats.segment_fold import Scan, SegmentFold
 from replica_audit.formats.text_lines import TextLines
 from replica_audit.model import Damage
 
@@ -65,28 +65,16 @@ class Form:
             raise ValueError("not every number once")
         self.intact = tokens[2 * keys.index(b"isvalid:") + 1] == b"true"
         self.has_count = _COUNT in places
-        self._literals: list[ctypes.Array[ctypes.c_char]] = []
-        self._rows: list[int] = []
-        literal = b""
+        self.line = np.frombuffer(line, np.uint8)
+        rows, begin, at = [], 0, 0
         for key, value in zip(keys, tokens[1::2], strict=True):
-            literal += key + b" "
-            if key in _SAME:
-                literal += value + b" "
-                continue
-            self._add(literal, *_NUMBERS.get(key, (FORM_WORD, 0, 0)))
-            literal = b" "
-        self._add(literal.removesuffix(b" ") + end, FORM_END, 0, 0)
-        self._table = (ctypes.c_int64 * len(self._rows))(*self._rows)
-
-    def _add(self, literal: bytes, kind: int, least: int, most: int) -> None:
-        kept = ctypes.create_string_buffer(literal, len(literal))
-        self._literals.append(kept)
-        self._rows += (ctypes.addressof(kept), len(literal), kind, least, most)
-
-    def show(self, state: TextState) -> None:
-        """Have a state point to it."""
-        state.form, state.form_rows = ctypes.addressof(self._table), len(self._rows) * 8 // FORM_ROW_BYTES
-        state.intact = self.intact
+            at += len(key) + 1
+            if key not in _SAME:
+                rows.append((begin, at - begin, *_NUMBERS.get(key, (FORM_WORD, 0, 0))))
+                begin = at + len(value)
+            at += len(value) + 1
+        rows.append((begin, len(line) - begin, FORM_END, 0, 0))
+        self.rows = np.array(rows, np.int64)
 
 
 def scan_section(stream: BinaryIO, section: DumpSection) -> Scan:
@@ -108,10 +96,8 @@ class _SectionScan:
         self._lines, self._end = lines, section.byte_end
         self._log = SectionLog(section.first_line, section.segment_base_offset)
         self._fold = SegmentFold(0)
-        self._state = TextState(stop=maxsize)
-        self._numbers = (ctypes.c_int64 * _PLACES)()
-        self._state.numbers = ctypes.addressof(self._numbers)
-        self._tables = Tables(self._state, MAX_RUNS)
+        self._tables = Tables(self._fold)
+        self._numbers = np.zeros(_PLACES, np.int64)
         self._in_python = 0
         self._pause, self._next_pause = 0, 1
 
@@ -138,36 +124,30 @@ class _SectionScan:
         if self._pause:
             self._pause -= 1
             return
-        native = native_code.text_scanner(self._in_python + (self._end - self._lines.at) // len(line))
-        if native is None:
+        scan = native_code.text_scanner(self._in_python + (self._end - self._lines.at) // len(line))
+        if scan is None:
             return
         before = self._lines.number
-        try:
-            form = Form(line)
-        except ValueError:
-            form = None
-        if form is not None:
-            self._natively(native, form)
+        with suppress(ValueError):
+            self._natively(scan, Form(line))
         if self._lines.number - before > _MOST_PAUSE:
             self._next_pause = 1
         else:
             self._pause, self._next_pause = self._next_pause, min(2 * self._next_pause, _MOST_PAUSE)
 
-    def _natively(self, native: Scanner, form: Form) -> None:
-        state, lines, fold = self._state, self._lines, self._fold
-        form.show(state)
+    def _natively(self, scan: native_code.TextScan, form: Form) -> None:
+        tables, lines, state = self._tables, self._lines, self._tables.state
+        tables.set(form_line=form.line.ctypes.data, intact=form.intact, records=0)
         if not form.has_count:
             self._numbers[_COUNT] = -1
-        self._tables.begin(fold)
-        state.records = 0
         is_more = lines.fill()
-        while is_more and self._tables.have_room(fold):
-            chunk = lines.chunk
-            begin = lines.begin
-            state.buffer, state.begin, state.end = address_of(chunk), begin, len(chunk)
-            state.lines, state.last_line = 0, -1
-            is_more = self._tables.filled(native, fold)
-            last = chunk[state.last_line : chunk.index(b"\n", state.last_line) + 1] if state.last_line >= 0 else b""
-            self._log.passed(last, state.records, is_deep=bool(state.is_deep))
-            lines.passed(state.begin - begin, state.lines)
-            is_more = is_more or (state.begin > begin and lines.read_on())
+        while is_more:
+            chunk, begin = lines.chunk, lines.begin
+            tables.set(buffer=np.frombuffer(chunk, np.uint8).ctypes.data, begin=begin, end=len(chunk), lines=0, last_line=-1)
+            is_more = tables.filled(scan, form.rows, self._numbers)
+            at = int(state["last_line"])
+            last = chunk[at : chunk.index(b"\n", at) + 1] if at >= 0 else b""
+            self._log.passed(last, int(state["records"]), is_deep=bool(state["is_deep"]))
+            passed = int(state["begin"]) - begin
+            lines.passed(passed, int(state["lines"]))
+            is_more = is_more or (passed > 0 and lines.read_on())

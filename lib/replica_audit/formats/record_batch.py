@@ -10,22 +10,30 @@ import zlib
 from typing import BinaryIO
 
 import crc32c
+import numpy as np
 
 from replica_audit.errors import SegmentError
 from replica_audit.model import BatchHeader
 
 LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
 HEADER_UP_TO_MAGIC = 17
-V2_HEADER = struct.Struct(">qiibIhiqqqhii")
+# The one declaration of a header of magic 2: the names of its fields and their types as `struct` and numpy spell them, big endian.
+_V2_FIELDS = {
+    **{"base_offset": "q", "length": "i", "leader_epoch": "i", "magic": "b", "crc": "I", "attributes": "h", "last_offset_delta": "i"},
+    **{"base_timestamp": "q", "max_timestamp": "q", "producer_id": "q", "producer_epoch": "h", "base_sequence": "i", "record_count": "i"},
+}
+V2_HEADER = struct.Struct(">" + "".join(_V2_FIELDS.values()))
+RAW_HEADER = np.dtype([(name, f">{kind}") for name, kind in _V2_FIELDS.items()])
+V2_AT = {name: int(offset) for name, (_type, offset, *_title) in (RAW_HEADER.fields or {}).items()}  # byte of each field in the header
 SMALLEST_LENGTH = 14  # a legacy record of magic 0 without key and value
 _SMALLEST_LENGTH_BY_MAGIC = (14, 22, V2_HEADER.size - LOG_OVERHEAD)
 _LEGACY = struct.Struct(">qiIbb")
 _LEGACY_TIMESTAMP = struct.Struct(">q")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_V2_CRC_FROM = 21
-_LEGACY_CRC_FROM = 16
-_CHUNK = 1 << 20
-_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
+V2_CRC_FROM = V2_AT["attributes"]  # the first byte that the CRC covers
+LEGACY_CRC_FROM = V2_AT["magic"]
+_CHUNK = 1 << 18  # stays in the second-level cache until its CRC is taken
+LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 
 
 def codec_name(attributes: int) -> str:
@@ -60,7 +68,7 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
     )
     if delta < 0 or count < 0:
         raise SegmentError(f"last offset delta {delta} and record count {count} may not be negative", byte_offset=position + 23)
-    if base + delta > _LAST_OFFSET:
+    if base + delta > LAST_OFFSET:
         raise SegmentError(f"offsets {base}..{base + delta} are impossible", byte_offset=position)
     return BatchHeader(
         position=position,
@@ -85,7 +93,7 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
 def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
     offset, length, crc, magic, attributes = _LEGACY.unpack_from(head)
     timestamp = _LEGACY_TIMESTAMP.unpack_from(head, _LEGACY.size)[0] if magic == 1 else -1
-    if offset > _LAST_OFFSET:
+    if offset > LAST_OFFSET:
         raise SegmentError(f"offset {offset} is impossible", byte_offset=position)
     codec = codec_name(attributes)
     # a compressed wrapper stores its last offset only
@@ -118,7 +126,7 @@ def checksum(stream: BinaryIO, header: BatchHeader, head: bytes) -> int:
         header: of the batch.
         head: the first bytes of the batch, already read.
     """
-    begin, compute = (_V2_CRC_FROM, crc32c.crc32c) if header.magic == 2 else (_LEGACY_CRC_FROM, zlib.crc32)
+    begin, compute = (V2_CRC_FROM, crc32c.crc32c) if header.magic == 2 else (LEGACY_CRC_FROM, zlib.crc32)
     crc: int = compute(head[begin : header.size_bytes])
     left = header.size_bytes - len(head)
     while left > 0 and (chunk := stream.read(min(left, _CHUNK))):

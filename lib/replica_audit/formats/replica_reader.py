@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from replica_audit.formats import dump_log
-from replica_audit.formats.broker_lock import is_cold
 from replica_audit.formats.collected import SOURCE
 from replica_audit.formats.collected_batches import batches
 from replica_audit.formats.dump_scan import scan_section
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.locations import located
 from replica_audit.formats.packed_text import open_text
-from replica_audit.formats.segment_scan import Scan, read_batches, scan, scan_file
+from replica_audit.formats.segment_fold import Scan
+from replica_audit.formats.segment_reader import scan_file
+from replica_audit.formats.segment_scan import read_batches, scan
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 
@@ -66,8 +67,7 @@ def scan_of(file: SegmentFile, kept: KeptText | None = None) -> Scan:
         DumpLogError: the text is of a kind that does not tell batches.
     """
     if file.source == "raw":
-        path = located(file.path)
-        return scan_file(path, mapped=is_cold(path))
+        return scan_file(located(file.path))
     if file.source == "dump":
         with _text(file, kept) as stream:
             return scan_section(stream, _section(file))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.locations import located
-from replica_audit.formats.segment_scan import Scan
+from replica_audit.formats.segment_fold import Scan
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import UNDEFINED_EPOCH, Problem, SegmentFile
 

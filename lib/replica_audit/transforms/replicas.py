@@ -16,6 +16,7 @@ from replica_audit.protocol.lineage import history_of_runs
 from replica_audit.protocol.reconcile import reconcile
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
+from replica_audit.protocol.runs import joined
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replica_problems import log_problems, no_segments
 from replica_audit.transforms.rows import Row, segment, segment_file
@@ -188,7 +189,7 @@ def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Itera
     runs: list[Run] = []
     for run in segment(scan).runs:
         if runs and runs[-1].leader_epoch == run.leader_epoch:
-            runs[-1] = _joined(runs[-1], run)
+            runs[-1] = joined(runs[-1], run)
         else:
             runs.append(run)
     for run in runs:
@@ -203,17 +204,6 @@ def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Itera
             "source": scan["file"]["source"],
             **row,
         }
-
-
-def _joined(first: Run, second: Run) -> Run:
-    return first._replace(
-        last_offset=second.last_offset,
-        batch_count=first.batch_count + second.batch_count,
-        record_count=first.record_count + second.record_count,
-        size_bytes=first.size_bytes + second.size_bytes,
-        min_timestamp_ms=min(first.min_timestamp_ms, second.min_timestamp_ms),
-        max_timestamp_ms=max(first.max_timestamp_ms, second.max_timestamp_ms),
-    )
 
 
 def window_rows(loaded: Loaded) -> Iterator[Row]:
