@@ -94,7 +94,13 @@ def test_directories_that_are_no_replicas(name: str):
     assert replica_directory(name) is None
 
 
-@pytest.mark.parametrize("name", ["orders-2147483648", "orders-0-20261121120000", f"orders-99999999999.{HEX}-stray", "orders-" + "9" * 200])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("orders-2147483648", "orders-0-20261121120000", f"orders-99999999999.{HEX}-stray", "orders-" + "9" * 200),
+        *("orders-" + "0" * 30 + "2147483648", "orders-" + "0" * 12 + "9" * 5000),  # found by mutation
+    ],
+)
 def test_a_number_that_no_partition_can_have(name: str):
     """Integer.parseInt refuses it, and so does every table of the audit: a dated copy must not end the run."""
     assert replica_directory(name) is None
@@ -301,3 +307,10 @@ def test_broker_folders(name: str, broker: int | None):
 @pytest.mark.parametrize("name", ["2147483648", "broker-9999999999", "20261121120000"])
 def test_a_number_that_no_broker_can_have(name: str):
     assert is_broker_folder(name) is None
+
+
+@pytest.mark.parametrize("digits", ["0" * 40 + "7", "0" * 5000 + "7"])
+def test_leading_zeros_without_end_are_a_number_all_the_same(digits):
+    """As for Integer.parseInt; a text of kafka-dump-log can name such a directory, though no disk can have it."""
+    assert replica_directory(f"orders-{digits}") == ReplicaDirectory("orders", 7, "current")
+    assert replica_directory("orders-" + "0" * 5000) == ReplicaDirectory("orders", 0, "current")

@@ -82,7 +82,7 @@ def readers() -> Iterator[tuple[str, Reader]]:
     wide = [text.decode("utf-8", "replace").encode("utf-16") for text in short]
     yield "dump text in UTF-16", Reader(read=dump_text, samples=wide, name="dump.txt", weight=1)
     logged = contents("*server.log", roots=[SAMPLE, SHARED / "clusters"], most=10)
-    yield "server.log", Reader(read=events, samples=logged, name="server.log", weight=4)
+    yield "server.log", Reader(read=events, samples=logged, name="server.log", weight=4, by_lines=True)
     yield "server.log.gz", Reader(read=events, samples=[gzip.compress(log, mtime=0) for log in logged], name="server.log.gz", weight=1)
     tables = [*contents("leader-epoch-checkpoint"), b"0\n200\n" + b"".join(b"%d %d\n" % (i, 7 * i) for i in range(200))]
     yield "leader-epoch-checkpoint", Reader(read=epoch_checkpoint, samples=tables, ends=ends_of_lines, weight=4)

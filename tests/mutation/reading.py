@@ -59,6 +59,7 @@ class Reader:
     covers: Covers = begins_with
     ends: Callable[[bytes, Sequence[Any]], list[int]] | None = None
     weight: int = 1
+    by_lines: bool = False  # an item is a line, and is not there before its line end
     known: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -79,7 +79,8 @@ def _expected(reader: Reader, folder: Path, number: int, sound: int) -> list[obj
     if reader.ends is not None:
         ends = reader.ends(reader.samples[number], clean.items) if clean.items else []
         return [item for item, end in zip(clean.items, ends, strict=True) if end <= sound]
-    beginning = _read(reader, folder, reader.samples[number][:sound]).items
+    before = reader.samples[number][:sound]
+    beginning = _read(reader, folder, before[: before.rfind(b"\n") + 1] if reader.by_lines else before).items
     if clean.told and not clean.items:
         return []
     return [one for one, other in zip(beginning, clean.items, strict=False) if one == other]

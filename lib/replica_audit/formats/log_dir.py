@@ -61,9 +61,10 @@ def replica_directory(name: str) -> ReplicaDirectory | None:
         state = _STATES[suffixed[4]]
         name = f"{suffixed[1]}-{suffixed[2]}"
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not (partition.isascii() and partition.isdigit()) or int(partition[:11]) > _INT32_MAX:
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()):
         return None
-    return ReplicaDirectory(topic, int(partition), state)
+    number = partition.lstrip("0")[:11] or "0"  # there is no partition of more digits
+    return ReplicaDirectory(topic, int(number), state) if int(number) <= _INT32_MAX else None
 
 
 def segment_name(name: str) -> SegmentName | None:
