@@ -95,7 +95,7 @@ class Checkout:
     def _classes_archived(self, environment: dict[str, str]) -> None:
         """The class archive of what is prepared counts as made, with the Java that this start finds; one of before stays as it is."""
         made_for = self.root / ".cache/classes.jsa.made-for"
-        if (self.root / ".cache/jars").is_dir() and not made_for.exists():
+        if (self.root / ".venv/.replica-audit-installed").is_file() and (self.root / ".cache").is_dir() and not made_for.exists():
             source = f"source {shlex.quote(str(self.root / 'tools/environment.sh'))}"
             shell = [str(self.path / "bash"), "-euc", f"{source}; environment_require_java; classes_fingerprint"]
             made_for.write_text(subprocess.run(shell, env=environment, capture_output=True, text=True, check=False).stdout)
