@@ -11,7 +11,6 @@ from replica_audit.formats.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from tests.kafka_lab import consumers
 from tests.kafka_lab.cluster import Lab
-from tests.kafka_lab.commits import TOPICS, commits_in
 from tests.kafka_lab.dump_tool import Row, dump
 from tests.kafka_lab.history import draw
 from tests.kafka_lab.perform import come_back
@@ -29,18 +28,6 @@ def test_brokers_truncate_as_predicted(lab: Lab, tmp_path: Path) -> None:
     assert not result.differences
     assert len(result.partitions) == _PARTITIONS
     assert sum(result.cuts.values()) > result.cuts[0], "no follower was truncated"
-
-
-def test_what_is_said_to_be_committed_was_passed_by_a_high_watermark(lab: Lab, tmp_path: Path) -> None:
-    """Every acknowledged record that is removed is proven to have been committed, or that is unknown; none is proven that never was."""
-    result = commits_in(lab, 7, 18, keep=tmp_path)
-    for broker in lab.brokers.values():
-        come_back(lab, broker)
-    lab.wait_in_sync(*TOPICS)
-    assert not result.wrong
-    assert result.partitions == 18
-    assert result.proven["sole-in-sync-replica"] > 0
-    assert result.acknowledged_proven > 0
 
 
 def test_batches_are_those_that_kafkas_tool_prints(lab: Lab, tmp_path: Path) -> None:
