@@ -190,16 +190,16 @@ def test_what_brokers_have_truncated_already(capsys: pytest.CaptureFixture[str])
     ("changed", "said"),
     [
         ({"removed_records": 16, "removed_committed": 18}, "16 records, 18 offsets committed"),
-        ({"verdict": "log_matching_violation", "still_diverged": True}, "stays diverged; 20 records, 20 committed"),
+        ({"verdict": "log_matching_violation", "still_diverged": True}, "stays; 20 lost, 20 committed"),
         (
             {"verdict": "log_matching_violation", "still_diverged": True, "fetcher_fails": True},
-            "stays; fetch fails; 20 records, 20 committed",
+            "fetch fails; 20 lost, 20 committed",
         ),
-        ({"verdict": "log_matching_violation"}, "diverged in the ISR; 20 records, 20 committed"),
+        ({"verdict": "log_matching_violation"}, "in the ISR; 20 lost, 20 committed"),
         ({"verdict": "truncated_otherwise", "reason": "the broker's own log contradicts the rule: x"}, "its broker did otherwise"),
         ({"verdict": "log_matching_violation", "still_diverged": True, "removed_records": 0}, "stays diverged"),
         ({"verdict": "cannot_rejoin", "removed_records": 0}, "never catches up"),
-        ({"verdict": "cannot_rejoin", "removed_committed": 0}, "never catches up; 20 records, 0 committed"),
+        ({"verdict": "cannot_rejoin", "removed_committed": 0}, "stays out; 20 lost"),
         ({"already_truncated": True}, "already: 20 records, 20 committed"),
     ],
 )

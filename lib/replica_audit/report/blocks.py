@@ -277,10 +277,11 @@ def _loses(finding: Finding) -> str:
             return f"{already}{finding.removed_records} records"
         case "log_matching_violation":
             stays = "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
-            return f"{stays}; {already}{_records(finding)}" if finding.removed_records else stays
+            return _and_lost(
+                finding, stays, "fetch fails" if finding.fetcher_fails else "stays" if finding.still_diverged else "in the ISR"
+            )
         case "cannot_rejoin":
-            stuck = "never catches up"
-            return f"{stuck}; {already}{_records(finding)}" if finding.removed_records else stuck
+            return _and_lost(finding, "never catches up", "stays out")
         case "truncated_otherwise":
             return "its broker did otherwise"
         case "content_mismatch":
@@ -293,6 +294,15 @@ def _loses(finding: Finding) -> str:
             return "log of an earlier topic"
         case _:
             return finding.reason.split(":")[0]
+
+
+def _and_lost(finding: Finding, alone: str, short: str) -> str:
+    """What stays wrong, in few words beside the records lost if there are any."""
+    if not finding.removed_records:
+        return alone
+    already = "already " if finding.already_truncated else ""
+    committed = f", {finding.removed_committed} committed" if finding.removed_committed else ""
+    return f"{short}; {already}{finding.removed_records} lost{committed}"
 
 
 def _records(finding: Finding) -> str:
