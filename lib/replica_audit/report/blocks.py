@@ -276,10 +276,10 @@ def _loses(finding: Finding) -> str:
         case "stale_tail":
             return f"{already}{finding.removed_records} records"
         case "log_matching_violation":
-            stays = "stays; fetch fails" if finding.fetcher_fails else "stays diverged" if finding.still_diverged else "diverged in the ISR"
-            return _and_lost(
-                finding, stays, "fetch fails" if finding.fetcher_fails else "stays" if finding.still_diverged else "in the ISR"
-            )
+            if finding.fetcher_fails:
+                return _and_lost(finding, "stays; fetch fails", "fetch fails")
+            alone, short = ("stays diverged", "stays") if finding.still_diverged else ("diverged in the ISR", "in the ISR")
+            return _and_lost(finding, alone, short)
         case "cannot_rejoin":
             return _and_lost(finding, "never catches up", "stays out")
         case "truncated_otherwise":
