@@ -276,10 +276,7 @@ def _loses(finding: Finding) -> str:
         case "stale_tail":
             return f"{already}{finding.removed_records} records"
         case "log_matching_violation":
-            if finding.fetcher_fails:
-                return _and_lost(finding, "stays; fetch fails", "fetch fails")
-            alone, short = ("stays diverged", "stays") if finding.still_diverged else ("diverged in the ISR", "in the ISR")
-            return _and_lost(finding, alone, short)
+            return _and_lost(finding, *_diverged(finding))
         case "cannot_rejoin":
             return _and_lost(finding, "never catches up", "stays out")
         case "truncated_otherwise":
@@ -294,6 +291,13 @@ def _loses(finding: Finding) -> str:
             return "log of an earlier topic"
         case _:
             return finding.reason.split(":")[0]
+
+
+def _diverged(finding: Finding) -> tuple[str, str]:
+    """How a divergence stays: alone, and beside what is lost."""
+    if finding.fetcher_fails:
+        return "stays; fetch fails", "fetch fails"
+    return ("stays diverged", "stays") if finding.still_diverged else ("diverged in the ISR", "in the ISR")
 
 
 def _and_lost(finding: Finding, alone: str, short: str) -> str:
