@@ -210,11 +210,7 @@ def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tu
     shown = text.render(audited[1])
     assert "consumers: 4 groups affected, at 12 positions" in shown
     assert "unclean elections in the metadata log: 18" in shown
-    (line,) = [line for line in shown.splitlines() if "billing-0" in line and "committed)" in line]
-    number = number_of("committed-loss", audited[1])
-    assert line.split() == [number, "billing-0", "2", "20", "(20", "committed)", "1", "5", "(5", "committed)"], (
-        "broker 1 led until the unclean election"
-    )
+    assert "In 16 partitions brokers have truncated since what only their audited copies" in shown, "to elect them brings nothing back"
 
 
 class TestExitCodes:
