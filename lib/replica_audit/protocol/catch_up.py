@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from replica_audit.model import Run
 from replica_audit.protocol.epoch_table import appended
-from replica_audit.protocol.exchange import OffsetOutOfRange, Protocol, Replay, ReplicaState, Request, Truncation, diverging_epoch
+from replica_audit.protocol.exchange import OffsetOutOfRange, Protocol, Replay, ReplicaState, Request, Step, Truncation, diverging_epoch
 from replica_audit.protocol.replica_log import LoadedLog
 
 FETCH_BYTES = 1 << 20  # the default of replica.fetch.max.bytes
@@ -103,6 +103,11 @@ def _answer_is_records(leader: ReplicaState, offset: int, epoch: int) -> bool:
 def _last_answer(truncation: Truncation, *, before_records: bool) -> Refusal:
     """The last refused fetch of an exchange, as it comes again and again."""
     step = next(step for step in reversed(truncation.steps) if step.request is Request.FETCH)
+    return _refused(step, truncation, before_records=before_records)
+
+
+def _refused(step: Step, truncation: Truncation, *, before_records: bool) -> Refusal:
+    """A fetch that the leader refused, and where the exchange then ended."""
     return Refusal(
         fetch_offset=step.fetch_offset or 0,
         requested_epoch=step.requested_epoch,
@@ -158,15 +163,7 @@ class _Fetches:
     def _refusal(self, sent_back: Truncation) -> Refusal:
         if sent_back.stuck:
             return _last_answer(sent_back, before_records=False)
-        first = sent_back.steps[0]
-        return Refusal(
-            fetch_offset=first.fetch_offset or 0,
-            requested_epoch=first.requested_epoch,
-            answered_epoch=first.answered_epoch,
-            answered_end_offset=None if first.out_of_range else first.answered_end_offset,
-            back_to=sent_back.fetch_offset,
-            before_records=False,
-        )
+        return _refused(sent_back.steps[0], sent_back, before_records=False)
 
 
 def _with(follower: ReplicaState, run: Run) -> ReplicaState:
