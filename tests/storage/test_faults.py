@@ -50,9 +50,10 @@ class TestOfAnAudit:
         for end in (ends[fault], ends[f"{fault} from the start"]):
             assert end["code"] == 2
             (line,) = end["said"]
-            assert line.startswith(f"error: {where.format(ends['folder'])}: {why}; ")
+            # before a run is begun, the option is named that gave the directory
+            assert line.removeprefix("error: ").removeprefix("--").startswith(f"{where.format(ends['folder'])}: {why}")
             assert remedy in line
-            assert line.endswith("then give the same --run-id again; nothing that this run wrote counts")
+        assert ends[fault]["said"][0].endswith("then give the same --run-id again; nothing that this run wrote counts")
 
     def test_a_warehouse_that_was_removed_is_named(self, ends: dict[str, Any]) -> None:
         assert ends["removed"]["code"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 from datetime import UTC, date, datetime
@@ -133,7 +134,8 @@ def _warehouse(given: str) -> str:
     if not there.is_dir():
         raise UsageError(f"--warehouse {given}: {'' if there == path else f'{there} '}is a file, not a directory")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"--warehouse {given}: no permission to write in {there}; give a directory of your own")
+        why = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
+        raise UsageError(f"--warehouse {given}: {os.strerror(why)}: {there}; make it writable or give another --warehouse")
     return str(path)
 
 
