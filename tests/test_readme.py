@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from replica_audit import cli, schemas
+from replica_audit import cli, tables
 from replica_audit.formats import cluster_metadata
 from replica_audit.protocol.verdict import SEVERITIES, Verdict
 
@@ -25,6 +25,6 @@ def test_the_cluster_metadata_shown_is_valid() -> None:
 def test_every_option_table_and_verdict_is_named() -> None:
     audit = next(command for command in cli.COMMANDS if command.name == "audit")
     assert not [option.flag for option in audit.options if f"`{option.flag}" not in README]
-    assert not [table.name for table in schemas.TABLES if f"`{table.name}`" not in README]
+    assert not [table.name for table in tables.TABLES if f"`{table.name}`" not in README]
     emitted = set(Verdict) - {Verdict.COMPACTION_DIFFERS}
     assert not [verdict for verdict in emitted if f"| `{verdict}` | {SEVERITIES[verdict]} |" not in README]

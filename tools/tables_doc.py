@@ -1,4 +1,4 @@
-"""Prints docs/tables.md, the description of every table, from the schemas: .venv/bin/python tools/tables_doc.py > docs/tables.md."""
+"""Prints docs/tables.md, the description of every table, from their row classes: .venv/bin/python tools/tables_doc.py > docs/tables.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 
 import pyarrow as pa
 
-from replica_audit import schemas
-from replica_audit.schemas import Table
+from replica_audit import tables
+from replica_audit.tables import Table
 
 HEAD = """\
 # Tables
@@ -27,7 +27,7 @@ def main() -> None:
 
 def page() -> str:
     """The page as text."""
-    return "\n".join([HEAD, *(part for table in schemas.TABLES for part in _described(table))])
+    return "\n".join([HEAD, *(part for table in tables.TABLES for part in _described(table))])
 
 
 def _described(table: Table) -> list[str]:

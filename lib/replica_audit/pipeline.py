@@ -15,7 +15,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.config import Settings
 from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
@@ -82,7 +82,7 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
 
 def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
     """Every finding of a run that is written, by status, the worst first, read from its table a part at a time."""
-    table = Warehouse(spark, warehouse).read(schemas.FINDINGS).where(F.col("run_id") == F.lit(run_id))
+    table = Warehouse(spark, warehouse).read(tables.FINDINGS).where(F.col("run_id") == F.lit(run_id))
     return partial(all_findings, table)
 
 
@@ -189,7 +189,7 @@ class _Audit:
             }
             for cluster, problem in self.found.problems
         ]
-        of_inputs = self.warehouse.frame(schemas.INPUT_ERRORS, rows).drop("run_id")
+        of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")
         return self._keyed(of_inputs.unionByName(of_files).unionByName(of_replicas))
 
     def _keyed(self, rows: DataFrame) -> DataFrame:
@@ -199,18 +199,18 @@ class _Audit:
         """Write every table but `audit_runs`, a few at a time; returns the findings with their history."""
         run_id = self.request.run_id
         before = findings_of.latest_before(
-            self.warehouse.read(schemas.FINDINGS),
+            self.warehouse.read(tables.FINDINGS),
             self.warehouse.complete_runs(),
             run_id=run_id,
             clusters=list(self.facts) if self.has_replicas else [],  # else everything found before would be called resolved
             topics=self.request.settings.topics,
         )
         history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)
-        sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in schemas.OF_PARTITIONS)).first()
+        sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in tables.OF_PARTITIONS)).first()
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        written = [table for table in schemas.OF_PARTITIONS if held.replaces or (sizes and sizes[table.name])]
+        written = [table for table in tables.OF_PARTITIONS if held.replaces or (sizes and sizes[table.name])]
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
-        jobs += [(schemas.INPUT_ERRORS, problems), (schemas.FINDINGS, history)]
+        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
         return history
 
@@ -269,8 +269,8 @@ class _Audit:
                     "input_errors": (cluster.input_errors if cluster else report.problem_count) if report else None,
                 }
             )
-        frame = self.warehouse.frame(schemas.AUDIT_RUNS, rows)
-        self.warehouse.write_run(schemas.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
+        frame = self.warehouse.frame(tables.AUDIT_RUNS, rows)
+        self.warehouse.write_run(tables.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
 
 
 def _nothing_found(request: Request) -> Problem:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.storage.sources import discover
 from tests.cluster_mode.standalone import Cluster, standalone
 from tests.house.checkout import ROOT
@@ -61,7 +61,7 @@ def submit(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def rows(warehouse: Path, table: schemas.Table) -> Counter[str]:
+def rows(warehouse: Path, table: tables.Table) -> Counter[str]:
     read: list[dict[str, Any]] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
     bare = ({key: value for key, value in row.items() if key not in OF_THE_RUN} for row in read)
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
@@ -77,10 +77,10 @@ def test_tables_equal_those_of_a_local_run(cluster: Cluster, tmp_path: Path) -> 
         "cluster": (1, ""),
         "local": (1, ""),
     }
-    for table in schemas.TABLES:
+    for table in tables.TABLES:
         expected = rows(tmp_path / "local", table)
         assert rows(tmp_path / "cluster", table) == expected, table.name
-        assert expected or table in (schemas.FUTURE_REPLICAS, schemas.INPUT_ERRORS, schemas.CONTENT_WINDOWS), table.name
+        assert expected or table in (tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.CONTENT_WINDOWS), table.name
 
 
 def test_executors_find_the_store_that_spark_was_told_of(cluster: Cluster, tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_executors_find_the_store_that_spark_was_told_of(cluster: Cluster, tmp_p
     assert done.returncode == 1, done.stderr[-2000:]
     expected = in_process.audit(root)
     keys = {"run_id": "one", "cluster_id": discover([str(root)]).roots[0].cluster_id}
-    for table in (schemas.REPLICA_VERDICTS, schemas.SEGMENT_EPOCHS, schemas.REPLICA_LOGS, schemas.TRUNCATION_POINTS):
+    for table in (tables.REPLICA_VERDICTS, tables.SEGMENT_EPOCHS, tables.REPLICA_LOGS, tables.TRUNCATION_POINTS):
         here = Counter(
             json.dumps(row | keys, sort_keys=True, default=str).replace(str(root), "s3a://brokers") for row in expected[table.name]
         )
         assert here
         assert rows(tmp_path / "w", table) == here, table.name
-    assert not rows(tmp_path / "w", schemas.INPUT_ERRORS)
+    assert not rows(tmp_path / "w", tables.INPUT_ERRORS)
 
 
 PROBE = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit.schemas import AUDIT_RUNS, FINDINGS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.tables import AUDIT_RUNS, FINDINGS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from tests.house.checkout import ROOT
 from tests.support import in_process
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import cli, pipeline, schemas
+from replica_audit import cli, pipeline, tables
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict import Verdict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
-AUDITED = [*schemas.OF_PARTITIONS, schemas.INPUT_ERRORS]
+AUDITED = [*tables.OF_PARTITIONS, tables.INPUT_ERRORS]
 EVERYTHING = Settings(what_if_leaders=True)
 
 
@@ -42,13 +42,13 @@ def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, 
     return pipeline.audit(spark, request, lambda line: None)
 
 
-def read(warehouse: Path, table: schemas.Table, **equal: object) -> list[Row]:
+def read(warehouse: Path, table: tables.Table, **equal: object) -> list[Row]:
     """Read with delta-rs, as dashboards do: no JVM."""
     rows: list[Row] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
     return [row for row in rows if all(row[key] == value for key, value in equal.items())]
 
 
-def as_in(table: schemas.Table, rows: list[Row]) -> list[Row]:
+def as_in(table: tables.Table, rows: list[Row]) -> list[Row]:
     """Rows as they come back from a table."""
     columns = pa.schema([field.with_nullable(True) for field in table.arrow if field.name not in ("run_id", "cluster_id")])
     return pa.Table.from_pylist(rows, schema=columns).to_pylist()
@@ -66,25 +66,25 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
-def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: schemas.Table) -> None:
+def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: tables.Table) -> None:
     warehouse, _report = audited
     expected: list[Row] = []
     for root in sorted(SAMPLE.iterdir()):
-        tables = in_process.audit(root, settings=EVERYTHING)
-        expected += tables[table.name]
-        expected += tables["problems"] if table is schemas.INPUT_ERRORS else []
-    assert expected or table in (schemas.FUTURE_REPLICAS, schemas.INPUT_ERRORS), "the sample has rows for every other table"
+        made = in_process.audit(root, settings=EVERYTHING)
+        expected += made[table.name]
+        expected += made["problems"] if table is tables.INPUT_ERRORS else []
+    assert expected or table in (tables.FUTURE_REPLICAS, tables.INPUT_ERRORS), "the sample has rows for every other table"
     assert comparable(read(warehouse, table)) == comparable(as_in(table, expected))
 
 
 def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
     warehouse, report = audited
-    rows = read(warehouse, schemas.AUDIT_RUNS)
+    rows = read(warehouse, tables.AUDIT_RUNS)
     assert len(rows) == len(list(SAMPLE.iterdir())) == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
     counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
     assert counted.keys() <= set(map(str, Verdict))
-    by_table = Counter(row["verdict"] for row in read(warehouse, schemas.REPLICA_VERDICTS))
+    by_table = Counter(row["verdict"] for row in read(warehouse, tables.REPLICA_VERDICTS))
     total: Counter[str] = Counter()
     for row in rows:
         total.update(dict(row["verdict_counts"]))
@@ -93,7 +93,7 @@ def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
 
 def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> None:
     pairs: dict[tuple[object, ...], list[Row]] = {}
-    for row in read(audited[0], schemas.TRUNCATION_POINTS):
+    for row in read(audited[0], tables.TRUNCATION_POINTS):
         pairs.setdefault(tuple(row[key] for key in ("cluster_id", "topic", "partition", "leader_id", "follower_id")), []).append(row)
     assert pairs
     for rows in pairs.values():
@@ -103,7 +103,7 @@ def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> N
 
 def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, audited: tuple[Path, Any]) -> None:
     warehouse = Warehouse(spark, str(audited[0]))
-    for table in schemas.TABLES:
+    for table in tables.TABLES:
         detail = spark.sql(f"DESCRIBE DETAIL {warehouse.identifier(table)}").first()
         assert detail is not None
         assert detail["description"] == table.grain
@@ -116,10 +116,10 @@ def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, a
 
 def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: tuple[Path, Any]) -> None:
     warehouse = Warehouse(spark, str(audited[0]))
-    row = {**read(audited[0], schemas.SEGMENT_EPOCHS)[0], "last_offset": -5}
+    row = {**read(audited[0], tables.SEGMENT_EPOCHS)[0], "last_offset": -5}
     with pytest.raises(Exception, match="ascending"):
-        warehouse.write_run(schemas.SEGMENT_EPOCHS, warehouse.frame(schemas.SEGMENT_EPOCHS, [row]), "bad", replace=False)
-    assert not read(audited[0], schemas.SEGMENT_EPOCHS, run_id="bad")
+        warehouse.write_run(tables.SEGMENT_EPOCHS, warehouse.frame(tables.SEGMENT_EPOCHS, [row]), "bad", replace=False)
+    assert not read(audited[0], tables.SEGMENT_EPOCHS, run_id="bad")
 
 
 def number_of(label: str, report: Any) -> str:
@@ -153,8 +153,8 @@ class TestRunsOverTime:
             run(spark, history, "one", root)
         for table in AUDITED:
             assert comparable(read(history, table)) == comparable(as_in(table, in_process.audit(root)[table.name])), table.name
-        assert [row["status"] for row in read(history, schemas.AUDIT_RUNS)] == ["complete"]
-        assert {row["status"] for row in read(history, schemas.FINDINGS)} == {"new"}
+        assert [row["status"] for row in read(history, tables.AUDIT_RUNS)] == ["complete"]
+        assert {row["status"] for row in read(history, tables.FINDINGS)} == {"new"}
 
     def test_findings_persist_and_resolve(self, spark: SparkSession, history: Path, tmp_path: Path) -> None:
         root = SAMPLE / "committed-loss"
@@ -165,7 +165,7 @@ class TestRunsOverTime:
         shutil.copytree(healed / "broker-2" / "data-0" / "billing-0", healed / "broker-1" / "data-0" / "billing-0")
         # the broker's log still shows what it lost
         assert run(spark, history, "three", healed).changes == {"new": 1, "persisting": 2, "resolved": 1}
-        resolved = read(history, schemas.FINDINGS, run_id="three", status="resolved")
+        resolved = read(history, tables.FINDINGS, run_id="three", status="resolved")
         assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in resolved] == [
             ("committed_loss:billing-0:1", "one", "two")
         ]
@@ -180,7 +180,7 @@ class TestRunsOverTime:
             patched.setattr(pipeline._Audit, "_report", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 run(spark, history, "killed", root)
-        assert [row["status"] for row in read(history, schemas.AUDIT_RUNS, run_id="killed")] == ["running"]
+        assert [row["status"] for row in read(history, tables.AUDIT_RUNS, run_id="killed")] == ["running"]
         complete = {row["run_id"] for row in Warehouse(spark, str(history)).complete_runs().collect()}
         assert "killed" not in complete
         assert run(spark, history, "after", root).changes == {"new": 3}, "the killed run's findings must not be known"
@@ -198,8 +198,8 @@ class TestRunsOverTime:
 
 def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, tmp_path: Path) -> None:
     report = run(spark, tmp_path, "one", SAMPLE / "committed-loss", topics="billing")
-    assert {row["topic"] for row in read(tmp_path, schemas.REPLICA_LOGS)} == {"billing"}
-    assert len(read(tmp_path, schemas.CONSUMER_IMPACTS)) == 18
+    assert {row["topic"] for row in read(tmp_path, tables.REPLICA_LOGS)} == {"billing"}
+    assert len(read(tmp_path, tables.CONSUMER_IMPACTS)) == 18
     (cluster,) = report.clusters
     assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
     assert (report.impacts[0].records_gone, report.impacts[0].reset_offset) == (20, 10)
@@ -256,7 +256,7 @@ class TestExitCodes:
         inputs = [str(empty), str(other), str(tmp_path / "missing"), str(broken)]
         assert self.audit(spark, tmp_path, "--run-id", "r", *(part for path in inputs for part in ("--input", path))) == 1
         out = capsys.readouterr().out
-        rows = {row["path"]: row for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS)}
+        rows = {row["path"]: row for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS)}
         assert {path: rows[path]["code"] for path in [*inputs[:3], str(checkpoint)]} == {
             str(empty): "nothing-recognised",
             str(other): "nothing-recognised",
@@ -266,7 +266,7 @@ class TestExitCodes:
         assert rows[str(checkpoint)]["byte_offset"] == 128
         assert all(row["remedy"] for row in rows.values())
         assert all(path in out for path in rows)
-        assert len(read(tmp_path / "warehouse", schemas.REPLICA_VERDICTS)) == 3
+        assert len(read(tmp_path / "warehouse", tables.REPLICA_VERDICTS)) == 3
 
     def test_a_run_that_reads_nothing_is_2_and_never_the_latest(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -279,11 +279,11 @@ class TestExitCodes:
         said = capsys.readouterr().out
         assert "Exit code 2" in said
         assert "resolved" not in said
-        assert "no-replicas" in {row["code"] for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS, run_id="hollow")}
+        assert "no-replicas" in {row["code"] for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS, run_id="hollow")}
         assert cli.main(["report", "--warehouse", str(tmp_path / "warehouse"), "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["run_id"] == "good"
         assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "again", "--topics", "ledger") == 1
-        assert {row["status"] for row in read(tmp_path / "warehouse", schemas.FINDINGS, run_id="again")} == {"persisting"}
+        assert {row["status"] for row in read(tmp_path / "warehouse", tables.FINDINGS, run_id="again")} == {"persisting"}
 
     def test_nothing_compared_is_3_and_says_so(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         alone = tmp_path / "alone"
@@ -302,7 +302,7 @@ class TestExitCodes:
         shutil.rmtree(partial / "broker-3")
         (partial / "cluster-metadata.json").unlink()
         assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
-        (row,) = [row for row in read(tmp_path / "warehouse", schemas.INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
+        (row,) = [row for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
         assert "broker 3, of which the input holds nothing; it has 1, 2" in row["detail"]
 
     def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

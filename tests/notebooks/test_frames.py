@@ -16,7 +16,7 @@ from replica_audit import open_warehouse
 from replica_audit.errors import UsageError
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
-from replica_audit.schemas import TABLES
+from replica_audit.tables import TABLES
 from tests.notebooks.execution import RUNS
 from tests.support.warehouse import STARTED, write_warehouse
 

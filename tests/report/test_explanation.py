@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.protocol.comparison import Comparison
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Verdict
@@ -337,7 +337,7 @@ def test_every_verdict_has_a_remedy() -> None:
     ],
 )
 def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:
-    columns = {column.name: column for made in schemas.TABLES if made.name == table for column in made.columns}
+    columns = {column.name: column for made in tables.TABLES if made.name == table for column in made.columns}
     fields = {field.name: field for field in dataclasses.fields(kind)}
     assert set(fields) <= set(columns)
     wrongly_required = [name for name, field in fields.items() if columns[name].nullable and "None" not in str(field.type)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from replica_audit import cli, schemas
+from replica_audit import cli, tables
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report import text
@@ -228,7 +228,7 @@ class TestEveryFinding:
         now = as_json(tmp_path, capsys)["findings"]
         rows = DeltaTable(str(tmp_path / "findings")).to_pyarrow_table()
         shutil.rmtree(tmp_path / "findings")
-        known = [column.name for column in schemas.FINDINGS.columns[:12]]
+        known = [column.name for column in tables.FINDINGS.columns[:12]]
         write_deltalake(str(tmp_path / "findings"), rows.select(known))
         before = as_json(tmp_path, capsys)["findings"]
         names = ("finding_key", "verdict", "leader_id", "follower_id", "truncation_offset", "removed_records", "evidence", "reason")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import cli, schemas
+from replica_audit import cli, tables
 from replica_audit.errors import UsageError
 from replica_audit.formats.locations import located
 from replica_audit.storage.sources import discover
@@ -47,7 +47,7 @@ def test_tables_equal_those_of_the_same_files_here(spark: SparkSession, uploaded
     assert spark.version
     assert cli.main(["audit", "--input", f"{uploaded}/multi-round", "--warehouse", str(tmp_path)]) == 1
     expected = in_process.audit(SAMPLE / "multi-round")
-    for table in (*schemas.OF_PARTITIONS, schemas.INPUT_ERRORS):
+    for table in (*tables.OF_PARTITIONS, tables.INPUT_ERRORS):
         rows = DeltaTable(str(tmp_path / table.name)).to_pyarrow_table().to_pylist()
         assert comparable(rows) == comparable(expected[table.name], (str(SAMPLE), uploaded)), table.name
     assert DeltaTable(str(tmp_path / "replica_verdicts")).to_pyarrow_table().num_rows == 3

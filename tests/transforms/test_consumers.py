@@ -18,7 +18,7 @@ from replica_audit.protocol.metadata_image import (
     METADATA_LOG,
 )
 from replica_audit.protocol.replica import Replica
-from replica_audit.schemas.history_tables import CONSUMER_IMPACTS
+from replica_audit.tables.history import CONSUMER_IMPACTS
 from replica_audit.transforms.consumers import impact_rows
 from tests.formats import kafka_files
 from tests.protocol.logs import TIME, replica

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.generation import Generation
@@ -53,7 +53,7 @@ def metadata(leader: int = 1, leader_epoch: int = 5, **values: Any) -> Partition
     return PartitionMetadata(leader=leader, leader_epoch=leader_epoch, **ordinary | values)
 
 
-def typed(rows: Sequence[Row], table: schemas.Table) -> Sequence[Row]:
+def typed(rows: Sequence[Row], table: tables.Table) -> Sequence[Row]:
     """The rows, once it is sure that they are those of the table: its columns, their types, nothing missing where null is refused."""
     for row in rows:
         assert [*row] == [column.name for column in table.columns if column.name not in OF_THE_RUN]
@@ -69,7 +69,7 @@ def typed(rows: Sequence[Row], table: schemas.Table) -> Sequence[Row]:
 
 def history(elections: Sequence[Election], leader: Replica | None, *replicas: Replica, **values: Any) -> list[Row]:
     rows = leader_epoch_rows(metadata(elections=tuple(elections), **values), leader, [*replicas, *([leader] if leader else [])])
-    return list(typed(list(rows), schemas.LEADER_EPOCHS))
+    return list(typed(list(rows), tables.LEADER_EPOCHS))
 
 
 def test_no_elections_are_known_without_a_metadata_log():
@@ -243,7 +243,7 @@ def roles(
     said = metadata() if known is None else known
     held = {broker: metadata(*copy) if isinstance(copy, tuple) else copy for broker, copy in (copies or {}).items()}
     rows = role_rows(said, leadership(said, replicas), {one.broker_id: one for one in replicas}, held, cluster or facts(), verdicts)
-    return {row["broker_id"]: row for row in typed(list(rows), schemas.REPLICA_ROLES)}
+    return {row["broker_id"]: row for row in typed(list(rows), tables.REPLICA_ROLES)}
 
 
 def standings(*arguments: Any, **named: Any) -> dict[int, str]:

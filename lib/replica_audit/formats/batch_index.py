@@ -19,7 +19,7 @@ from replica_audit.formats.batch_columns import BatchColumns
 from replica_audit.formats.locations import random_access
 from replica_audit.formats.record_batch import LOG_OVERHEAD, codec_name
 from replica_audit.model import BatchHeader
-from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 BATCHES = pa.schema(

@@ -28,8 +28,8 @@ from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE, C
 from replica_audit.formats.locations import random_access
 from replica_audit.formats.tree_walk import Folder, cannot_read
 from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
-from replica_audit.schemas.columns import BIGINT, BOOLEAN, INT, STRING, struct
-from replica_audit.schemas.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
+from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.tables.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"

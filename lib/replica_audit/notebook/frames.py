@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
-from replica_audit.schemas import TABLES, Table
 from replica_audit.storage.reader import WarehouseTables
+from replica_audit.tables import TABLES, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

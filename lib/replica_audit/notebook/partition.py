@@ -21,8 +21,8 @@ from replica_audit.notebook.frames import Place, Value, frame
 from replica_audit.report import explanation_text
 from replica_audit.report.explanation import Explained, Explanation, explain
 from replica_audit.report.question import Question
-from replica_audit.schemas import AUDIT_RUNS
 from replica_audit.storage.replica_files import replica_files
+from replica_audit.tables import AUDIT_RUNS
 
 _CURRENT = "current"
 _INPUTS = pa.schema([AUDIT_RUNS.arrow.field("inputs")])

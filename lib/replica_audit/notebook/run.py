@@ -15,7 +15,7 @@ from replica_audit.notebook.partition import Partition
 from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.report.explained_rows import Run as RunRow
 from replica_audit.report.question import Question, parse_partition
-from replica_audit.schemas import REPLICA_VERDICTS
+from replica_audit.tables import REPLICA_VERDICTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

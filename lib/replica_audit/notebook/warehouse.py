@@ -17,8 +17,8 @@ from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report import question
 from replica_audit.report.explained_rows import NOTHING_READ
-from replica_audit.schemas import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 from replica_audit.storage.reader import WarehouseTables
+from replica_audit.tables import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

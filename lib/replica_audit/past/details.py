@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.past.report import PARTITION, report_of
 from replica_audit.past.run import PastRun, in_order
 from replica_audit.protocol.confirmation import FOUND_NOW, Status
@@ -44,14 +44,14 @@ def page_data(run: PastRun, top: int) -> PageData:
         losses=_losses(run),
         statuses=_statuses(run, report.findings),
         leaders=_leaders(run),
-        resolved=_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
-        unconfirmed=_some(run, run.read(schemas.FINDINGS, _COLUMNS, ds.field("status") == str(Status.UNCONFIRMED)), _RESOLVED),
+        resolved=_some(run, run.read(tables.FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
+        unconfirmed=_some(run, run.read(tables.FINDINGS, _COLUMNS, ds.field("status") == str(Status.UNCONFIRMED)), _RESOLVED),
     )
 
 
 def _losses(run: PastRun) -> Losses:
     lost = run.read(
-        schemas.REPLICA_VERDICTS,
+        tables.REPLICA_VERDICTS,
         [*PARTITION, "removed_committed"],
         ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
     )
@@ -67,7 +67,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     """The status of each finding."""
     if not findings:
         return ()
-    schema = pa.schema([schemas.FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
+    schema = pa.schema([tables.FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
     wanted = pa.Table.from_pylist(
         [
             {"cluster_id": f.cluster_id, "code": f.verdict, "topic": f.topic, "partition": f.partition, "broker_id": f.follower_id}
@@ -75,7 +75,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
         ],
         schema=schema,
     ).append_column("place", pa.array(range(len(findings)), pa.int64()))
-    known = run.read(schemas.FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
+    known = run.read(tables.FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
     joined = wanted.join(known, _KEYS, join_type="left outer")
     said = {row["place"]: row["status"] or "" for row in joined.select(["place", "status"]).to_pylist()}
     return tuple(said[place] for place in range(len(findings)))
@@ -85,10 +85,10 @@ def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
     """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
     unreadable = str(Verdict.UNREADABLE)
     codes = [unreadable, *map(str, PartitionCode)]
-    found = run.read(schemas.FINDINGS, _COLUMNS, ds.field("code").isin(codes) & ds.field("status").isin(FOUND_NOW))
+    found = run.read(tables.FINDINGS, _COLUMNS, ds.field("code").isin(codes) & ds.field("status").isin(FOUND_NOW))
     if not len(found):
         return ()
-    followers = run.read(schemas.REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
+    followers = run.read(tables.REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
     keys = [*PARTITION, "code", "broker_id"]
     return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
 
@@ -99,4 +99,4 @@ def _some(run: PastRun, found: pa.Table, most: int) -> tuple[ReplicaFinding, ...
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]
     rows = found.take(in_order(ranked, order)[:most]).select(_COLUMNS).to_pylist()
-    return run.tables.typed(schemas.FINDINGS.name, rows, ReplicaFinding)
+    return run.tables.typed(tables.FINDINGS.name, rows, ReplicaFinding)

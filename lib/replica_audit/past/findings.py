@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.past.run import PastRun, in_order
 from replica_audit.report.json_report import CODES_BY_LOSS
 from replica_audit.report.worst_first import SEVERITIES
@@ -20,8 +20,8 @@ _KEYS = ["cluster_id", "topic", "partition", "code", "broker_id"]
 
 def all_findings(run: PastRun, statuses: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """The rows of `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost."""
-    names = [column.name for column in schemas.FINDINGS.columns]
-    found = _with_facts(run, run.read(schemas.FINDINGS, names, ds.field("status").isin(list(statuses))))
+    names = [column.name for column in tables.FINDINGS.columns]
+    found = _with_facts(run, run.read(tables.FINDINGS, names, ds.field("status").isin(list(statuses))))
     offline = pc.index_in(found["code"], pa.array(CODES_BY_LOSS[:1]))  # null, which comes last, for all others
     ranked = found.append_column("offline_rank", offline)
     ranked = ranked.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
@@ -41,11 +41,11 @@ def _with_facts(run: PastRun, found: pa.Table) -> pa.Table:
     """The findings of an older version with the facts of their verdicts, which its table lacks."""
     if not len(found) or found["about"].null_count < len(found):
         return found
-    of_verdict = [column.name for column in schemas.REPLICA_VERDICTS.columns]
+    of_verdict = [column.name for column in tables.REPLICA_VERDICTS.columns]
     # facts that are nested came later than those that a verdict of an older version has
     flat = [field.name for field in found.schema if not pa.types.is_nested(field.type)]
     names = [name for name in flat if name in of_verdict and name not in ("run_id", "severity", *_KEYS)]
-    verdicts = run.read(schemas.REPLICA_VERDICTS, ["cluster_id", "topic", "partition", "verdict", "follower_id", *names])
+    verdicts = run.read(tables.REPLICA_VERDICTS, ["cluster_id", "topic", "partition", "verdict", "follower_id", *names])
     keys = found.select(_KEYS).append_column("place", pa.array(range(len(found)), pa.int64()))
     joined = keys.join(verdicts, _KEYS, ["cluster_id", "topic", "partition", "verdict", "follower_id"], join_type="left outer")
     joined = joined.take(in_order(joined, [("place", "ascending")]))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.confirmation import FOUND_NOW
@@ -52,8 +52,8 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     """
     settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
     clusters = tuple(_clusters(run))
-    statuses = run.counts(schemas.FINDINGS, ["status"])
-    problems = run.read(schemas.INPUT_ERRORS, InputProblem.__slots__)
+    statuses = run.counts(tables.FINDINGS, ["status"])
+    problems = run.read(tables.INPUT_ERRORS, InputProblem.__slots__)
     candidates, best_led = _candidates(run, worst)
     first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
     latest = max((row.finished_at for row in run.runs if row.finished_at is not None), default=run.runs[0].started_at)
@@ -85,14 +85,14 @@ def _clusters(run: PastRun) -> list[Cluster]:
     rows = [row for row in run.runs if row.cluster_id != _NO_CLUSTER]
     paths = {row.cluster_id: _path(row, rows) for row in rows}
     label = labels({cluster: PurePath(path) for cluster, path in paths.items()})
-    pairs = run.counts(schemas.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
+    pairs = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
     unknown = sorted({verdict for _cluster, verdict, _source in pairs}.difference(Verdict))
     if unknown:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
-    problems = run.counts(schemas.INPUT_ERRORS, ["cluster_id"])
-    unclean = run.counts(schemas.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
-    offline = run.counts(schemas.FINDINGS, ["cluster_id"], _now() & (ds.field("code") == _OFFLINE))
-    groups = run.counts(schemas.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
+    problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
+    unclean = run.counts(tables.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
+    offline = run.counts(tables.FINDINGS, ["cluster_id"], _now() & (ds.field("code") == _OFFLINE))
+    groups = run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
     made = []
     for row in rows:
         own = {(verdict, source): count for (cluster, verdict, source), count in pairs.items() if cluster == row.cluster_id}
@@ -126,13 +126,13 @@ def _clusters(run: PastRun) -> list[Cluster]:
 
 def _brokers(run: PastRun, cluster_id: str) -> int:
     """Brokers of which the input holds a replica: what a run of an older version tells."""
-    return len(run.counts(schemas.REPLICA_LOGS, ["broker_id"], ds.field("cluster_id") == cluster_id))
+    return len(run.counts(tables.REPLICA_LOGS, ["broker_id"], ds.field("cluster_id") == cluster_id))
 
 
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     names = [name for name in Finding.__slots__ if name not in _OUTCOMES]
-    found = run.read(schemas.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE))
+    found = run.read(tables.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE))
     ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
     ranked = ranked.append_column("verdict_rank", _rank(found["verdict"], VERDICTS_BY_LOSS))
     order = [
@@ -144,7 +144,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     ]
     worst = found.take(in_order(ranked, order)[:count]).to_pylist()
     is_bad = ds.field("applies") & (ds.field("fetcher_fails") | ds.field("still_diverged"))
-    bad = run.read(schemas.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
+    bad = run.read(tables.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
     outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
     good = dict.fromkeys(_OUTCOMES, False)
     return [Finding(**row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
@@ -156,13 +156,13 @@ def _now() -> ds.Expression:
 
 
 def _partition_codes(run: PastRun) -> dict[str, int]:
-    counts = run.counts(schemas.FINDINGS, ["code"], _now())
+    counts = run.counts(tables.FINDINGS, ["code"], _now())
     return {str(code): counts[(str(code),)] for code in PartitionCode if counts[(str(code),)]}
 
 
 def _offline(run: PastRun, count: int) -> list[OfflinePartition]:
     """Partitions that nobody leads, those of clusters that run first."""
-    found = run.read(schemas.FINDINGS, OFFLINE_COLUMNS, _now() & (ds.field("code") == _OFFLINE))
+    found = run.read(tables.FINDINGS, OFFLINE_COLUMNS, _now() & (ds.field("code") == _OFFLINE))
     ranked = found.append_column("stopped_rank", pc.cast(found["cluster_stopped"], pa.int8()))
     order = [("stopped_rank", "ascending"), *((name, "ascending") for name in PARTITION)]
     return [offline_partition(row) for row in found.take(in_order(ranked, order)[:count]).to_pylist()]
@@ -171,7 +171,7 @@ def _offline(run: PastRun, count: int) -> list[OfflinePartition]:
 def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
     """The other findings that are no verdict on a follower."""
     names = list(ReplicaFinding.__slots__)
-    found = run.read(schemas.FINDINGS, [*names, "about"], _now() & (ds.field("code") != _OFFLINE))
+    found = run.read(tables.FINDINGS, [*names, "about"], _now() & (ds.field("code") != _OFFLINE))
     is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
     found = found.filter(is_other)
     ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
@@ -181,7 +181,7 @@ def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
 
 def _impacts(run: PastRun, count: int) -> list[Impact]:
     """The positions of groups that a truncation affects, those with most records gone first."""
-    found = run.read(schemas.CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
+    found = run.read(tables.CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
     order = [("records_gone", "descending"), *((name, "ascending") for name in (*PARTITION, "group_id"))]
     return [Impact(**row) for row in found.take(in_order(found, order)[:count]).to_pylist()]
 
@@ -190,11 +190,11 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     """Partitions where another leader would lose less: every replica as the leader, the best first; and how many others lose something."""
     if not run.settings.get("what_if_leaders", True):
         return [], 0  # only partitions without a leader have rows then, which stand with them
-    matters = run.read(schemas.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
+    matters = run.read(tables.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
         return [], 0
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
-    every = run.read(schemas.WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
+    every = run.read(tables.WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
     every = every.take(
         in_order(every, [*((name, "ascending") for name in PARTITION), ("rank", "ascending"), ("candidate_id", "ascending")])
     )
@@ -208,12 +208,12 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
     loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
-    return choices, len(run.read(schemas.WHAT_IF_LEADERS, PARTITION, loses))
+    return choices, len(run.read(tables.WHAT_IF_LEADERS, PARTITION, loses))
 
 
 def _already_lost(run: PastRun) -> int:
     """The partitions where brokers have truncated since what no other one holds."""
-    found = run.read(schemas.WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
+    found = run.read(tables.WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
     return len(found.filter(ds.field("already_lost_offsets") > 0).group_by(PARTITION).aggregate([]))
 
 

@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 
 from replica_audit.report.explained_rows import Run
 from replica_audit.report.question import chosen_run
-from replica_audit.schemas import Table
 from replica_audit.storage.reader import WarehouseTables
+from replica_audit.tables import Table
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed
 _STOOD_FOR = {"removed_committed": "removed_below_high_watermark", "lost_committed": "lost_below_high_watermark"}

@@ -19,10 +19,10 @@ from types import TracebackType
 from pyspark.sql import functions as F
 
 from replica_audit.errors import UsageError
-from replica_audit.schemas import AUDIT_RUNS
 from replica_audit.storage.java_errors import is_conflict
 from replica_audit.storage.processes import Process, is_alive, this_process
 from replica_audit.storage.tables import Warehouse
+from replica_audit.tables import AUDIT_RUNS
 
 SIGN_EVERY_SECONDS = 300.0
 SILENT_FOR = timedelta(minutes=15)  # of a process that cannot be seen from here, until it is taken for dead

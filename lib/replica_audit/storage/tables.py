@@ -1,4 +1,4 @@
-"""The report tables in Delta: created from `schemas`, written so that a run's rows are replaced as a whole, visible when complete."""
+"""The tables in Delta: created from their row classes, written so that a run's rows are replaced as a whole, visible when complete."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit.errors import UsageError
-from replica_audit.schemas import AUDIT_RUNS, TABLES, Table
 from replica_audit.storage.catalog import is_catalog_name
 from replica_audit.storage.java_errors import is_conflict
+from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit import schemas
+from replica_audit import tables
 from replica_audit.protocol.confirmation import Check, Open, Status, is_resolved
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows
@@ -44,8 +44,8 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     Returns:
         The columns of the table `findings`, as `history_row` makes them.
     """
-    names = [column.name for column in schemas.FINDINGS.columns]
-    types = spark_schema(schemas.FINDINGS.arrow)
+    names = [column.name for column in tables.FINDINGS.columns]
+    types = spark_schema(tables.FINDINGS.arrow)
     # the table may have been made by an older version
     known = [F.col(name) if name in before.columns else F.lit(None).cast(types[name].dataType).alias(name) for name in names]
     earlier = before.where(F.col("status") != F.lit(str(Status.RESOLVED))).select(*known)
@@ -55,7 +55,7 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     checks = audited.select("cluster_id", F.inline("checked"))
     checks = checks.select(*_PARTITION, F.struct(*_OF_CHECK).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
-    return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), schemas.FINDINGS.arrow), types)
+    return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), tables.FINDINGS.arrow), types)
 
 
 def _history(row: Row, run_id: str) -> Iterator[Row]:

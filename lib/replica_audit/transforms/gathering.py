@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
-from replica_audit.schemas import COMMITS
+from replica_audit.tables import COMMITS
 from replica_audit.transforms import consumers
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts

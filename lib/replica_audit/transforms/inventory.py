@@ -15,7 +15,7 @@ from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from replica_audit.formats.whole_file import TooLargeError
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
-from replica_audit.schemas import INVENTORY
+from replica_audit.tables import INVENTORY
 from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row

@@ -21,7 +21,7 @@ from replica_audit.protocol.partition_findings import (
 )
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.schemas.findings_table import CANDIDATE, FOUND
+from replica_audit.tables.findings import CANDIDATE, FOUND
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded

@@ -19,7 +19,7 @@ from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
-from replica_audit.schemas import AUDITED
+from replica_audit.tables import AUDITED
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts

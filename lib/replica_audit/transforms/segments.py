@@ -19,7 +19,7 @@ from replica_audit.formats.replica_reader import scan_of
 from replica_audit.formats.segment_problems import scanned
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import SegmentFile
-from replica_audit.schemas import SEGMENTS
+from replica_audit.tables import SEGMENTS
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
 from replica_audit.transforms.valid_rows import refuse_scan

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from replica_audit.errors import visible
-from replica_audit.schemas import AUDITED, INPUT_ERRORS, OF_PARTITIONS
-from replica_audit.schemas.checks import violation
+from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.tables.checks import violation
 
 Row = dict[str, Any]
 CODE = "unusable-value"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.schemas.columns import STRING, Column, Table, shape
-from replica_audit.schemas.findings_table import CHECKED, FINDINGS, FOUND
-from replica_audit.schemas.history_tables import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
-from replica_audit.schemas.pair_tables import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.schemas.replica_tables import (
+from replica_audit.tables.columns import STRING, Column, Table, shape
+from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
+from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
+from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.tables.replicas import (
     CONTENT_WINDOWS,
     EPOCH_START_OFFSETS,
     FUTURE_REPLICAS,
@@ -16,9 +16,9 @@ from replica_audit.schemas.replica_tables import (
     REPLICA_ROLES,
     SEGMENT_EPOCHS,
 )
-from replica_audit.schemas.run_tables import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.schemas.shapes import COMMITS, INVENTORY, SEGMENTS
-from replica_audit.schemas.what_if_tables import WHAT_IF_LEADERS, WHAT_IF_RULES
+from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
+from replica_audit.tables.shapes import COMMITS, INVENTORY, SEGMENTS
+from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of
 OF_PARTITIONS: tuple[Table, ...] = (

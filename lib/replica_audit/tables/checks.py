@@ -11,7 +11,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
-from replica_audit.schemas.columns import Table
+from replica_audit.tables.columns import Table
 
 _KEYS = 2  # run_id and cluster_id, which are put in front later
 _WORDS = ((r"\bIS NULL\b", "is None"), (r"\bIN \(", "in ("), (r"\bOR\b", "or"), (r"\bAND\b", "and"), (r"(?<![<>!])=", "=="))
@@ -30,7 +30,7 @@ def violation(table: Table, row: Mapping[str, Any]) -> str | None:
 
 def _holds(check: CodeType, row: Mapping[str, Any]) -> bool:
     try:
-        return bool(eval(check, {}, row))  # noqa: S307 - made of the project's own schemas
+        return bool(eval(check, {}, row))  # noqa: S307 - made of the project's own tables
     except TypeError:  # null compared with something
         return False
 

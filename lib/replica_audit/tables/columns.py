@@ -1,0 +1,178 @@
+"""What a table is made of, derived from the class of its rows.
+
+A field of a row class is a column: its name, its type, null where the annotation has `| None`, and the comment in `Annotated`. Offsets are
+bigint, epochs, ids and partitions int. `_offset` ends are exclusive (`end`, `log_end_offset`) unless named `last_`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+STRING, INT, BIGINT, BOOLEAN = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+Int = Annotated[int, INT]
+Bigint = Annotated[int, BIGINT]
+NOT_NULL_KEPT = "keeps NOT NULL"  # in the annotation of a nested class: its fields are not nullable in Arrow either
+_PLAIN: Mapping[Any, pa.DataType] = {str: STRING, bool: BOOLEAN, datetime: TIMESTAMP, date: pa.date32()}
+
+
+class Column(NamedTuple):
+    """A column: name, Arrow type, comment, whether null is allowed."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
+
+    `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
+    constraints that older versions have narrower: in their tables they are replaced.
+    """
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...]
+    constraints: Mapping[str, str]
+    cluster_by: tuple[str, ...] = ("cluster_id",)
+    widened: tuple[str, ...] = ()
+    row: type[DataclassInstance] | None = field(default=None, compare=False)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns as an Arrow schema."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+
+class Hint(NamedTuple):
+    """An annotation taken apart: the type without null, what `Annotated` adds to it, and whether null is allowed."""
+
+    kind: Any
+    told: tuple[Any, ...]
+    nullable: bool
+
+    @classmethod
+    def of(cls, annotation: Any) -> Hint:
+        """Take an annotation apart."""
+        told: tuple[Any, ...] = ()
+        nullable = False
+        while True:
+            if get_origin(annotation) is Annotated:
+                told += annotation.__metadata__
+                annotation = annotation.__origin__
+            elif get_origin(annotation) in (Union, UnionType):
+                (annotation,) = [part for part in get_args(annotation) if part is not NoneType]
+                nullable = True
+            else:
+                return cls(annotation, told, nullable)
+
+
+@cache
+def hints_of(row: type) -> Mapping[str, Hint]:
+    """The fields of a row class."""
+    annotations = get_type_hints(row, include_extras=True)
+    return MappingProxyType({one.name: Hint.of(annotations[one.name]) for one in dataclasses.fields(row)})
+
+
+def columns_of(row: type) -> tuple[Column, ...]:
+    """The columns of a row class."""
+    return tuple(Column(name, type_of(hint), _comment(hint), hint.nullable) for name, hint in hints_of(row).items())
+
+
+def type_of(hint: Hint) -> pa.DataType:
+    """The Arrow type of an annotation.
+
+    Raises:
+        TypeError: no column can hold such a value, or an int does not say whether it is an Int or a Bigint.
+    """
+    given = next((one for one in hint.told if isinstance(one, pa.DataType)), None)
+    if given is not None:
+        return given
+    if get_origin(hint.kind) is tuple:
+        return pa.list_(type_of(Hint.of(get_args(hint.kind)[0])))
+    if get_origin(hint.kind) is Mapping:
+        key, value = get_args(hint.kind)
+        return pa.map_(type_of(Hint.of(key)), type_of(Hint.of(value)))
+    if isinstance(hint.kind, type) and dataclasses.is_dataclass(hint.kind):
+        return shape(_nested(columns_of(hint.kind), keeps=NOT_NULL_KEPT in hint.told))
+    if hint.kind not in _PLAIN:
+        raise TypeError(f"{hint.kind} is no type of a column")
+    return _PLAIN[hint.kind]
+
+
+def _nested(columns: Iterable[Column], *, keeps: bool) -> Iterator[Column]:
+    for column in columns:
+        yield column if keeps else column._replace(nullable=True)
+
+
+def _comment(hint: Hint) -> str:
+    return next((one for one in hint.told if isinstance(one, str)), "")
+
+
+def shape(columns: Iterable[Column]) -> pa.StructType:
+    """Columns as a struct type."""
+    return pa.struct([pa.field(c.name, c.type, c.nullable) for c in columns])
+
+
+def struct_of(row: type) -> pa.StructType:
+    """A row class as a struct whose fields may all be null."""
+    return shape(_nested(columns_of(row), keeps=False))
+
+
+def struct(**fields: pa.DataType) -> pa.StructType:
+    """A struct type from names and types."""
+    return pa.struct(list(fields.items()))
+
+
+RunId = Annotated[str, "the run that wrote the row"]
+ClusterId = Annotated[str, "cluster.id of the audited cluster; a path where it is unknown"]
+Topic = Annotated[str, "topic name"]
+PartitionNumber = Annotated[Int, "partition number"]
+Broker = Annotated[Int, "broker that holds the replica"]
+Leader = Annotated[Int, "broker that leads the partition; -1: unknown"]
+Follower = Annotated[Int, "broker that follows"]
+LeaderSource = Annotated[str, "where the leader is known from: cluster-metadata, metadata-log or inferred"]
+PARTITION_CHECK = {"partition_not_negative": "partition >= 0"}
+BY_PARTITION = ("cluster_id", "topic", "partition")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunKeys:
+    """The columns that every table begins with."""
+
+    __slots__ = ()
+
+    run_id: RunId
+    cluster_id: ClusterId
+
+
+KEYS = columns_of(RunKeys)
+
+
+def table(
+    row: type[DataclassInstance],
+    *,
+    name: str,
+    grain: str,
+    constraints: Mapping[str, str],
+    cluster_by: tuple[str, ...] = ("cluster_id",),
+    widened: tuple[str, ...] = (),
+) -> Table:
+    """The table of a row class."""
+    own = columns_of(row)
+    columns = own if own[: len(KEYS)] == KEYS else (*KEYS, *own)
+    return Table(name=name, grain=grain, columns=columns, constraints=constraints, cluster_by=cluster_by, widened=widened, row=row)

@@ -1,0 +1,158 @@
+"""The findings of a run, each with the facts that it rests on, so that one table holds all that a list of findings shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    NOT_NULL_KEPT,
+    Bigint,
+    Int,
+    PartitionNumber,
+    RunKeys,
+    Topic,
+    columns_of,
+    shape,
+    struct_of,
+    table,
+)
+from replica_audit.tables.pairs import AlreadyTruncated, LogHole, NeverCatchesUp, WrongLines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionChoice:
+    """Of a replica that could be elected, as in `what_if_leaders`, as much as a list of findings shows."""
+
+    candidate_id: Int
+    rank: Int | None
+    in_isr: bool
+    log_end_offset: Bigint | None
+    lost_offsets: Bigint | None
+    lost_records: Bigint | None
+    lost_below_high_watermark: Bigint | None
+    lost_committed: Bigint | None
+    followers_failing: Int | None
+    followers_diverged: Int | None
+    reason: str
+    unread_replicas: Int | None
+    in_elr: bool | None
+    election: str | None
+    broker_up: bool | None
+    stopped_cleanly: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingKey:
+    """What a finding is, and where."""
+
+    __slots__ = ()
+
+    finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER where it is about the partition"]
+    code: Annotated[
+        str,
+        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr; or removed_below_high_watermark, truncation_refused",
+    ]
+    severity: Annotated[str, "critical, error or warning"]
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Annotated[Int, "broker that holds the replica; -1: the finding is about the partition as a whole"]
+    summary: Annotated[str, "the finding in one sentence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingHistory:
+    """What a finding is against those of earlier runs."""
+
+    __slots__ = ()
+
+    first_seen_run_id: Annotated[str, "first run of the unbroken series in which it was open"]
+    last_seen_run_id: Annotated[str, "last run that found it"]
+    status: Annotated[
+        str,
+        "new or persisting: this run found it; resolved: this run compared the same and found it clean; unconfirmed: an earlier run "
+        "found it, this one could not look, so it stays open",
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingFacts:
+    """What a finding rests on; null where it is about something else."""
+
+    __slots__ = ()
+
+    about: Annotated[str | None, "follower, leader (its own replica), partition or broker-log; null: of an older version"] = None
+    leader_id: Annotated[Int | None, "leader, or the replica that is inferred to lead and compared with; -1: nobody"] = None
+    leader_source: Annotated[str | None, "cluster-metadata, metadata-log or inferred"] = None
+    inferred_because: Annotated[str | None, "why the leader is inferred, as in replica_verdicts"] = None
+    leader_epoch: Annotated[Int | None, "leader epoch by the metadata; null: of a follower"] = None
+    divergence_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    truncation_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    restart_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    fetcher_fails: Annotated[bool | None, "as in truncation_points, of the protocol that applies"] = None
+    still_diverged: Annotated[bool | None, "as in truncation_points, of the protocol that applies"] = None
+    removed_records: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    removed_below_high_watermark: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    removed_committed: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    commit_evidence: Annotated[str | None, "as in replica_verdicts"] = None
+    already_truncated: AlreadyTruncated = None
+    stuck: NeverCatchesUp = None
+    wrong_lines: WrongLines = None
+    hole: LogHole = None
+    evidence: Annotated[str | None, "files, offsets and epochs that the finding rests on"] = None
+    isr: Annotated[tuple[Int, ...] | None, "offline_partition, in_sync_outside_isr: the ISR by the metadata"] = None
+    elr: Annotated[tuple[Int, ...] | None, "offline_partition: the eligible leader replicas (KIP-966)"] = None
+    last_leader_id: Annotated[Int | None, "offline_partition: who led last; null: not known"] = None
+    leaderless_since: Annotated[datetime | None, "offline_partition: when it lost its leader, UTC; null: no metadata log says so"] = None
+    cluster_stopped: Annotated[
+        bool | None, "offline_partition: the whole cluster was shut down in order; starting it elects a leader cleanly"
+    ] = None
+    candidates: Annotated[
+        tuple[Annotated[ElectionChoice, NOT_NULL_KEPT], ...] | None,
+        "offline_partition: what electing each replica loses, as in what_if_leaders",
+    ] = None
+    table_epoch: Annotated[Int | None, "leader_epoch_missing: last epoch of the leader's table; -1: none"] = None
+    known_epoch: Annotated[Int | None, "leader_epoch_missing: leader epoch in the broker's own copy of the metadata log; null: no copy"] = (
+        None
+    )
+    is_certain: Annotated[bool | None, "leader_epoch_missing, in_sync_outside_isr: a copy of another moment cannot explain it"] = None
+
+
+# the columns of the last of the bases come first
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFinding(FindingFacts, FindingKey):
+    """A finding as the audit of its partition has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinding(FindingFacts, FindingHistory, FindingKey, RunKeys):
+    """A finding as a run has it, with what earlier runs say of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPartition:
+    """What of a partition was found in order."""
+
+    topic: str
+    partition: Int
+    leader_id: Int
+    leader_source: str
+    leader_has_epoch: bool
+    isr: tuple[Int, ...]
+    clean: tuple[Int, ...]
+    same_batches: tuple[Int, ...]
+
+
+FINDINGS = table(
+    RunFinding,
+    name="findings",
+    grain="one row per finding of the run, and per finding that earlier runs left open and this run did not see",
+    constraints={"known_status": "status IN ('new', 'persisting', 'resolved', 'unconfirmed')"},
+    cluster_by=BY_PARTITION,
+    widened=("known_status",),
+)
+CANDIDATE = shape(columns_of(ElectionChoice))
+FOUND = shape(columns_of(FoundFinding))
+CHECKED = struct_of(CheckedPartition)

@@ -1,0 +1,134 @@
+"""Tables about what happened before the copies were taken, and to whom it matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    PARTITION_CHECK,
+    Bigint,
+    Int,
+    PartitionNumber,
+    Topic,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEpoch:
+    """A leader epoch of a partition by the metadata log."""
+
+    topic: Topic
+    partition: PartitionNumber
+    topic_id: Annotated[str | None, "topic id"]
+    leader_epoch: Annotated[Int, "epoch"]
+    leader_id: Annotated[Int, "broker that led it; -1: nobody"]
+    election: Annotated[str, "created, snapshot (elected before the oldest snapshot), clean, unclean, same-leader or leaderless"]
+    isr: Annotated[tuple[Int, ...] | None, "ISR after the election"]
+    elr: Annotated[tuple[Int, ...] | None, "eligible leader replicas after it (KIP-966)"]
+    isr_at_end: Annotated[
+        tuple[Int, ...] | None, "ISR when the epoch ended, or as far as the metadata log goes, by changes within the epoch"
+    ]
+    metadata_offset: Annotated[Bigint, "offset of the record in the metadata log: the order of all elections of the cluster"]
+    metadata_epoch: Annotated[Int, "epoch of the metadata log"]
+    began_at: Annotated[datetime | None, "when the controller wrote the record, UTC"]
+    start_offset: Annotated[
+        Bigint | None,
+        "where the epoch began by the leader's table, else another replica's; null: no table has it, or the log start moved over it",
+    ]
+    given_up_offsets: Annotated[
+        Bigint | None, "unclean: offsets of earlier epochs that a replica still holds and the elected one did not hold; null: not known"
+    ]
+    given_up_held_by: Annotated[tuple[Int, ...] | None, "the replicas that hold them"]
+
+
+LEADER_EPOCHS = table(
+    LeaderEpoch,
+    name="leader_epochs",
+    grain="one row per partition and leader epoch that the metadata log tells of: who led it, and how it was elected",
+    constraints={
+        **PARTITION_CHECK,
+        "known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIncident:
+    """An incident that a broker's own log shows."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Annotated[Int | None, "broker in whose folder the log lies"]
+    kind: Annotated[str, "removed_below_high_watermark, truncation_refused or unclean_election"]
+    logged_at: Annotated[str | None, "the line's own time, in the broker's zone; null: the layout has no date"]
+    truncation_offset: Annotated[Bigint | None, "offset truncated to; of a refused truncation the leader's log end"]
+    end_offset: Annotated[
+        Bigint | None, "exclusive end of what was removed: the high watermark before; of a refused one the replica's log end"
+    ]
+    leader_id: Annotated[Int | None, "the leader that was followed, or elected; null: the line does not have it"]
+    leader_epoch: Annotated[Int | None, "epoch of the elected leader; null: the line does not have it"]
+    severity: Annotated[str, "warning if the incident is a finding, else none"]
+    summary: Annotated[str, "the incident in one sentence"]
+    path: Annotated[str, "the log"]
+    line: Annotated[Bigint, "line in it, counted from 1"]
+
+
+LOGGED_INCIDENTS = table(
+    LoggedIncident,
+    name="logged_incidents",
+    grain="one row per incident that a broker's own log shows: committed records removed, a truncation refused, or an unclean election",
+    constraints={
+        **PARTITION_CHECK,
+        "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
+        "known_severity": "severity IN ('warning', 'none')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerImpact:
+    """What a consumer group finds in a partition when it resumes."""
+
+    group_id: Annotated[str, "consumer group"]
+    topic: Topic
+    partition: PartitionNumber
+    committed_offset: Annotated[Bigint, "next offset that the group would read"]
+    committed_leader_epoch: Annotated[Int, "leader epoch of the last record that it consumed; -1: the commit has none"]
+    committed_at: Annotated[datetime | None, "timestamp of the commit, UTC"]
+    validation_result: Annotated[str, "what the client makes of it: valid, truncated, undefined or not-validated; unknown: no leader"]
+    diverging_epoch: Annotated[
+        Int | None, "epoch in the leader's answer, where that differs from the committed one or ends below the offset"
+    ]
+    reset_offset: Annotated[
+        Bigint | None,
+        "where a client with a reset policy resumes if it need not apply it: the diverging offset, or the committed one; null: the "
+        "policy decides",
+    ]
+    nearest_offset: Annotated[
+        Bigint | None, "offset of the draft of KIP-320 (seekToNearest): start of the first larger epoch; null: no truncation"
+    ]
+    records_gone: Annotated[Bigint | None, "consumed offsets whose records no longer exist; null: cannot be told"]
+    records_reread: Annotated[Bigint | None, "offsets that are read again; where the policy decides, with earliest"]
+    records_missed: Annotated[Bigint | None, "offsets of the leader's log that are never read; where the policy decides, with latest"]
+    history_rewritten: Annotated[bool, "whether the client takes the position for valid although records below it were replaced"]
+    affected: Annotated[bool | None, "whether the group is affected by a truncation; null: cannot be told"]
+    reason: Annotated[str, "what happens, in one sentence"]
+    evidence: Annotated[str, "file and offset of the commit"]
+
+
+CONSUMER_IMPACTS = table(
+    ConsumerImpact,
+    name="consumer_impacts",
+    grain="one row per consumer group and partition with a committed offset: what the group finds when it resumes",
+    constraints={
+        **PARTITION_CHECK,
+        "known_result": "validation_result IN ('valid', 'truncated', 'undefined', 'not-validated', 'unknown')",
+    },
+    cluster_by=BY_PARTITION,
+)

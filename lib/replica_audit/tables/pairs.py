@@ -1,0 +1,230 @@
+"""Tables with rows per leader and follower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    PARTITION_CHECK,
+    Bigint,
+    Follower,
+    Int,
+    Leader,
+    LeaderSource,
+    PartitionNumber,
+    Topic,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRound:
+    """One answer of the leader."""
+
+    requested_epoch: Int | None
+    answered_epoch: Int | None
+    answered_end_offset: Bigint | None
+    truncate_to: Bigint | None
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedFetch:
+    """The fetch that the leader refuses for good."""
+
+    fetch_offset: Bigint
+    requested_epoch: Int | None
+    answered_epoch: Int | None
+    answered_end_offset: Bigint | None
+    back_to_offset: Bigint
+    before_records: bool
+    fresh_replica_too: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongCheckpointLine:
+    """A line of a leader-epoch-checkpoint that its batches contradict."""
+
+    epoch: Int
+    start_offset: Bigint | None
+    found_offset: Bigint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingOffsets:
+    """Offsets [first, end) that one of two logs misses."""
+
+    broker_id: Int
+    first_offset: Bigint
+    end_offset: Bigint
+    segment_before: Bigint | None
+    segment_after: Bigint | None
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedSpan:
+    """Offsets [first, end) of one leader epoch that were committed, and what proves it."""
+
+    evidence: str
+    leader_epoch: Int
+    first_offset: Bigint
+    end_offset: Bigint
+    broker_id: Int | None
+    metadata_offset: Bigint | None
+    not_ruled_out: tuple[str, ...]
+
+
+AlreadyTruncated = Annotated[bool | None, "whether it has truncated since it was copied, according to its broker's server.log"]
+NeverCatchesUp = Annotated[
+    RefusedFetch | None,
+    "the fetch that the leader refuses for good, and where the follower then fetches from again; null: it catches up. Null in it: "
+    "answered_epoch and answered_end_offset where the answer is OFFSET_OUT_OF_RANGE. fresh_replica_too: so is an empty log",
+]
+WrongLines = Annotated[
+    tuple[WrongCheckpointLine, ...] | None,
+    "its lines that its batches contradict: start_offset is right, null where the line has to go; found_offset is what the file "
+    "has, null where the line is missing",
+]
+LogHole = Annotated[
+    MissingOffsets | None,
+    "where a log_matching_violation is that one log misses offsets: the broker that misses them, [first, end), the base offsets of"
+    " the segments before and after it (null: inside a segment), and whether the cut makes it",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndOffset:
+    """What the leader answers to OffsetsForLeaderEpoch for an epoch in the follower's table."""
+
+    topic: Topic
+    partition: PartitionNumber
+    leader_id: Leader
+    follower_id: Follower
+    requested_epoch: Annotated[Int, "epoch that the follower has"]
+    answered_epoch: Annotated[Int, "epoch in the leader's answer (KIP-279); -1: undefined"]
+    end_offset: Annotated[Bigint, "exclusive end offset in that answer; -1: undefined"]
+    kip101_end_offset: Annotated[Bigint, "the answer of a leader of 0.11 to 1.1; -1: undefined"]
+
+
+EPOCH_END_OFFSETS = table(
+    EpochEndOffset,
+    name="epoch_end_offsets",
+    grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch",
+    constraints={
+        **PARTITION_CHECK,
+        "undefined_together": "(answered_epoch = -1) = (end_offset = -1)",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationPoint:
+    """What one protocol makes a follower truncate."""
+
+    topic: Topic
+    partition: PartitionNumber
+    leader_id: Leader
+    follower_id: Follower
+    leader_source: LeaderSource
+    protocol: Annotated[str, "high-watermark, kip-101, kip-279 or truncate-on-fetch"]
+    applies: Annotated[bool, "whether the cluster runs this protocol"]
+    truncation_offset: Annotated[Bigint | None, "offset to which the follower's log is cut; null: not cut"]
+    restart_offset: Annotated[Bigint | None, "the leader's log start at which the follower restarts empty; null: it does not"]
+    fetcher_fails: Annotated[bool, "whether the next fetch offset lies inside a batch of the leader, so that appending fails"]
+    round_trips: Annotated[Int, "requests to the leader before the fetch that brings records"]
+    rounds: Annotated[tuple[ExchangeRound, ...], "the leader's answers in order"]
+    falls_back_to_high_watermark: Annotated[bool, "whether the follower falls back to its high watermark"]
+    removed_offsets: Annotated[Bigint, "offsets from the physical cut to the log end offset"]
+    still_diverged: Annotated[bool, "whether what survives the cut conflicts with the leader"]
+    catches_up: Annotated[bool | None, "whether its fetches then go on until it holds all that the leader holds"]
+
+
+TRUNCATION_POINTS = table(
+    TruncationPoint,
+    name="truncation_points",
+    grain="four rows per leader and follower, one for each protocol",
+    constraints={
+        **PARTITION_CHECK,
+        "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch')",
+        "removes_what_is_there": "removed_offsets >= 0",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaVerdict:
+    """What is found of a leader and a follower."""
+
+    topic: Topic
+    partition: PartitionNumber
+    leader_id: Leader
+    follower_id: Follower
+    leader_source: LeaderSource
+    verdict: Annotated[str, "the first rule that holds"]
+    severity: Annotated[str, "critical, error, warning or none"]
+    common_prefix_end_offset: Annotated[Bigint | None, "exclusive end of what both logs share; null: nothing can be compared"]
+    divergence_offset: Annotated[Bigint | None, "first offset at which the logs part; null: they do not"]
+    follower_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the follower's part of the divergence"]
+    leader_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the leader's part of the divergence"]
+    truncation_offset: Annotated[Bigint | None, "offset to which the follower is cut under the protocol that applies; null: not cut"]
+    restart_offset: Annotated[Bigint | None, "offset at which it restarts empty; null: it does not"]
+    protocol: Annotated[str, "the protocol that applies"]
+    removed_offsets: Annotated[Bigint | None, "offsets that the follower's files lose, from the physical cut to the log end"]
+    removed_records: Annotated[Bigint | None, "records in the batches that go"]
+    removed_bytes: Annotated[Bigint | None, "their bytes"]
+    removed_below_high_watermark: Annotated[
+        Bigint | None,
+        "removed offsets below the checkpointed high watermark of a replica that holds them, and that the leader does not hold",
+    ]
+    commit_evidence: Annotated[
+        str | None,
+        "the strongest proof that removed offsets, which the leader does not hold, were committed: checkpointed-high-watermark, sole-"
+        "in-sync-replica or all-in-sync-replicas; null: none, so it is unknown whether they were",
+    ]
+    removed_committed: Annotated[Bigint | None, "removed offsets that were committed, by any evidence, and that the leader does not hold"]
+    removed_committed_offsets: Annotated[Mapping[str, Bigint] | None, "those offsets by evidence; each counts once, under its strongest"]
+    removed_commits: Annotated[
+        tuple[CommittedSpan, ...] | None,
+        "those offsets as spans [first, end) with their leader epoch; broker_id: whose checkpoint, or who led; metadata_offset: of the"
+        " record that made the ISR what it was; not_ruled_out: why it is only very likely",
+    ]
+    first_removed_timestamp_ms: Annotated[Bigint | None, "smallest max timestamp of the batches that go"]
+    last_removed_timestamp_ms: Annotated[Bigint | None, "largest max timestamp of the batches that go"]
+    open_transactions: Annotated[
+        tuple[Bigint, ...] | None,
+        "producer ids whose marker goes, and whose transaction is known to have begun below the cut: in its segment, or nothing but "
+        "the marker goes",
+    ]
+    observed_truncation_offset: Annotated[Bigint | None, "what the broker's own log says it did, if collected"]
+    already_truncated: AlreadyTruncated
+    stuck: NeverCatchesUp
+    wrong_lines_broker_id: Annotated[Int | None, "the broker whose leader-epoch-checkpoint is the cause; null: none"]
+    wrong_lines: WrongLines
+    hole: LogHole
+    compacted: Annotated[bool | None, "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so"]
+    evidence: Annotated[str | None, "files, offsets and epochs that the verdict rests on"]
+    reason: Annotated[str, "the verdict in one sentence"]
+    inferred_because: Annotated[
+        str | None,
+        "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or leader-not-named; "
+        "null: it is known",
+    ]
+
+
+REPLICA_VERDICTS = table(
+    ReplicaVerdict,
+    name="replica_verdicts",
+    grain="one row per leader and follower",
+    constraints={
+        **PARTITION_CHECK,
+        "known_severity": "severity IN ('critical', 'error', 'warning', 'none')",
+        "removes_what_is_there": "removed_offsets IS NULL OR removed_offsets >= 0",
+    },
+    cluster_by=BY_PARTITION,
+)

@@ -1,0 +1,225 @@
+"""Tables with a row per replica, or per part of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    PARTITION_CHECK,
+    Bigint,
+    Broker,
+    Int,
+    PartitionNumber,
+    Topic,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEpoch:
+    """Consecutive batches of one leader epoch in a segment of a replica."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    log_dir: Annotated[str, "log directory"]
+    segment_base_offset: Annotated[Bigint, "base offset in the segment's file name"]
+    leader_epoch: Annotated[Int, "epoch of the batches; -1: the format has none"]
+    first_offset: Annotated[Bigint, "base offset of the first batch"]
+    last_offset: Annotated[Bigint, "last offset of the last batch, inclusive"]
+    batch_count: Annotated[Bigint, "batches"]
+    record_count: Annotated[Bigint, "records that the batch headers count"]
+    size_bytes: Annotated[Bigint, "bytes of the batches"]
+    min_timestamp_ms: Annotated[Bigint, "smallest of the batches' max timestamps"]
+    max_timestamp_ms: Annotated[Bigint, "largest of the batches' max timestamps"]
+    source: Annotated[str, "raw, dump or collected: what the rows were read from"]
+
+
+SEGMENT_EPOCHS = table(
+    SegmentEpoch,
+    name="segment_epochs",
+    grain="one row per replica, segment and run of consecutive batches of one leader epoch",
+    constraints={
+        **PARTITION_CHECK,
+        "epoch_or_none": "leader_epoch >= -1",
+        "ascending": "last_offset >= first_offset",
+        "has_batches": "batch_count >= 1 AND record_count >= 0 AND size_bytes > 0",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLog:
+    """A replica directory."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    log_dir: Annotated[str, "log directory"]
+    directory: Annotated[str, "name of the replica directory"]
+    topic_id: Annotated[str | None, "topic id of partition.metadata"]
+    state: Annotated[str, "current, future, deleted or stray"]
+    log_start_offset: Annotated[Bigint | None, "first offset of the log; null if unreadable"]
+    log_end_offset: Annotated[Bigint | None, "offset after the last batch, as the broker would load it; null if unreadable"]
+    high_watermark: Annotated[Bigint | None, "entry of replication-offset-checkpoint"]
+    recovery_point: Annotated[Bigint | None, "entry of recovery-point-offset-checkpoint"]
+    cleaner_offset: Annotated[Bigint | None, "entry of cleaner-offset-checkpoint"]
+    last_epoch: Annotated[Int | None, "leader epoch of the last batch; -1: none"]
+    batch_count: Annotated[Bigint, "batches inside the log"]
+    record_count: Annotated[Bigint, "records that their headers count"]
+    size_bytes: Annotated[Bigint, "their bytes"]
+    checkpoint_state: Annotated[str, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable or not-collected"]
+    corrected_checkpoint: Annotated[
+        str | None,
+        "the content that leader-epoch-checkpoint should have, where the file is malformed or contradicts the batches; else null",
+    ]
+    recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it cuts nothing or does not run"]
+    unreadable_reason: Annotated[str | None, "why the replica cannot be compared; null if it can"]
+    captured_at: Annotated[datetime | None, "when the replica was copied, if the input says so"]
+
+
+REPLICA_LOGS = table(
+    ReplicaLog,
+    name="replica_logs",
+    grain="one row per replica directory",
+    constraints={
+        **PARTITION_CHECK,
+        "ends_after_start": "log_end_offset IS NULL OR log_end_offset >= log_start_offset",
+        "known_state": "state IN ('current', 'future', 'deleted', 'stray')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStartOffset:
+    """A leader epoch of a current replica."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    leader_epoch: Annotated[Int, "epoch"]
+    leader_id: Annotated[Int | None, "broker that led the epoch, by the metadata log; -1: nobody; null: not known"]
+    start_offset: Annotated[Bigint, "where the epoch starts: by the table in effect, else by checkpoint, else by batches"]
+    end_offset: Annotated[Bigint | None, "start of the next epoch, or the log end offset; exclusive"]
+    checkpoint_start_offset: Annotated[Bigint | None, "by leader-epoch-checkpoint, as found in the file"]
+    segment_start_offset: Annotated[Bigint | None, "by the batches: base offset of the first one of the epoch"]
+    source: Annotated[str, "both, checkpoint or segments"]
+    agrees: Annotated[bool, "whether checkpoint and batches give the same start"]
+    in_effect: Annotated[bool, "whether the entry is in the table that the broker uses after loading the log"]
+    difference: Annotated[str | None, "why they do not agree; null if they do"]
+
+
+EPOCH_START_OFFSETS = table(
+    EpochStartOffset,
+    name="epoch_start_offsets",
+    grain="one row per current replica and leader epoch",
+    constraints={
+        **PARTITION_CHECK,
+        "starts_in_log": "start_offset >= 0",
+        "known_source": "source IN ('both', 'checkpoint', 'segments')",
+        "known_difference": "difference IS NULL OR difference IN ('trivial-epoch', 'legal-lag', 'log-start', 'compaction', "
+        "'refetched-compacted-range', 'not-collected', 'corrupt')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentWindow:
+    """An offset-aligned window of a replica's log."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    window_start_offset: Annotated[Bigint, "first offset of the window"]
+    window_end_offset: Annotated[Bigint, "exclusive end of the window"]
+    digest: Annotated[Bigint, "sum over the batches that begin in the window of a mix of base offset, last offset and stored CRC"]
+    batch_count: Annotated[Bigint, "batches that begin in the window"]
+
+
+CONTENT_WINDOWS = table(
+    ContentWindow,
+    name="content_windows",
+    grain="one row per replica and offset-aligned window of its log: equal digests are equal batches",
+    constraints={
+        **PARTITION_CHECK,
+        "ends_after_start": "window_end_offset > window_start_offset",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRole:
+    """What a replica is, and what its broker takes it for."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    leader_id: Annotated[Int, "broker that leads by what is known last; -1: nobody or unknown"]
+    leader_epoch: Annotated[Int, "the partition's leader epoch by what is known last; -1: unknown"]
+    known_leader_id: Annotated[Int | None, "leader by the broker's own copy of the metadata log; null: no such copy"]
+    known_leader_epoch: Annotated[Int | None, "leader epoch by that copy"]
+    standing: Annotated[
+        str,
+        "leader, follower, zombie-leader or zombie-follower (it acts in an epoch that ended), ahead (of the leader), behind (its "
+        "metadata is older: copied earlier, or a zombie), down or unknown",
+    ]
+    fetch_error: Annotated[str | None, "what the leader answers to a fetch with that epoch: null: records"]
+    in_isr: Annotated[bool, "whether it is in the ISR"]
+    in_elr: Annotated[bool, "whether it is an eligible leader replica (KIP-966)"]
+    fenced: Annotated[bool | None, "whether its broker is fenced by the metadata log; null: not known"]
+    log_end_offset: Annotated[Bigint | None, "its log end offset; null: not in the input, or unreadable"]
+    high_watermark: Annotated[Bigint | None, "its persisted high watermark"]
+    isr_objection: Annotated[str | None, "why it should not be in the ISR; null: no reason, or not in it"]
+
+
+REPLICA_ROLES = table(
+    ReplicaRole,
+    name="replica_roles",
+    grain="one row per replica that the metadata names or the input holds: what it is, and what its broker takes it for",
+    constraints={
+        **PARTITION_CHECK,
+        "known_standing": "standing IN ('leader', 'follower', 'zombie-leader', 'zombie-follower', 'ahead', 'behind', 'down', 'unknown')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureReplica:
+    """A future replica of a move between log directories."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    log_dir: Annotated[str | None, "log directory of the current replica; null: it is not in the input"]
+    future_log_dir: Annotated[str, "log directory of the future replica"]
+    directory: Annotated[str, "name of the future replica's directory"]
+    protocol: Annotated[str, "rule of moves: kip-101 up to 1.1, else kip-279, never truncate-on-fetch"]
+    verdict: Annotated[str, "as in replica_verdicts, with the current replica as the leader"]
+    severity: Annotated[str, "of the verdict: a move that is cut loses nothing, so warning at most"]
+    log_end_offset: Annotated[Bigint | None, "of the future replica"]
+    lag_offsets: Annotated[Bigint | None, "how far it is behind the current replica; 0 if it is not"]
+    divergence_offset: Annotated[Bigint | None, "first offset at which both part; null: they do not"]
+    truncation_offset: Annotated[Bigint | None, "offset to which it is cut; null: not cut"]
+    restart_offset: Annotated[Bigint | None, "offset at which it restarts empty; null: it does not"]
+    removed_records: Annotated[Bigint | None, "records that it is cut by, all of which the current replica serves in its own version"]
+    reason: Annotated[str, "the verdict in one sentence"]
+
+
+FUTURE_REPLICAS = table(
+    FutureReplica,
+    name="future_replicas",
+    grain="one row per future replica of a move between log directories, against the current replica of the same broker",
+    constraints={
+        **PARTITION_CHECK,
+        "known_severity": "severity IN ('warning', 'none')",
+    },
+    cluster_by=BY_PARTITION,
+)

@@ -1,0 +1,93 @@
+"""Tables about a run: its state, and the problems of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    Bigint,
+    ClusterId,
+    Int,
+    RunId,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHolder:
+    """The process that makes a run, as `storage.processes` tells it."""
+
+    host: str
+    machine: str
+    pid: Int
+    began: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRun:
+    """A run, as far as it is about one cluster."""
+
+    run_id: RunId
+    cluster_id: ClusterId
+    started_at: Annotated[datetime, "when the run began, UTC"]
+    finished_at: Annotated[datetime | None, "when its last table was written, UTC; null while it runs"]
+    status: Annotated[str, "running or complete"]
+    exit_code: Annotated[
+        Int | None, "of the whole run: 0 nothing found, 1 findings at or above fail-on, 2 nothing readable, 3 inconclusive"
+    ]
+    run_date: Annotated[date, "the date the run is for"]
+    inputs: Annotated[tuple[str, ...] | None, "the roots that were read"]
+    config: Annotated[str | None, "the resolved configuration, JSON"]
+    protocol: Annotated[str | None, "the truncation rule that applies to the cluster"]
+    protocol_reason: Annotated[str | None, "what the rule was derived from"]
+    replicas: Annotated[Bigint | None, "rows of replica_logs"]
+    partitions: Annotated[Bigint | None, "partitions with a verdict"]
+    verdict_counts: Annotated[Mapping[str, Bigint] | None, "rows of replica_verdicts by verdict"]
+    input_errors: Annotated[Bigint | None, "rows of input_errors of the cluster"]
+    versions: Annotated[Mapping[str, str] | None, "versions of the product and of what it runs on"]
+    path: Annotated[str | None, "the cluster's root below the inputs"]
+    brokers: Annotated[Bigint | None, "brokers that the root has a folder of"]
+    has_metadata: Annotated[bool | None, "whether a cluster-metadata.json told of the cluster"]
+    attempt: Annotated[Int | None, "number of the attempt: higher each time a run of this id is begun"]
+    holder: Annotated[
+        RunHolder | None, "process that makes or made the run: host, boot and container, number, start; null by an older version"
+    ]
+    alive_at: Annotated[datetime | None, "last sign of life of the holder while the run was running, UTC"]
+
+
+AUDIT_RUNS = table(
+    AuditRun,
+    name="audit_runs",
+    grain="one row per run and cluster; a run counts only when its row says complete",
+    constraints={
+        "known_status": "status IN ('running', 'complete')",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedProblem:
+    """A problem of the input."""
+
+    broker_id: Annotated[Int | None, "broker whose folder holds the file; null if it belongs to none"]
+    path: Annotated[str, "file or directory"]
+    kind: Annotated[str, "what the file is taken for"]
+    line: Annotated[Bigint | None, "line in a text, from 1"]
+    byte_offset: Annotated[Bigint | None, "byte in the file, from 0"]
+    code: Annotated[str, "what is wrong, as a fixed word"]
+    detail: Annotated[str, "what is wrong, as a sentence"]
+    remedy: Annotated[str, "what to do about it"]
+
+
+INPUT_ERRORS = table(
+    ReportedProblem,
+    name="input_errors",
+    grain="one row per problem of the input",
+    constraints={
+        "line_from_one": "line IS NULL OR line >= 1",
+        "byte_from_zero": "byte_offset IS NULL OR byte_offset >= 0",
+    },
+)

@@ -1,0 +1,143 @@
+"""The shapes that rows have between stages: the fields of the values of `model`, with the widths of their numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+from replica_audit.model import (
+    BrokerEvent,
+    Election,
+    IsrChange,
+    MinIsrSetting,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    Run,
+    SegmentFile,
+    Window,
+)
+from replica_audit.protocol.log_events import LogEvent
+from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
+
+_EPOCHS_AND_IDS = frozenset(
+    {
+        "leader_epoch",
+        "metadata_epoch",
+        "answered_epoch",
+        "log_epoch",
+        "magic",
+        "partition",
+        "leader",
+        "leader_id",
+        "broker",
+        "broker_id",
+    }
+)
+_PARTITION = ("topic", "partition")
+
+
+def struct_of_value(kind: type, *, without: Collection[str] = (), **given: pa.DataType) -> pa.StructType:
+    """A value of `model` or `protocol` as a struct: of a number the width that its name has everywhere, lists of numbers are of ids.
+
+    Args:
+        kind: a dataclass or named tuple.
+        without: fields that are keys of the row instead.
+        given: the types of fields that are themselves values, or whose name says something else here.
+    """
+    annotations = get_type_hints(kind)
+    names = [one.name for one in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(kind._fields)  # type: ignore[attr-defined]
+    return pa.struct([(name, given.get(name) or _type_of(name, annotations[name])) for name in names if name not in without])
+
+
+def _type_of(name: str, annotation: Any) -> pa.DataType:
+    kind = Hint.of(annotation).kind
+    if get_origin(kind) is tuple and get_args(kind)[0] is int:
+        return pa.list_(INT)
+    if kind is bool:
+        return BOOLEAN
+    if kind is int:
+        return INT if name in _EPOCHS_AND_IDS else BIGINT
+    if isinstance(kind, type) and issubclass(kind, str):
+        return STRING
+    raise TypeError(f"{name}: the type of {annotation} has to be given")
+
+
+RUN = struct_of_value(Run)
+WINDOW = struct_of_value(Window)
+PROBLEM = struct_of_value(Problem)
+SEGMENT_FILE = struct_of_value(SegmentFile)
+REPLICA_FILES = struct_of_value(
+    ReplicaFiles,
+    segments=pa.list_(SEGMENT_FILE),
+    checkpoint=pa.list_(struct(line=INT, epoch=INT, start_offset=BIGINT)),
+    epochs=pa.list_(struct(epoch=INT, start_offset=BIGINT)),
+    problems=pa.list_(PROBLEM),
+)
+SEGMENT_SCAN = struct(
+    log_dir=STRING,
+    directory=STRING,
+    file=SEGMENT_FILE,
+    runs=pa.list_(RUN),
+    damaged=BOOLEAN,
+    failed=BOOLEAN,
+    problems=pa.list_(PROBLEM),
+    windows=pa.list_(WINDOW),
+)
+ELECTION = struct_of_value(Election)
+ISR_CHANGE = struct_of_value(IsrChange)
+MIN_ISR_SETTING = struct_of_value(MinIsrSetting, value=INT)
+BROKER_EVENT = struct_of_value(BrokerEvent)
+PARTITION_METADATA = struct_of_value(
+    PartitionMetadata,
+    without=_PARTITION,
+    elections=pa.list_(ELECTION),
+    isr_changes=pa.list_(ISR_CHANGE),
+    min_isr=pa.list_(MIN_ISR_SETTING),
+)
+# one copy of the metadata log as a whole
+METADATA_COPY = struct(
+    metadata_version=INT,
+    log_epoch=INT,
+    log_end_offset=BIGINT,
+    brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT)),
+    broker_events=pa.list_(BROKER_EVENT),
+    min_isr=pa.list_(MIN_ISR_SETTING),
+    last_timestamp_ms=BIGINT,
+)
+LOG_EVENT = struct_of_value(LogEvent, without=(*_PARTITION, "broker_id"))
+COMMITTED_OFFSET = struct(
+    group_id=STRING,
+    offset=BIGINT,
+    leader_epoch=INT,
+    commit_timestamp_ms=BIGINT,
+    topic_id=STRING,
+    record_offset=BIGINT,
+    path=STRING,
+)
+_REPLICA_KEYS: list[Any] = [
+    pa.field("cluster_id", STRING),
+    pa.field("broker_id", INT),
+    pa.field("topic", STRING),
+    pa.field("partition", INT),
+]
+LOGGED_VERSIONS = struct(kafka_version=STRING, inter_broker_protocol=STRING)
+INVENTORY = pa.schema(
+    [
+        *_REPLICA_KEYS,
+        pa.field("is_audited", BOOLEAN),
+        pa.field("replica", REPLICA_FILES),
+        pa.field("metadata", PARTITION_METADATA),
+        pa.field("metadata_copy", METADATA_COPY),
+        pa.field("event", LOG_EVENT),
+        pa.field("versions", LOGGED_VERSIONS),
+        pa.field("problem", PROBLEM),
+    ]
+)
+SEGMENTS = pa.schema([*_REPLICA_KEYS, pa.field("segment", SEGMENT_SCAN)])
+COMMITS = pa.schema(
+    [*_REPLICA_KEYS, pa.field("commit", COMMITTED_OFFSET), pa.field("problem", PROBLEM)],
+)

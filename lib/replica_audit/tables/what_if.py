@@ -1,0 +1,101 @@
+"""Tables that answer what would happen, had another broker led or another rule been in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    PARTITION_CHECK,
+    Bigint,
+    Follower,
+    Int,
+    Leader,
+    PartitionNumber,
+    Topic,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfLeader:
+    """A replica that could lead its partition, and what that would lose."""
+
+    topic: Topic
+    partition: PartitionNumber
+    candidate_id: Annotated[Int, "broker that leads in this case; one that does not lead now is taken to have entered a new epoch"]
+    rank: Annotated[
+        Int | None, "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead, or not in the input"
+    ]
+    is_leader: Annotated[bool, "whether it is the leader now"]
+    in_isr: Annotated[bool, "whether it is in the ISR"]
+    last_epoch: Annotated[Int | None, "leader epoch of its last batch; -1: none"]
+    log_end_offset: Annotated[Bigint | None, "its log end offset"]
+    lost_offsets: Annotated[
+        Bigint | None,
+        "offsets of other replicas that no longer exist anywhere, those of each epoch counted once; not those below its log start",
+    ]
+    lost_records: Annotated[Bigint | None, "records in them; of a batch that goes in part as many as offsets"]
+    lost_bytes: Annotated[Bigint | None, "bytes of the batches whose last offset is among them"]
+    lost_below_high_watermark: Annotated[Bigint | None, "lost offsets below a checkpointed high watermark of a replica that holds them"]
+    lost_committed: Annotated[Bigint | None, "lost offsets that are proven, by any evidence, to have been committed"]
+    lost_committed_offsets: Annotated[Mapping[str, Bigint] | None, "those offsets by evidence, as in replica_verdicts"]
+    followers_cut: Annotated[Int | None, "replicas that truncate"]
+    followers_restarted: Annotated[Int | None, "replicas that empty their log and start at the candidate's log start offset"]
+    followers_failing: Annotated[Int | None, "replicas that then get no records: their fetcher fails, or the exchange has no end"]
+    followers_diverged: Annotated[Int | None, "replicas that conflict with the candidate and do not notice"]
+    already_lost_offsets: Annotated[
+        Bigint | None,
+        "offsets that brokers have truncated since they were copied and that no other one holds: gone whichever leads, not in lost_*",
+    ]
+    reason: Annotated[str, "why it cannot lead or what it costs, in one sentence"]
+    unread_replicas: Annotated[Int | None, "other replicas that could not be read or are not in the input, and may hold more"]
+    in_elr: Annotated[bool | None, "whether it is an eligible leader replica (KIP-966)"]
+    election: Annotated[str | None, "clean or unclean: what making it the leader would be by the metadata; null: not known"]
+    broker_up: Annotated[bool | None, "whether its broker runs; null: not known"]
+    stopped_cleanly: Annotated[bool | None, "whether its copy has the marker of a clean shutdown; null: not in the input"]
+
+
+WHAT_IF_LEADERS = table(
+    WhatIfLeader,
+    name="what_if_leaders",
+    grain="one row per partition and replica that could lead it; with --what-if-leaders, and always of partitions without a leader",
+    constraints={
+        **PARTITION_CHECK,
+        "rank_from_one": "rank IS NULL OR rank >= 1",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfRule:
+    """What a rule, in force or rejected, makes a follower do."""
+
+    topic: Topic
+    partition: PartitionNumber
+    leader_id: Leader
+    follower_id: Follower
+    rule: Annotated[
+        str, "a protocol, or unknown-offset-rounds, epoch-sequence-exchange, high-watermark-epoch or leave-isr-on-preferred-election"
+    ]
+    accepted: Annotated[bool, "whether Kafka was ever built so"]
+    truncation_offset: Annotated[Bigint | None, "offset to which the follower is cut; null: not cut"]
+    falls_back_to_high_watermark: Annotated[bool, "whether it falls back to its high watermark"]
+    round_trips: Annotated[Int | None, "OffsetsForLeaderEpoch requests, or fetches that are answered with an epoch"]
+    request_bytes: Annotated[Bigint | None, "bytes of the partition in these requests"]
+    response_bytes: Annotated[Bigint | None, "bytes of the partition in their answers"]
+    reason: Annotated[str, "what happens, in one sentence"]
+
+
+WHAT_IF_RULES = table(
+    WhatIfRule,
+    name="what_if_rules",
+    grain="one row per leader, follower that is cut or differs, and rule: the protocols and the rejected alternatives of KIP-279",
+    constraints={
+        **PARTITION_CHECK,
+    },
+    cluster_by=BY_PARTITION,
+)
