@@ -14,6 +14,7 @@ from replica_audit.formats.log_dir import EPOCH_CHECKPOINT
 from replica_audit.protocol.checkpoint_repair import EntrySource, as_table, corrected
 from replica_audit.protocol.epoch_table import EpochEntry, load, truncate_from_start
 from replica_audit.protocol.replica_log import LoadedLog
+from replica_audit.tables.audited import AuditedPartition
 from replica_audit.transforms.partitions import PartitionAudit
 from tests.support import in_process
 
@@ -31,7 +32,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> list[PartitionAudit]:
     made: list[PartitionAudit] = []
 
     class Kept(PartitionAudit):
-        def row(self) -> in_process.Row:
+        def row(self) -> AuditedPartition:
             made.append(self)
             return super().row()
 

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
-from replica_audit.tables.checks import violation
+from replica_audit.tables.checks import checker
 from tests.collect.collections import collect_broker
 from tests.mutation.mutators import ANY, BINARY, common, mutated
 from tests.mutation.run import interrupted
@@ -61,7 +62,8 @@ def wrong_rows(tables: dict[str, list[Row]]) -> str | None:
             pa.array(rows, AUDITED.field(table.name).type.value_type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             return f"{table.name}: {error}"
-        violated = next((found for row in rows if (found := violation(table, row)) is not None), None)
+        violation = checker(table)
+        violated = next((found for row in rows if (found := violation(SimpleNamespace(**row))) is not None), None)
         if violated:
             return f"{table.name} refuses a row: {violated}"
     return None

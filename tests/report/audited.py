@@ -15,6 +15,7 @@ from replica_audit.protocol.cuts import can_fail_to_append
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import judge
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 from tests.report.test_exchange_steps import point
 
@@ -103,8 +104,8 @@ def _verdict(c: Comparison) -> Row:
         "open_transactions": [4711] if goes else [],
         "observed_truncation_offset": None,
         "already_truncated": None,
-        **stuck_columns(c, judged),
-        "hole": hole_column(c, judged),
+        **as_dict(stuck_columns(c, judged)),
+        "hole": None if (hole := hole_column(c, judged)) is None else as_dict(hole),
         "evidence": "leader 1: /logs/broker-1/data/orders-0/0.log ends; /logs/broker-2/data/replication-offset-checkpoint: 3",
     }
 

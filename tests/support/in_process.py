@@ -12,6 +12,8 @@ from replica_audit.config import Settings
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.storage.sources import discover
+from replica_audit.tables import AUDITED
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 from replica_audit.transforms.gathering import list_commits
 from replica_audit.transforms.inventory import list_source
@@ -58,9 +60,9 @@ def audit_cluster(
     cluster = cluster or cluster_facts(head, best, settings or Settings(), logged)
     tables["problems"] += _give_commits(partitions, {cluster_root.cluster_id: cluster})
     for _key, entry in sorted(partitions.items()):
-        for table, rows in PartitionAudit(entry, cluster).row().items():
-            if table != "cluster_id":
-                tables[table] += rows
+        audited = PartitionAudit(entry, cluster).row()
+        for table in AUDITED.names[1:]:
+            tables[table] += [as_dict(row) for row in getattr(audited, table)]
     return tables, cluster
 
 

@@ -18,6 +18,7 @@ from replica_audit.protocol.metadata_image import (
     METADATA_LOG,
 )
 from replica_audit.protocol.replica import Replica
+from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.history import CONSUMER_IMPACTS
 from replica_audit.transforms.consumers import impact_rows
 from tests.formats import kafka_files
@@ -68,7 +69,7 @@ def _rows(
     known = metadata or _metadata()
     replicas = {one.broker_id: one for one in ([leader, *others] if leader else others) if not one.unreadable}
     facts = Context(**({"leader_epoch": known.leader_epoch, "enters_epoch_at_once": True} | context))
-    return list(impact_rows(known, commits, leader, replicas, context=facts, leader_is_down=leader_is_down))
+    return [as_dict(row) for row in impact_rows(known, commits, leader, replicas, context=facts, leader_is_down=leader_is_down)]
 
 
 def _row(commit: Row, **options: Any) -> Row:

@@ -16,10 +16,13 @@ from replica_audit.protocol.generation import Generation
 from replica_audit.protocol.leadership import leadership
 from replica_audit.protocol.metadata_image import METADATA_LOG
 from replica_audit.protocol.replica import Replica
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.pairs import ReplicaVerdict
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.history import leader_epoch_rows, utc
 from replica_audit.transforms.roles import role_rows
 from tests.protocol.logs import replica
+from tests.support.rows import sparse
 
 Row = dict[str, Any]
 TIME = 1_700_000_000_000
@@ -69,7 +72,7 @@ def typed(rows: Sequence[Row], table: tables.Table) -> Sequence[Row]:
 
 def history(elections: Sequence[Election], leader: Replica | None, *replicas: Replica, **values: Any) -> list[Row]:
     rows = leader_epoch_rows(metadata(elections=tuple(elections), **values), leader, [*replicas, *([leader] if leader else [])])
-    return list(typed(list(rows), tables.LEADER_EPOCHS))
+    return list(typed([as_dict(row) for row in rows], tables.LEADER_EPOCHS))
 
 
 def test_no_elections_are_known_without_a_metadata_log():
@@ -237,13 +240,13 @@ def roles(
     cluster: ClusterFacts | None = None,
     *,
     replicas: Sequence[Replica] = (),
-    verdicts: Sequence[Row] = (),
+    verdicts: Sequence[ReplicaVerdict] = (),
 ) -> dict[int, Row]:
     """Rows by broker. `copies`: leader and leader epoch by each broker's own copy of the metadata log."""
     said = metadata() if known is None else known
     held = {broker: metadata(*copy) if isinstance(copy, tuple) else copy for broker, copy in (copies or {}).items()}
     rows = role_rows(said, leadership(said, replicas), {one.broker_id: one for one in replicas}, held, cluster or facts(), verdicts)
-    return {row["broker_id"]: row for row in typed(list(rows), tables.REPLICA_ROLES)}
+    return {row["broker_id"]: row for row in typed([as_dict(row) for row in rows], tables.REPLICA_ROLES)}
 
 
 def standings(*arguments: Any, **named: Any) -> dict[int, str]:
@@ -371,8 +374,8 @@ def objections(*arguments: Any, **named: Any) -> dict[int, str | None]:
     return {broker: row["isr_objection"] for broker, row in roles(*arguments, **named).items()}
 
 
-def verdict(follower: int, name: str) -> Row:
-    return {"follower_id": follower, "verdict": name, "reason": "at 3..4 leader epoch 5, follower epoch 2"}
+def verdict(follower: int, name: str) -> ReplicaVerdict:
+    return sparse(ReplicaVerdict, follower_id=follower, verdict=name, reason="at 3..4 leader epoch 5, follower epoch 2")
 
 
 def test_an_isr_in_order():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,27 +15,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit import tables
-from replica_audit.tables.checks import in_python, violation
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.checks import checker, in_python
+from replica_audit.tables.replicas import ReplicaLog
 from replica_audit.transforms.rows import map_rows
-from replica_audit.transforms.valid_rows import CODE, refuse_scan, refuse_with_problem, sifted, without_misfits
+from replica_audit.transforms.valid_rows import CODE, encoded_audits, refuse_scan, refuse_with_problem, sifted
+from tests.support.rows import sparse
 
 Row = dict[str, Any]
 KEYS: Row = {"cluster_id": "c", "broker_id": 1, "is_audited": True}
 EVENT: Row = {"kind": "loaded", "time": "", "line": 3, "byte_offset": 0, "text": "", "path": "/in/broker-1/server.log"}
-LOG: Row = {
-    "topic": "orders",
-    "partition": 0,
-    "broker_id": 1,
-    "log_dir": "/in/broker-1/data",
-    "directory": "orders-0",
-    "state": "current",
-    "log_start_offset": 0,
-    "log_end_offset": 9,
-    "batch_count": 1,
-    "record_count": 9,
-    "size_bytes": 90,
-    "checkpoint_state": "ok",
-}
+LOG = sparse(
+    ReplicaLog,
+    topic="orders",
+    partition=0,
+    broker_id=1,
+    log_dir="/in/broker-1/data",
+    directory="orders-0",
+    state="current",
+    log_start_offset=0,
+    log_end_offset=9,
+    batch_count=1,
+    record_count=9,
+    size_bytes=90,
+    checkpoint_state="ok",
+)
 
 
 def through(rows: list[Row], schema: pa.Schema, refused: Any) -> list[Row]:
@@ -89,20 +95,9 @@ def test_a_scan_that_does_not_fit_is_a_segment_that_could_not_be_read():
     assert row["segment"]["file"]["path"] == "/in/x.log"
 
 
-def audited(**rows: list[Row]) -> Row:
-    return {
-        "cluster_id": "c",
-        **{table.name: [] for table in tables.OF_PARTITIONS},
-        "input_errors": [],
-        "found": [],
-        "checked": [],
-        **rows,
-    }
-
-
 def test_a_row_that_its_columns_cannot_hold_is_left_out_of_its_table_alone():
-    row = audited(replica_logs=[LOG, {**LOG, "last_epoch": 2**31}, {**LOG, "broker_id": 2}])
-    (found,) = through([row], tables.AUDITED, without_misfits)
+    row = AuditedPartition(cluster_id="c", replica_logs=[LOG, replace(LOG, last_epoch=2**31), replace(LOG, broker_id=2)])
+    (found,) = encoded_audits([row]).to_pylist()
     assert [one["broker_id"] for one in found["replica_logs"]] == [1, 2]
     (problem,) = found["input_errors"]
     assert (problem["path"], problem["code"]) == ("/in/broker-1/data", CODE)
@@ -114,15 +109,14 @@ def test_a_row_that_its_columns_cannot_hold_is_left_out_of_its_table_alone():
 )
 def test_a_row_that_its_table_would_refuse_is_left_out(values: Row):
     """Delta ends the whole write for one such row."""
-    found = sifted(audited(replica_logs=[LOG, {**LOG, **values}]))
-    assert found["replica_logs"] == [LOG]
-    assert [problem["code"] for problem in found["input_errors"]] == [CODE]
+    found = sifted(AuditedPartition(cluster_id="c", replica_logs=[LOG, replace(LOG, **values)]))
+    assert found.replica_logs == [LOG]
+    assert [problem.code for problem in found.input_errors] == [CODE]
 
 
 def test_healthy_rows_pass_unchanged():
-    row = audited(replica_logs=[LOG, {**LOG, "log_end_offset": None, "log_start_offset": None}])
-    assert sifted(row) is not None
-    assert sifted(row) == row
+    row = AuditedPartition(cluster_id="c", replica_logs=[LOG, replace(LOG, log_end_offset=None, log_start_offset=None)])
+    assert sifted(row) is row
 
 
 CONSTRAINTS = sorted({(name, check) for table in tables.TABLES for name, check in table.constraints.items()})
@@ -142,4 +136,4 @@ def test_a_check_is_read_as_a_database_reads_it(name: str, check: str, data: st.
         columns = ", ".join(f":{column} AS {column}" for column in names)
         (expected,) = database.execute(f"SELECT {check} FROM (SELECT {columns})", row).fetchone()  # noqa: S608
     alone = type(table)(name=f"{name}-alone", grain="", columns=(), constraints={name: check})
-    assert (violation(alone, row) is None) == bool(expected), in_python(check)
+    assert (checker(alone)(SimpleNamespace(**row)) is None) == bool(expected), in_python(check)

@@ -6,46 +6,50 @@ The checks are those of the table itself: its CHECK expressions, of which few fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
-from types import CodeType
+from collections.abc import Callable
 from typing import Any
 
-from replica_audit.tables.columns import Table
+from replica_audit.tables.columns import KEYS, Table
 
-_KEYS = 2  # run_id and cluster_id, which are put in front later
 _WORDS = ((r"\bIS NULL\b", "is None"), (r"\bIN \(", "in ("), (r"\bOR\b", "or"), (r"\bAND\b", "and"), (r"(?<![<>!])=", "=="))
+_TEXT = re.compile(r"('[^']*')")
 
 
-def violation(table: Table, row: Mapping[str, Any]) -> str | None:
-    """What of a table a row violates: the name of a column that may not be null, or of a check; None if it may be written.
+def checker(table: Table) -> Callable[[Any], str | None]:
+    """What tells of a row what of the table it violates: the name of a column that may not be null, or of a check; None: nothing.
 
     As in Delta a check is violated unless it is true: null is not.
     """
-    whole, parts = _checks(table.name, table.columns, tuple(table.constraints.items()))
-    if _holds(whole, row):
-        return None
-    return next(name for name, part in parts if not _holds(part, row))
+    parts = [(column.name, f"row.{column.name} is not None") for column in table.columns[len(KEYS) :] if not column.nullable]
+    parts += [(check, in_python(expression)) for check, expression in table.constraints.items()]
+    whole = _compiled(" and ".join(f"({part})" for _check, part in parts) or "True")
+    single = [(check, _compiled(part)) for check, part in parts]
+
+    def violation(row: Any) -> str | None:
+        return None if _holds(whole, row) else next(check for check, holds in single if not _holds(holds, row))
+
+    return violation
 
 
-def _holds(check: CodeType, row: Mapping[str, Any]) -> bool:
+def _holds(check: Callable[[Any], Any], row: Any) -> bool:
     try:
-        return bool(eval(check, {}, row))  # noqa: S307 - made of the project's own tables
+        return bool(check(row))
     except TypeError:  # null compared with something
         return False
 
 
-@cache
-def _checks(name: str, columns: tuple[Any, ...], constraints: tuple[tuple[str, str], ...]) -> tuple[CodeType, list[tuple[str, CodeType]]]:
-    """All checks of a table as one expression of Python, and each by its name."""
-    parts = [(column.name, f"{column.name} is not None") for column in columns[_KEYS:] if not column.nullable]
-    parts += [(check, in_python(expression)) for check, expression in constraints]
-    compiled = [(check, compile(part, f"<{name}.{check}>", "eval")) for check, part in parts]
-    return compile(" and ".join(f"({part})" for _check, part in parts) or "True", f"<{name}>", "eval"), compiled
+def _compiled(expression: str) -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] = eval(f"lambda row: {expression}", {})  # noqa: S307 - made of the project's own tables
+    return found
 
 
 def in_python(expression: str) -> str:
-    """A CHECK expression as one of Python."""
-    for words, means in _WORDS:
-        expression = re.sub(words, means, expression)
-    return expression
+    """A CHECK expression as one of Python, about the attributes of `row`."""
+    made = ""
+    for part in _TEXT.split(expression):
+        if not part.startswith("'"):
+            part = re.sub(r"\b[a-z]\w*", r"row.\g<0>", part)
+            for words, means in _WORDS:
+                part = re.sub(words, means, part)
+        made += part
+    return made

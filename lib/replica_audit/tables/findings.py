@@ -20,6 +20,7 @@ from replica_audit.tables.columns import (
     table,
 )
 from replica_audit.tables.pairs import AlreadyTruncated, LogHole, NeverCatchesUp, WrongLines
+from replica_audit.tables.what_if import WhatIfLeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class ElectionChoice:
     election: str | None
     broker_up: bool | None
     stopped_cleanly: bool | None
+
+    @classmethod
+    def of(cls, choice: WhatIfLeader) -> ElectionChoice:
+        """The same columns of the row."""
+        return cls(**{name: getattr(choice, name) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +159,5 @@ FINDINGS = table(
     cluster_by=BY_PARTITION,
     widened=("known_status",),
 )
-CANDIDATE = shape(columns_of(ElectionChoice))
 FOUND = shape(columns_of(FoundFinding))
 CHECKED = struct_of(CheckedPartition)

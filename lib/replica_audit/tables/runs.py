@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated
 
+from replica_audit.model import Problem
 from replica_audit.tables.columns import (
     Bigint,
     ClusterId,
@@ -80,6 +81,20 @@ class ReportedProblem:
     code: Annotated[str, "what is wrong, as a fixed word"]
     detail: Annotated[str, "what is wrong, as a sentence"]
     remedy: Annotated[str, "what to do about it"]
+
+    @classmethod
+    def of(cls, broker_id: int | None, problem: Problem) -> ReportedProblem:
+        """A problem of a file in the folder of a broker; None: of none."""
+        return cls(
+            broker_id=broker_id,
+            path=problem.path,
+            kind=problem.kind,
+            line=problem.line,
+            byte_offset=problem.byte_offset,
+            code=problem.code,
+            detail=problem.detail,
+            remedy=problem.remedy,
+        )
 
 
 INPUT_ERRORS = table(

@@ -12,6 +12,7 @@ from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.replica import Replica
+from replica_audit.tables.history import ConsumerImpact
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -49,7 +50,7 @@ def impact_rows(
     *,
     context: Context,
     leader_is_down: bool = False,
-) -> Iterator[Row]:
+) -> Iterator[ConsumerImpact]:
     """One row per group that committed an offset of the partition.
 
     Args:
@@ -74,18 +75,25 @@ def impact_rows(
             others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
             known = impact.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
             found = impact.assess(leader, others, commit, known)
-        values = asdict(found)
-        yield {
-            "group_id": row["group_id"],
-            "topic": metadata.topic,
-            "partition": metadata.partition,
-            "committed_offset": commit.offset,
-            "committed_leader_epoch": commit.leader_epoch,
-            "committed_at": utc(commit.committed_at_ms),
-            "validation_result": str(values.pop("result")),
-            **values,
-            "evidence": f"{row['path']}: offset {row['record_offset']}",
-        }
+        yield ConsumerImpact(
+            group_id=row["group_id"],
+            topic=metadata.topic,
+            partition=metadata.partition,
+            committed_offset=commit.offset,
+            committed_leader_epoch=commit.leader_epoch,
+            committed_at=utc(commit.committed_at_ms),
+            validation_result=str(found.result),
+            diverging_epoch=found.diverging_epoch,
+            reset_offset=found.reset_offset,
+            nearest_offset=found.nearest_offset,
+            records_gone=found.records_gone,
+            records_reread=found.records_reread,
+            records_missed=found.records_missed,
+            history_rewritten=found.history_rewritten,
+            affected=found.affected,
+            reason=found.reason,
+            evidence=f"{row['path']}: offset {row['record_offset']}",
+        )
 
 
 def _same(replica: Replica, leader: Replica) -> bool:

@@ -14,14 +14,14 @@ from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Cause, Judgement, Severity, Verdict, inconclusive, judge, stale_topic
+from replica_audit.tables.replicas import FutureReplica
 from replica_audit.transforms.pairs import Pair, Side, measure
 from replica_audit.transforms.replicas import Loaded
-from replica_audit.transforms.rows import Row
 
 _LOCAL = "local"
 
 
-def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) -> Iterator[Row]:
+def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) -> Iterator[FutureReplica]:
     """One row per future directory.
 
     Args:
@@ -38,20 +38,28 @@ def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) 
         yield _row(current, future, context, protocol)
 
 
-def _row(current: Loaded | None, future: Loaded, context: Context, protocol: Protocol) -> Row:
-    row: Row = {
-        "topic": future.files.topic,
-        "partition": future.files.partition,
-        "broker_id": future.broker_id,
-        "log_dir": current.files.log_dir if current else None,
-        "future_log_dir": future.files.log_dir,
-        "directory": future.files.directory,
-        "protocol": str(protocol),
-        **dict.fromkeys(("log_end_offset", "lag_offsets", "divergence_offset", "truncation_offset", "restart_offset", "removed_records")),
-    }
+def _row(current: Loaded | None, future: Loaded, context: Context, protocol: Protocol) -> FutureReplica:
     refused = _incomparable(current, future)
     if refused is not None or current is None:
-        return {**row, **_judged(refused or _missing())}
+        judgement = refused or _missing()
+        return FutureReplica(
+            topic=future.files.topic,
+            partition=future.files.partition,
+            broker_id=future.broker_id,
+            log_dir=current.files.log_dir if current else None,
+            future_log_dir=future.files.log_dir,
+            directory=future.files.directory,
+            protocol=str(protocol),
+            verdict=str(judgement.verdict),
+            severity=_severity(judgement),
+            log_end_offset=None,
+            lag_offsets=None,
+            divergence_offset=None,
+            truncation_offset=None,
+            restart_offset=None,
+            removed_records=None,
+            reason=judgement.reason,
+        )
     # the broker reads both copies at one time, and neither is in the ISR for the other's sake
     pair = Pair(
         leader=Side(loaded=current, replica=_replica(current)),
@@ -63,16 +71,25 @@ def _row(current: Loaded | None, future: Loaded, context: Context, protocol: Pro
     )
     measured = measure(pair, (protocol,))
     comparison, truncation = measured.comparison, measured.comparison.effect.truncation
-    return {
-        **row,
-        **_judged(judge(comparison)),
-        "log_end_offset": comparison.follower.log.log_end_offset,
-        "lag_offsets": max(0, comparison.leader.log.log_end_offset - comparison.follower.log.log_end_offset),
-        "divergence_offset": comparison.divergence_offset,
-        "truncation_offset": truncation.truncation_offset,
-        "restart_offset": truncation.restart_offset,
-        "removed_records": measured.removal.records if measured.removal else 0,
-    }
+    judgement = judge(comparison)
+    return FutureReplica(
+        topic=future.files.topic,
+        partition=future.files.partition,
+        broker_id=future.broker_id,
+        log_dir=current.files.log_dir,
+        future_log_dir=future.files.log_dir,
+        directory=future.files.directory,
+        protocol=str(protocol),
+        verdict=str(judgement.verdict),
+        severity=_severity(judgement),
+        log_end_offset=comparison.follower.log.log_end_offset,
+        lag_offsets=max(0, comparison.leader.log.log_end_offset - comparison.follower.log.log_end_offset),
+        divergence_offset=comparison.divergence_offset,
+        truncation_offset=truncation.truncation_offset,
+        restart_offset=truncation.restart_offset,
+        removed_records=measured.removal.records if measured.removal else 0,
+        reason=judgement.reason,
+    )
 
 
 def _replica(one: Loaded) -> Replica:
@@ -98,7 +115,6 @@ def _missing() -> Judgement:
     return Judgement(verdict=Verdict.INCONCLUSIVE, reason="the broker's current replica is not in the input")
 
 
-def _judged(judgement: Judgement) -> Row:
-    """The verdict; nothing is lost with a future replica, which no one reads before it becomes the current one."""
-    severity = Severity.NONE if judgement.severity is Severity.NONE else Severity.WARNING
-    return {"verdict": str(judgement.verdict), "severity": str(severity), "reason": judgement.reason}
+def _severity(judgement: Judgement) -> str:
+    """Nothing is lost with a future replica, which no one reads before it becomes the current one."""
+    return str(Severity.NONE if judgement.severity is Severity.NONE else Severity.WARNING)

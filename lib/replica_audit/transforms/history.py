@@ -10,7 +10,7 @@ from replica_audit.protocol.elections import beginnings, given_up
 from replica_audit.protocol.lineage import covered
 from replica_audit.protocol.metadata_image import ElectionKind
 from replica_audit.protocol.replica import Replica
-from replica_audit.transforms.rows import Row
+from replica_audit.tables.history import LeaderEpoch
 
 
 def utc(milliseconds: int | None) -> datetime | None:
@@ -20,7 +20,7 @@ def utc(milliseconds: int | None) -> datetime | None:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, replicas: Sequence[Replica]) -> Iterator[Row]:
+def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, replicas: Sequence[Replica]) -> Iterator[LeaderEpoch]:
     """Every epoch that the metadata log tells of.
 
     Args:
@@ -37,20 +37,20 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         if start is not None and election.kind == ElectionKind.UNCLEAN:
             held = given_up(election, start.start_offset, own, compacted=metadata.compacted)
             held = held if held or start.is_exact else None
-        yield {
-            "topic": metadata.topic,
-            "partition": metadata.partition,
-            "topic_id": metadata.topic_id,
-            "leader_epoch": election.leader_epoch,
-            "leader_id": election.leader_id,
-            "election": election.kind,
-            "isr": list(election.isr),
-            "elr": list(election.elr),
-            "isr_at_end": list(at_end.get(election.leader_epoch, election.isr)),
-            "metadata_offset": election.metadata_offset,
-            "metadata_epoch": election.metadata_epoch,
-            "began_at": utc(election.timestamp_ms),
-            "start_offset": start.start_offset if start and start.is_exact else None,
-            "given_up_offsets": None if held is None else covered((s.first_offset, s.end_offset) for spans in held.values() for s in spans),
-            "given_up_held_by": None if held is None else sorted(held),
-        }
+        yield LeaderEpoch(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            topic_id=metadata.topic_id,
+            leader_epoch=election.leader_epoch,
+            leader_id=election.leader_id,
+            election=election.kind,
+            isr=election.isr,
+            elr=election.elr,
+            isr_at_end=at_end.get(election.leader_epoch, election.isr),
+            metadata_offset=election.metadata_offset,
+            metadata_epoch=election.metadata_epoch,
+            began_at=utc(election.timestamp_ms),
+            start_offset=start.start_offset if start and start.is_exact else None,
+            given_up_offsets=None if held is None else covered((s.first_offset, s.end_offset) for spans in held.values() for s in spans),
+            given_up_held_by=None if held is None else tuple(sorted(held)),
+        )

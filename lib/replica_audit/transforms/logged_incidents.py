@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from replica_audit.protocol.logged_incidents import Incident, IncidentKind, incidents
 from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.tables.history import LoggedIncident
+from replica_audit.tables.pairs import ReplicaVerdict
 from replica_audit.transforms.rows import Row
 from replica_audit.transforms.server_logs import log_events
 
 
-def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: Sequence[Row]) -> Iterator[Row]:
+def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: Sequence[ReplicaVerdict]) -> Iterator[LoggedIncident]:
     """The incidents of a partition as rows of `logged_incidents`, without the run's keys.
 
     Of a broker's incidents of one kind the last is a finding, and the others are not. Removed records are none where the verdict on this
@@ -25,9 +27,9 @@ def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: 
     found = incidents(log_events(entries, topic, partition))
     last = {(one.broker_id, one.kind): one for one in found}
     told = {
-        (row["follower_id"], row["truncation_offset"])
+        (row.follower_id, row.truncation_offset)
         for row in verdicts
-        if row["verdict"] in (Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION)
+        if row.verdict in (Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION)
     }
     for one in found:
         is_finding = (
@@ -35,15 +37,21 @@ def incident_rows(topic: str, partition: int, entries: Iterable[Row], verdicts: 
             and one.kind is not IncidentKind.UNCLEAN_ELECTION
             and (one.kind is IncidentKind.TRUNCATION_REFUSED or (one.broker_id, one.truncation_offset) not in told)
         )
-        yield {
-            "topic": topic,
-            "partition": partition,
-            **one._asdict(),
-            "kind": str(one.kind),
-            "logged_at": one.logged_at or None,
-            "severity": str(Severity.WARNING if is_finding else Severity.NONE),
-            "summary": _summary(one),
-        }
+        yield LoggedIncident(
+            topic=topic,
+            partition=partition,
+            broker_id=one.broker_id,
+            kind=str(one.kind),
+            logged_at=one.logged_at or None,
+            truncation_offset=one.truncation_offset,
+            end_offset=one.end_offset,
+            leader_id=one.leader_id,
+            leader_epoch=one.leader_epoch,
+            severity=str(Severity.WARNING if is_finding else Severity.NONE),
+            summary=_summary(one),
+            path=one.path,
+            line=one.line,
+        )
 
 
 def _summary(one: Incident) -> str:

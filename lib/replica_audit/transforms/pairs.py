@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
@@ -17,8 +18,9 @@ from replica_audit.protocol.observed import ObservedTruncation
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
+from replica_audit.tables.pairs import EpochEndOffset, ExchangeRound, ReplicaVerdict, TruncationPoint
 from replica_audit.transforms import content, second_read, server_logs
-from replica_audit.transforms.commits import COMMIT_COLUMNS, commit_columns
+from replica_audit.transforms.commits import removed_commits
 from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
@@ -42,32 +44,39 @@ class Pair:
     context: Context
     applies: Protocol
     witnesses: Sequence[Replica]
+    inferred_because: str | None = None
 
     @property
-    def keys(self) -> Row:
+    def keys(self) -> PairKeys:
         """The columns that every row of the pair begins with."""
-        return pair_keys(
-            self.follower.loaded.files.topic, self.follower.loaded.files.partition, self.leadership, self.follower.replica.broker_id
-        )
+        files = self.follower.loaded.files
+        return PairKeys(files.topic, files.partition, self.leadership.leader_id, self.follower.replica.broker_id)
 
 
-def pair_keys(topic: str, partition: int, leadership: Leadership, follower_id: int) -> Row:
+class PairKeys(NamedTuple):
     """The key columns of a pair's rows."""
-    return {"topic": topic, "partition": partition, "leader_id": leadership.leader_id, "follower_id": follower_id}
+
+    topic: str
+    partition: int
+    leader_id: int
+    follower_id: int
 
 
-def lookup_rows(pair: Pair) -> Iterator[Row]:
+def lookup_rows(pair: Pair) -> Iterator[EpochEndOffset]:
     """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
-    leader = pair.leader.replica.as_leader()
+    leader, keys = pair.leader.replica.as_leader(), pair.keys
     for epoch, _start in pair.follower.replica.as_follower().epochs:
         answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
-        yield {
-            **pair.keys,
-            "requested_epoch": epoch,
-            "answered_epoch": answer.epoch,
-            "end_offset": answer.start_offset,
-            "kip101_end_offset": kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset),
-        }
+        yield EpochEndOffset(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            requested_epoch=epoch,
+            answered_epoch=answer.epoch,
+            end_offset=answer.start_offset,
+            kip101_end_offset=kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,30 +152,33 @@ def with_events(pair: Pair, measured: Measured, events: Sequence[Row], *, after_
     return replace(measured, observed=seen, comparison=replace(measured.comparison, did_otherwise=said))
 
 
-def compare(pair: Pair, measured: Measured) -> tuple[list[Row], Row]:
+def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], ReplicaVerdict]:
     """The pair's four rows of `truncation_points` and its row of `replica_verdicts`."""
     rows = [_truncation_row(pair, effect) for effect in measured.effects]
     return rows, _verdict_row(pair, measured, judge(measured.comparison))
 
 
-def _truncation_row(pair: Pair, effect: Effect) -> Row:
-    truncation, follower = effect.truncation, pair.follower.replica
+def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
+    truncation, follower, keys = effect.truncation, pair.follower.replica, pair.keys
     removed_from = removal_start(follower, effect)
-    return {
-        **pair.keys,
-        "leader_source": pair.leadership.source,
-        "protocol": str(truncation.protocol),
-        "applies": truncation.protocol is pair.applies,
-        "truncation_offset": truncation.truncation_offset,
-        "restart_offset": truncation.restart_offset,
-        "fetcher_fails": effect.fetcher_fails,
-        "round_trips": truncation.round_trips,
-        "rounds": [_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)],
-        "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
-        "removed_offsets": 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from),
-        "still_diverged": still_diverged(pair.leader.replica, follower, pair.context, effect),
-        "catches_up": catches_up(pair.leader.replica, effect),
-    }
+    return TruncationPoint(
+        topic=keys.topic,
+        partition=keys.partition,
+        leader_id=keys.leader_id,
+        follower_id=keys.follower_id,
+        leader_source=pair.leadership.source,
+        protocol=str(truncation.protocol),
+        applies=truncation.protocol is pair.applies,
+        truncation_offset=truncation.truncation_offset,
+        restart_offset=truncation.restart_offset,
+        fetcher_fails=effect.fetcher_fails,
+        round_trips=truncation.round_trips,
+        rounds=tuple(_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)),
+        falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
+        removed_offsets=0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from),
+        still_diverged=still_diverged(pair.leader.replica, follower, pair.context, effect),
+        catches_up=catches_up(pair.leader.replica, effect),
+    )
 
 
 def _is_round(step: Step, protocol: Protocol) -> bool:
@@ -176,59 +188,73 @@ def _is_round(step: Step, protocol: Protocol) -> bool:
     return step.request is Request.FETCH and (step.out_of_range or protocol is Protocol.TRUNCATE_ON_FETCH)
 
 
-def _round(step: Step) -> Row:
+def _round(step: Step) -> ExchangeRound:
     def known(epoch: int | None) -> int | None:
         return None if epoch is None or epoch < 0 else epoch
 
-    return {
-        "requested_epoch": known(step.requested_epoch),
-        "answered_epoch": known(step.answered_epoch),
-        "answered_end_offset": step.answered_end_offset,
-        "truncate_to": step.truncate_to,
-        "complete": step.complete,
-    }
+    return ExchangeRound(
+        requested_epoch=known(step.requested_epoch),
+        answered_epoch=known(step.answered_epoch),
+        answered_end_offset=step.answered_end_offset,
+        truncate_to=step.truncate_to,
+        complete=step.complete,
+    )
 
 
-def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Row:
-    comparison, removal, seen = measured.comparison, measured.removal, measured.observed
+def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> ReplicaVerdict:
+    comparison, removal, seen, keys = measured.comparison, measured.removal, measured.observed, pair.keys
     truncation = comparison.effect.truncation
     leader_end, follower_end = comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset
     parts = comparison.divergence_offset
     common = max(comparison.end, comparison.start) if parts is None else parts
-    return {
-        **pair.keys,
-        "leader_source": pair.leadership.source,
-        "verdict": str(judgement.verdict),
-        "severity": str(judgement.severity),
-        "common_prefix_end_offset": None if comparison.no_common_range else common,
-        "divergence_offset": parts,
-        "follower_diverged_end_offset": follower_end if parts is not None and parts < follower_end else None,
-        "leader_diverged_end_offset": leader_end if parts is not None and parts < leader_end else None,
-        "truncation_offset": truncation.truncation_offset,
-        "restart_offset": truncation.restart_offset,
-        "protocol": str(truncation.protocol),
-        **_removed(measured),
-        # where the comparison proves nothing, no loss may be summed up
-        **commit_columns(comparison, judgement),
-        "first_removed_timestamp_ms": removal.first_timestamp_ms if removal else None,
-        "last_removed_timestamp_ms": removal.last_timestamp_ms if removal else None,
-        "open_transactions": list(removal.open_producer_ids) if removal else [],
-        "observed_truncation_offset": seen.truncation_offset if seen else None,
-        "already_truncated": has_truncated(seen, truncation),
-        **stuck_columns(comparison, judgement),
-        "hole": hole_column(comparison, judgement),
-        "compacted": comparison.context.compacted,
-        "evidence": _evidence(pair, comparison, judgement),
-        "reason": judgement.reason,
-    }
+    offsets, records, size = _removed(measured)
+    # where the comparison proves nothing, no loss may be summed up
+    commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
+    return ReplicaVerdict(
+        topic=keys.topic,
+        partition=keys.partition,
+        leader_id=keys.leader_id,
+        follower_id=keys.follower_id,
+        leader_source=pair.leadership.source,
+        verdict=str(judgement.verdict),
+        severity=str(judgement.severity),
+        common_prefix_end_offset=None if comparison.no_common_range else common,
+        divergence_offset=parts,
+        follower_diverged_end_offset=follower_end if parts is not None and parts < follower_end else None,
+        leader_diverged_end_offset=leader_end if parts is not None and parts < leader_end else None,
+        truncation_offset=truncation.truncation_offset,
+        restart_offset=truncation.restart_offset,
+        protocol=str(truncation.protocol),
+        removed_offsets=offsets,
+        removed_records=records,
+        removed_bytes=size,
+        removed_below_high_watermark=commits.removed_below_high_watermark,
+        commit_evidence=commits.commit_evidence,
+        removed_committed=commits.removed_committed,
+        removed_committed_offsets=commits.removed_committed_offsets,
+        removed_commits=commits.removed_commits,
+        first_removed_timestamp_ms=removal.first_timestamp_ms if removal else None,
+        last_removed_timestamp_ms=removal.last_timestamp_ms if removal else None,
+        open_transactions=tuple(removal.open_producer_ids) if removal else (),
+        observed_truncation_offset=seen.truncation_offset if seen else None,
+        already_truncated=has_truncated(seen, truncation),
+        stuck=rejoin.stuck,
+        wrong_lines_broker_id=rejoin.wrong_lines_broker_id,
+        wrong_lines=rejoin.wrong_lines,
+        hole=hole_column(comparison, judgement),
+        compacted=comparison.context.compacted,
+        evidence=_evidence(pair, comparison, judgement),
+        reason=judgement.reason,
+        inferred_because=pair.inferred_because,
+    )
 
 
-def _removed(measured: Measured) -> Row:
-    names = ("removed_offsets", "removed_records", "removed_bytes")
+def _removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Offsets, records and bytes that go."""
     if measured.unread is not None:
-        return dict.fromkeys(names)
+        return None, None, None
     removal = measured.removal
-    return dict(zip(names, (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0), strict=True))
+    return (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0)
 
 
 def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str | None:
@@ -257,41 +283,3 @@ def _fact(role: str, side: Side, offset: int) -> str:
         )
     name = f"epoch {held.leader_epoch}" if held.leader_epoch >= 0 else "no epoch"
     return f"{role} {side.replica.broker_id}: {side.loaded.file_at(offset)} has {name} at {offset}"
-
-
-def not_compared_row(keys: Row, leader_source: str, protocol: Protocol, judgement: Judgement) -> Row:
-    """A row of `replica_verdicts` for a pair that cannot be compared."""
-    empty = dict.fromkeys(
-        (
-            "common_prefix_end_offset",
-            "divergence_offset",
-            "follower_diverged_end_offset",
-            "leader_diverged_end_offset",
-            "truncation_offset",
-            "restart_offset",
-            "removed_offsets",
-            "removed_records",
-            "removed_bytes",
-            *COMMIT_COLUMNS,
-            "first_removed_timestamp_ms",
-            "last_removed_timestamp_ms",
-            "open_transactions",
-            "observed_truncation_offset",
-            "already_truncated",
-            "stuck",
-            "wrong_lines_broker_id",
-            "wrong_lines",
-            "hole",
-            "compacted",
-            "evidence",
-        )
-    )
-    return {
-        **keys,
-        **empty,
-        "leader_source": leader_source,
-        "verdict": str(judgement.verdict),
-        "severity": str(judgement.severity),
-        "protocol": str(protocol),
-        "reason": judgement.reason,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.comparison import Context
@@ -21,43 +21,28 @@ from replica_audit.protocol.partition_findings import (
 )
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.tables.findings import CANDIDATE, FOUND
+from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
+from replica_audit.tables.history import LoggedIncident
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
-from replica_audit.transforms.rows import Row
 from replica_audit.transforms.what_if import Cut
 
 _NOBODY = -1
-_OF_VERDICT = (
-    "leader_id",
-    "leader_source",
-    "inferred_because",
-    "divergence_offset",
-    "truncation_offset",
-    "restart_offset",
-    "removed_records",
-    "removed_below_high_watermark",
-    "removed_committed",
-    "commit_evidence",
-    "already_truncated",
-    "stuck",
-    "wrong_lines",
-    "hole",
-    "evidence",
-)
-_OUTCOMES = ("fetcher_fails", "still_diverged")
 
 
 @dataclass(slots=True, kw_only=True)
 class Compared:
     """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
 
-    points: list[Row] = field(default_factory=list)
-    verdicts: list[Row] = field(default_factory=list)
-    lookups: list[Row] = field(default_factory=list)
-    rules: list[Row] = field(default_factory=list)
-    problems: list[Row] = field(default_factory=list)
+    points: list[TruncationPoint] = field(default_factory=list)
+    verdicts: list[ReplicaVerdict] = field(default_factory=list)
+    lookups: list[EpochEndOffset] = field(default_factory=list)
+    rules: list[WhatIfRule] = field(default_factory=list)
+    problems: list[ReportedProblem] = field(default_factory=list)
     same_batches: list[int] = field(default_factory=list)
     cuts: dict[int, Cut] = field(default_factory=dict)
 
@@ -79,13 +64,18 @@ class Audited:
     cluster: ClusterFacts
     context: Context
     made: Compared
-    choices: Sequence[Row]
-    incidents: Sequence[Row] = ()
+    choices: Sequence[WhatIfLeader]
+    incidents: Sequence[LoggedIncident] = ()
+
+    def finding_key(self, code: str, broker_id: int) -> str:
+        """What names a finding in every run; `broker_id` is -1 where it is about the partition."""
+        whose = "" if broker_id == _NOBODY else f":{broker_id}"
+        return f"{code}:{self.metadata.topic}-{self.metadata.partition}{whose}"
 
     @property
-    def keys(self) -> Row:
-        """The columns that name the partition."""
-        return {"topic": self.metadata.topic, "partition": self.metadata.partition}
+    def inferred_because(self) -> str | None:
+        """The column of that name."""
+        return None if self.because is None else str(self.because)
 
     @property
     def known_leader(self) -> Replica | None:
@@ -95,83 +85,120 @@ class Audited:
         return leader if leader is not None and (not known or leader.topic_id in (None, known)) else None
 
 
-def found_rows(audited: Audited) -> Iterator[Row]:
-    """Every finding, as rows of the shape FOUND."""
-    for row in (*_of_partition(audited), *_of_leader(audited), *_of_followers(audited), *_of_logs(audited)):
-        named = {**audited.keys, **row}
-        whose = "" if row["broker_id"] == _NOBODY else f":{row['broker_id']}"
-        named["finding_key"] = f"{row['code']}:{named['topic']}-{named['partition']}{whose}"
-        yield {name: named.get(name) for name in FOUND.names}
+def found_rows(audited: Audited) -> Iterator[FoundFinding]:
+    """Every finding."""
+    yield from _of_partition(audited)
+    yield from _of_leader(audited)
+    yield from _of_followers(audited)
+    yield from _of_logs(audited)
 
 
-def checked_row(audited: Audited) -> Row:
-    """What was found in order, as a row of the shape CHECKED."""
+def checked_row(audited: Audited) -> CheckedPartition:
+    """What was found in order."""
     metadata, leader = audited.metadata, audited.replicas.get(audited.leadership.leader_id)
     known = audited.known_leader
     has_epoch = known is not None and looks_at_table(known, audited.context) and not list(_missing_epoch(audited))
     leads = [leader.broker_id] if leader is not None and not leader.unreadable else []
-    clean = [row["follower_id"] for row in audited.made.verdicts if row["severity"] == Severity.NONE] if leads else []
-    return {
-        **audited.keys,
-        "leader_id": audited.leadership.leader_id,
-        "leader_source": audited.leadership.source,
-        "leader_has_epoch": has_epoch,
-        "isr": list(metadata.isr),
-        "clean": [*leads, *clean],
-        "same_batches": sorted(audited.made.same_batches),
-    }
+    clean = [row.follower_id for row in audited.made.verdicts if row.severity == Severity.NONE] if leads else []
+    return CheckedPartition(
+        topic=metadata.topic,
+        partition=metadata.partition,
+        leader_id=audited.leadership.leader_id,
+        leader_source=audited.leadership.source,
+        leader_has_epoch=has_epoch,
+        isr=metadata.isr,
+        clean=(*leads, *clean),
+        same_batches=tuple(sorted(audited.made.same_batches)),
+    )
 
 
-def _of_followers(audited: Audited) -> Iterator[Row]:
-    applied = {row["follower_id"]: row for row in audited.made.points if row["applies"]}
+def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
+    applied = {row.follower_id: row for row in audited.made.points if row.applies}
     for verdict in audited.made.verdicts:
-        if verdict["severity"] == Severity.NONE:
-            continue
-        point = applied.get(verdict["follower_id"])
-        yield {
-            "code": verdict["verdict"],
-            "severity": verdict["severity"],
-            "broker_id": verdict["follower_id"],
-            "summary": verdict["reason"],
-            "about": str(FindingAbout.FOLLOWER),
-            **{name: verdict.get(name) for name in _OF_VERDICT},
-            **{name: bool(point and point[name]) for name in _OUTCOMES},
-        }
+        if verdict.severity != Severity.NONE:
+            point = applied.get(verdict.follower_id)
+            yield replace(
+                _of_verdict(audited, verdict, verdict.verdict, verdict.severity, verdict.reason),
+                fetcher_fails=bool(point and point.fetcher_fails),
+                still_diverged=bool(point and point.still_diverged),
+            )
     yield from _outside_isr(audited)
 
 
-def _of_leader(audited: Audited) -> Iterator[Row]:
+def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: str, summary: str) -> FoundFinding:
+    """A finding about a follower, with the facts of its verdict."""
+    return FoundFinding(
+        finding_key=audited.finding_key(code, verdict.follower_id),
+        code=code,
+        severity=severity,
+        topic=verdict.topic,
+        partition=verdict.partition,
+        broker_id=verdict.follower_id,
+        summary=summary,
+        about=str(FindingAbout.FOLLOWER),
+        leader_id=verdict.leader_id,
+        leader_source=verdict.leader_source,
+        inferred_because=verdict.inferred_because,
+        divergence_offset=verdict.divergence_offset,
+        truncation_offset=verdict.truncation_offset,
+        restart_offset=verdict.restart_offset,
+        fetcher_fails=False,
+        still_diverged=False,
+        removed_records=verdict.removed_records,
+        removed_below_high_watermark=verdict.removed_below_high_watermark,
+        removed_committed=verdict.removed_committed,
+        commit_evidence=verdict.commit_evidence,
+        already_truncated=verdict.already_truncated,
+        stuck=verdict.stuck,
+        wrong_lines=verdict.wrong_lines,
+        hole=verdict.hole,
+        evidence=verdict.evidence,
+    )
+
+
+def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.compared.get(audited.leadership.leader_id)
     if leader is not None and leader.unreadable and not leader.incomplete:
-        yield {
-            **_leads(audited),
-            "code": str(Verdict.UNREADABLE),
-            "severity": str(SEVERITIES[Verdict.UNREADABLE]),
-            "summary": f"the leader itself: {leader.unreadable}",
-        }
+        yield _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
     yield from _missing_epoch(audited)
 
 
-def _of_logs(audited: Audited) -> Iterator[Row]:
+def _of_logs(audited: Audited) -> Iterator[FoundFinding]:
     for incident in audited.incidents:
-        if incident["severity"] != Severity.NONE:
-            same = {name: incident[name] for name in ("severity", "broker_id", "summary")}
-            yield {"code": incident["kind"], "about": str(FindingAbout.BROKER_LOG), **same}
+        if incident.severity != Severity.NONE:
+            broker = _NOBODY if incident.broker_id is None else incident.broker_id  # a log that does not say whose it is
+            yield FoundFinding(
+                finding_key=audited.finding_key(incident.kind, broker),
+                code=incident.kind,
+                severity=incident.severity,
+                topic=incident.topic,
+                partition=incident.partition,
+                broker_id=broker,
+                summary=incident.summary,
+                about=str(FindingAbout.BROKER_LOG),
+            )
 
 
-def _leads(audited: Audited) -> Row:
+def _leads(audited: Audited, code: Verdict | PartitionCode, severity: Severity, summary: str) -> FoundFinding:
+    """A finding about the leader's own replica."""
     leadership = audited.leadership
-    return {
-        "broker_id": leadership.leader_id,
-        "about": str(FindingAbout.LEADER),
-        "leader_id": leadership.leader_id,
-        "leader_source": leadership.source,
-        "inferred_because": None if audited.because is None else str(audited.because),
-        "leader_epoch": audited.metadata.leader_epoch,
-    }
+    return FoundFinding(
+        finding_key=audited.finding_key(code, leadership.leader_id),
+        code=str(code),
+        severity=str(severity),
+        topic=audited.metadata.topic,
+        partition=audited.metadata.partition,
+        broker_id=leadership.leader_id,
+        summary=summary,
+        about=str(FindingAbout.LEADER),
+        leader_id=leadership.leader_id,
+        leader_source=leadership.source,
+        inferred_because=audited.inferred_because,
+        leader_epoch=audited.metadata.leader_epoch,
+    )
 
 
-def _missing_epoch(audited: Audited) -> Iterator[Row]:
+def _missing_epoch(audited: Audited) -> Iterator[FoundFinding]:
     leader, metadata = audited.known_leader, audited.metadata
     if leader is None:
         return
@@ -185,26 +212,23 @@ def _missing_epoch(audited: Audited) -> Iterator[Row]:
         known_epoch=copy.leader_epoch if copy else None,
     )
     if found is not None:
-        yield {
-            **_leads(audited),
-            "code": str(PartitionCode.LEADER_EPOCH_MISSING),
-            "severity": str(found.severity),
-            "summary": found.reason,
-            "table_epoch": found.table_epoch,
-            "known_epoch": found.known_epoch,
-            "is_certain": found.is_certain,
-        }
+        yield replace(
+            _leads(audited, PartitionCode.LEADER_EPOCH_MISSING, found.severity, found.reason),
+            table_epoch=found.table_epoch,
+            known_epoch=found.known_epoch,
+            is_certain=found.is_certain,
+        )
 
 
-def _outside_isr(audited: Audited) -> Iterator[Row]:
+def _outside_isr(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.known_leader
     for verdict in audited.made.verdicts if leader is not None else ():
-        follower = audited.replicas.get(verdict["follower_id"])
+        follower = audited.replicas.get(verdict.follower_id)
         if leader is None or follower is None:
             continue
         copied = [audited.compared[replica.broker_id].files.captured_at_ms for replica in (leader, follower)]
         found = outside_isr(
-            verdict["verdict"],
+            verdict.verdict,
             leader,
             follower,
             audited.metadata,
@@ -212,20 +236,14 @@ def _outside_isr(audited: Audited) -> Iterator[Row]:
             copied_at_ms=None if None in copied else max(at for at in copied if at is not None),
         )
         if found is not None:
-            yield {
-                **{name: verdict.get(name) for name in _OF_VERDICT},
-                "code": str(PartitionCode.IN_SYNC_OUTSIDE_ISR),
-                "severity": str(Severity.WARNING),
-                "broker_id": follower.broker_id,
-                "summary": found.reason,
-                "about": str(FindingAbout.FOLLOWER),
-                "isr": list(found.isr),
-                "is_certain": found.is_certain,
-                **dict.fromkeys(_OUTCOMES, False),
-            }
+            yield replace(
+                _of_verdict(audited, verdict, str(PartitionCode.IN_SYNC_OUTSIDE_ISR), str(Severity.WARNING), found.reason),
+                isr=tuple(found.isr),
+                is_certain=found.is_certain,
+            )
 
 
-def _of_partition(audited: Audited) -> Iterator[Row]:
+def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
     metadata = audited.metadata
     if not metadata.no_leader:
         return
@@ -233,22 +251,25 @@ def _of_partition(audited: Audited) -> Iterator[Row]:
     stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly))
     since = utc(leaderless_since_ms(metadata))
     led = last_leader(metadata)
-    yield {
-        "code": str(PartitionCode.OFFLINE_PARTITION),
-        "severity": str(severity_of_offline(stopped=stopped)),
-        "broker_id": _NOBODY,
-        "summary": _sentence(metadata, led, stopped=stopped),
-        "about": str(FindingAbout.PARTITION),
-        "leader_id": _NOBODY,
-        "leader_source": metadata.source,
-        "leader_epoch": metadata.leader_epoch,
-        "isr": list(metadata.isr),
-        "elr": list(metadata.elr),
-        "last_leader_id": led,
-        "leaderless_since": since,
-        "cluster_stopped": stopped,
-        "candidates": [{name: choice.get(name) for name in CANDIDATE.names} for choice in audited.choices],
-    }
+    yield FoundFinding(
+        finding_key=audited.finding_key(PartitionCode.OFFLINE_PARTITION, _NOBODY),
+        code=str(PartitionCode.OFFLINE_PARTITION),
+        severity=str(severity_of_offline(stopped=stopped)),
+        topic=metadata.topic,
+        partition=metadata.partition,
+        broker_id=_NOBODY,
+        summary=_sentence(metadata, led, stopped=stopped),
+        about=str(FindingAbout.PARTITION),
+        leader_id=_NOBODY,
+        leader_source=metadata.source,
+        leader_epoch=metadata.leader_epoch,
+        isr=metadata.isr,
+        elr=metadata.elr,
+        last_leader_id=led,
+        leaderless_since=since,
+        cluster_stopped=stopped,
+        candidates=tuple(ElectionChoice.of(choice) for choice in audited.choices),
+    )
 
 
 def _running(cluster: ClusterFacts, stopped_cleanly: Collection[int]) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -20,20 +20,27 @@ from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
 from replica_audit.tables import AUDITED
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.history import LoggedIncident
+from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.tables.replicas import ReplicaRole
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfLeader
 from replica_audit.transforms import pairs, replicas
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
 from replica_audit.transforms.corrected_checkpoints import with_corrections
-from replica_audit.transforms.electability import with_electability
+from replica_audit.transforms.electability import electability, without_log
 from replica_audit.transforms.futures import future_rows
 from replica_audit.transforms.history import leader_epoch_rows
 from replica_audit.transforms.logged_incidents import incident_rows
+from replica_audit.transforms.not_compared import not_compared_row
 from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
-from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
-from replica_audit.transforms.valid_rows import sifted, without_misfits
+from replica_audit.transforms.rows import Row, mapped, partition_metadata, replica_files
+from replica_audit.transforms.valid_rows import encoded_audits, sifted
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
@@ -45,10 +52,10 @@ def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
     Returns:
         One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
-    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED, without_misfits), spark_schema(AUDITED))
+    return gathered.mapInArrow(mapped(partial(_audit, clusters=clusters), encoded_audits), spark_schema(AUDITED))
 
 
-def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[Row]:
+def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:
     yield sifted(PartitionAudit(row, clusters[row["cluster_id"]]).row())
 
 
@@ -94,6 +101,10 @@ class PartitionAudit:
         )
 
     @property
+    def _inferred_because(self) -> str | None:
+        return None if self.because is None else str(self.because)
+
+    @property
     def best_replica(self) -> replicas.Loaded | None:
         """The leader, or without it the replica that would be inferred to lead; one that is damaged only if all are; None: none."""
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
@@ -102,7 +113,7 @@ class PartitionAudit:
         best = leader_id if leader_id in among else leadership(None, list(among.values())).leader_id
         return self.compared.get(best)
 
-    def row(self) -> Row:
+    def row(self) -> AuditedPartition:
         """Every row of every table about this partition."""
         leader = self.replicas.get(self.leadership.leader_id)
         made, commits = self._pairs(), self.row_in.get("commits") or ()
@@ -122,25 +133,25 @@ class PartitionAudit:
             )
         ]
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
-        return {
-            "cluster_id": self.row_in["cluster_id"],
-            "replica_logs": [replicas.log_row(one) for one in self.loaded],
-            "segment_epochs": [
+        return AuditedPartition(
+            cluster_id=self.row_in["cluster_id"],
+            replica_logs=[replicas.log_row(one) for one in self.loaded],
+            segment_epochs=[
                 found
                 for entry in self.row_in["segments"]
                 for found in replicas.segment_rows(entry["broker_id"], entry["segment"], self.topic, self.partition)
             ],
-            "content_windows": [found for one in self.loaded for found in replicas.window_rows(one)],
-            "epoch_start_offsets": epochs,
-            "epoch_end_offsets": made.lookups,
-            "truncation_points": made.points,
-            "replica_verdicts": made.verdicts,
-            "what_if_rules": made.rules,
-            "what_if_leaders": choices,
-            "replica_roles": self._roles(made.verdicts),
-            "future_replicas": list(future_rows(self.loaded, self.context, self.cluster.moves)),
-            "leader_epochs": list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
-            "consumer_impacts": list(
+            content_windows=[found for one in self.loaded for found in replicas.window_rows(one)],
+            epoch_start_offsets=epochs,
+            epoch_end_offsets=made.lookups,
+            truncation_points=made.points,
+            replica_verdicts=made.verdicts,
+            what_if_rules=made.rules,
+            what_if_leaders=choices,
+            replica_roles=self._roles(made.verdicts),
+            future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
+            leader_epochs=list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
+            consumer_impacts=list(
                 impact_rows(
                     self.metadata,
                     commits,
@@ -150,37 +161,37 @@ class PartitionAudit:
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
                 )
             ),
-            "input_errors": [{"broker_id": one.broker_id, **asdict(problem)} for one in self.loaded for problem in one.problems]
+            input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
             + made.problems
             + self.outdated
             + self._gone_everywhere(),
-            "logged_incidents": incidents,
-            "found": list(found_rows(audited)),
-            "checked": [checked_row(audited)],
-        }
+            logged_incidents=incidents,
+            found=list(found_rows(audited)),
+            checked=[checked_row(audited)],
+        )
 
-    def _outdated(self) -> list[Row]:
+    def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""
         for one in self.compared.values():
             is_own = one.log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id)
             if one.log and is_own and is_outdated(self.metadata, one.log):
-                return [{"broker_id": one.broker_id, **asdict(knows_later(one.files, one.log, self.metadata))}]
+                return [ReportedProblem.of(one.broker_id, knows_later(one.files, one.log, self.metadata))]
         return []
 
-    def _gone_everywhere(self) -> list[Row]:
+    def _gone_everywhere(self) -> list[ReportedProblem]:
         known = [replica for replica in self.replicas.values() if not replica.unreadable]
         found = unreached_high_watermark(known, simultaneous=self.cluster.simultaneous)
         if found is None or not {*self.metadata.replicas, *self.compared} <= {replica.broker_id for replica in known}:
             return []
         broker, end, committed = found
-        return [{"broker_id": broker, **asdict(gone_everywhere(self.compared[broker].files, end, committed))}]
+        return [ReportedProblem.of(broker, gone_everywhere(self.compared[broker].files, end, committed))]
 
-    def _roles(self, verdicts: list[Row]) -> list[Row]:
+    def _roles(self, verdicts: list[ReplicaVerdict]) -> list[ReplicaRole]:
         if not self.has_metadata:
             return []
         return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
 
-    def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[Row]:
+    def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[WhatIfLeader]:
         leader = self.replicas.get(self.leadership.leader_id)
         topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
@@ -189,15 +200,15 @@ class PartitionAudit:
             if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
-        rows: Iterator[Row] = iter(())
-        if len(sides) > 1 or self.metadata.no_leader:
-            rows = leader_rows(self.metadata, sides, leads, self._make_pair, cuts)
         cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
-        yield from with_electability(rows, self.metadata, self.replicas, cleanly, self.cluster)
+        elected = partial(electability, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
+        rows: list[WhatIfLeader] = []
+        if len(sides) > 1 or self.metadata.no_leader:
+            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, electability=elected))
+        yield from rows
+        yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _audited(self, made: Compared, choices: Sequence[Row], incidents: Sequence[Row]) -> Audited:
-        for verdict in made.verdicts:
-            verdict["inferred_because"] = None if self.because is None else str(self.because)
+    def _audited(self, made: Compared, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident]) -> Audited:
         return Audited(
             metadata=self.metadata,
             because=self.because,
@@ -222,6 +233,7 @@ class PartitionAudit:
             context=self.context,
             applies=self.cluster.applies,
             witnesses=self._witnesses(leader.replica, follower.replica),
+            inferred_because=self._inferred_because,
         )
 
     def _load(self, row: Row) -> list[replicas.Loaded]:
@@ -254,8 +266,9 @@ class PartitionAudit:
         for follower_id in sorted(followers):
             pair = self._pair(follower_id)
             if isinstance(pair, Judgement):
-                keys = pairs.pair_keys(self.topic, self.partition, self.leadership, follower_id)
-                made.verdicts.append(pairs.not_compared_row(keys, self.leadership.source, self.cluster.applies, pair))
+                keys = pairs.PairKeys(self.topic, self.partition, self.leadership.leader_id, follower_id)
+                source, why = self.leadership.source, self._inferred_because
+                made.verdicts.append(not_compared_row(keys, source, self.cluster.applies, pair, inferred_because=why))
                 continue
             events = [entry["event"] for entry in self.row_in.get("events") or () if entry["broker_id"] == follower_id]
             measured = pairs.with_events(pair, pairs.with_content(pair, pairs.measure(pair)), events, after_copy=self.cluster.logs_go_on)
@@ -267,7 +280,7 @@ class PartitionAudit:
             made.rules += rule_rows(pair, measured, self.metadata)
             made.same_batches += [follower_id] if measured.comparison.proven_equal else []
             if measured.unread:
-                made.problems.append({"broker_id": measured.unread.broker_id, **asdict(measured.unread.problem)})
+                made.problems.append(ReportedProblem.of(measured.unread.broker_id, measured.unread.problem))
         return made
 
     def _pair(self, follower_id: int) -> pairs.Pair | Judgement:

@@ -17,6 +17,7 @@ from replica_audit.protocol.reconcile import reconcile
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.protocol.runs import joined
+from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replica_problems import log_problems, no_segments
 from replica_audit.transforms.rows import Row, segment, segment_file
@@ -155,36 +156,36 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     return checked
 
 
-def log_row(loaded: Loaded) -> Row:
+def log_row(loaded: Loaded) -> ReplicaLog:
     """The replica as a row of `replica_logs`, without the run's keys."""
     files, log = loaded.files, loaded.log
     runs = log.runs if log else ()
-    return {
-        "topic": files.topic,
-        "partition": files.partition,
-        "broker_id": loaded.broker_id,
-        "log_dir": files.log_dir,
-        "directory": files.directory,
-        "topic_id": files.topic_id,
-        "state": files.state,
-        "log_start_offset": log.log_start_offset if log else None,
-        "log_end_offset": log.log_end_offset if log else None,
-        "high_watermark": files.high_watermark,
-        "recovery_point": files.recovery_point,
-        "cleaner_offset": files.cleaner_offset,
-        "last_epoch": runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
-        "batch_count": sum(run.batch_count for run in runs),
-        "record_count": sum(run.record_count for run in runs),
-        "size_bytes": sum(run.size_bytes for run in runs),
-        "checkpoint_state": files.checkpoint_state,
-        "corrected_checkpoint": loaded.corrected_checkpoint,
-        "recovery_cut_offset": log.recovery_cut if log else None,
-        "unreadable_reason": loaded.unreadable,
-        "captured_at": utc(files.captured_at_ms),
-    }
+    return ReplicaLog(
+        topic=files.topic,
+        partition=files.partition,
+        broker_id=loaded.broker_id,
+        log_dir=files.log_dir,
+        directory=files.directory,
+        topic_id=files.topic_id,
+        state=files.state,
+        log_start_offset=log.log_start_offset if log else None,
+        log_end_offset=log.log_end_offset if log else None,
+        high_watermark=files.high_watermark,
+        recovery_point=files.recovery_point,
+        cleaner_offset=files.cleaner_offset,
+        last_epoch=runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
+        batch_count=sum(run.batch_count for run in runs),
+        record_count=sum(run.record_count for run in runs),
+        size_bytes=sum(run.size_bytes for run in runs),
+        checkpoint_state=files.checkpoint_state,
+        corrected_checkpoint=loaded.corrected_checkpoint,
+        recovery_cut_offset=log.recovery_cut if log else None,
+        unreadable_reason=loaded.unreadable,
+        captured_at=utc(files.captured_at_ms),
+    )
 
 
-def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Iterator[Row]:
+def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Iterator[SegmentEpoch]:
     """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
     runs: list[Run] = []
     for run in segment(scan).runs:
@@ -193,28 +194,43 @@ def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Itera
         else:
             runs.append(run)
     for run in runs:
-        row = run._asdict()
-        del row["magic"], row["intact"]
-        yield {
-            "topic": topic,
-            "partition": partition,
-            "broker_id": broker_id,
-            "log_dir": scan["log_dir"],
-            "segment_base_offset": scan["file"]["base_offset"],
-            "source": scan["file"]["source"],
-            **row,
-        }
+        yield SegmentEpoch(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            log_dir=scan["log_dir"],
+            segment_base_offset=scan["file"]["base_offset"],
+            leader_epoch=run.leader_epoch,
+            first_offset=run.first_offset,
+            last_offset=run.last_offset,
+            batch_count=run.batch_count,
+            record_count=run.record_count,
+            size_bytes=run.size_bytes,
+            min_timestamp_ms=run.min_timestamp_ms,
+            max_timestamp_ms=run.max_timestamp_ms,
+            source=scan["file"]["source"],
+        )
 
 
-def window_rows(loaded: Loaded) -> Iterator[Row]:
+def window_rows(loaded: Loaded) -> Iterator[ContentWindow]:
     """The digests of the replica's batches as rows of `content_windows`; none of a directory that is not compared."""
     if loaded.log is None or not loaded.is_compared:
         return
     for window in merged(loaded.log.windows):
-        yield {"topic": loaded.files.topic, "partition": loaded.files.partition, "broker_id": loaded.broker_id, **window._asdict()}
+        yield ContentWindow(
+            topic=loaded.files.topic,
+            partition=loaded.files.partition,
+            broker_id=loaded.broker_id,
+            window_start_offset=window.window_start_offset,
+            window_end_offset=window.window_end_offset,
+            digest=window.digest,
+            batch_count=window.batch_count,
+        )
 
 
-def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]) -> Iterator[Row]:
+def epoch_rows(
+    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]
+) -> Iterator[EpochStartOffset]:
     """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
 
     `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas; `led_by` the
@@ -236,12 +252,18 @@ def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, co
         leader=None if leads or leader is None else leader.as_leader().epochs,
     )
     for entry in found:
-        yield {
-            "topic": loaded.files.topic,
-            "partition": loaded.files.partition,
-            "broker_id": loaded.broker_id,
-            **entry._asdict(),
-            "leader_id": led_by.get(entry.leader_epoch),
-            "source": entry.source,
-            "agrees": entry.agrees,
-        }
+        yield EpochStartOffset(
+            topic=loaded.files.topic,
+            partition=loaded.files.partition,
+            broker_id=loaded.broker_id,
+            leader_epoch=entry.leader_epoch,
+            leader_id=led_by.get(entry.leader_epoch),
+            start_offset=entry.start_offset,
+            end_offset=entry.end_offset,
+            checkpoint_start_offset=entry.checkpoint_start_offset,
+            segment_start_offset=entry.segment_start_offset,
+            source=entry.source,
+            agrees=entry.agrees,
+            in_effect=entry.in_effect,
+            difference=entry.difference,
+        )

@@ -9,8 +9,9 @@ from replica_audit.protocol.fencing import DOWN, Belief, as_told, fetch_error, i
 from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Verdict
+from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.tables.replicas import ReplicaRole
 from replica_audit.transforms.clusters import ClusterFacts
-from replica_audit.transforms.rows import Row
 
 
 def role_rows(
@@ -19,8 +20,8 @@ def role_rows(
     replicas: Mapping[int, Replica],
     copies: Mapping[int, PartitionMetadata],
     cluster: ClusterFacts,
-    verdicts: Sequence[Row],
-) -> Iterator[Row]:
+    verdicts: Sequence[ReplicaVerdict],
+) -> Iterator[ReplicaRole]:
     """One row for each replica that the metadata names or that has a log.
 
     Args:
@@ -39,36 +40,36 @@ def role_rows(
     beliefs = [_belief(broker, copies.get(broker)) for broker in brokers]
     leader_copy = copies.get(leadership.leader_id)
     answers_in = metadata.leader_epoch if leader_copy is None else leader_copy.leader_epoch
-    found = {row["follower_id"]: row for row in verdicts}
+    found = {row.follower_id: row for row in verdicts}
     for belief, (broker, standing) in zip(beliefs, standings(beliefs, metadata.leader_epoch, metadata.leader), strict=True):
         replica = replicas.get(broker)
         asks = broker != metadata.leader and metadata.leader >= 0 and belief.leader_epoch is not None
         error = fetch_error(belief.leader_epoch, answers_in, leader_copy is None or leader_copy.leader == metadata.leader) if asks else None
-        yield {
-            "topic": metadata.topic,
-            "partition": metadata.partition,
-            "broker_id": broker,
-            "leader_id": metadata.leader,
-            "leader_epoch": metadata.leader_epoch,
-            "known_leader_id": belief.leader_id,
-            "known_leader_epoch": belief.leader_epoch,
-            "standing": as_told(standing, cluster.broker_states.get(broker), simultaneous=cluster.simultaneous),
-            "fetch_error": None if error is None else str(error),
-            "in_isr": broker in metadata.isr,
-            "in_elr": broker in metadata.elr,
-            "fenced": cluster.fenced.get(broker),
-            "log_end_offset": replica.log.log_end_offset if replica else None,
-            "high_watermark": replica.high_watermark if replica else None,
-            "isr_objection": _objection(broker, found.get(broker), cluster, metadata),
-        }
+        yield ReplicaRole(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            broker_id=broker,
+            leader_id=metadata.leader,
+            leader_epoch=metadata.leader_epoch,
+            known_leader_id=belief.leader_id,
+            known_leader_epoch=belief.leader_epoch,
+            standing=as_told(standing, cluster.broker_states.get(broker), simultaneous=cluster.simultaneous),
+            fetch_error=None if error is None else str(error),
+            in_isr=broker in metadata.isr,
+            in_elr=broker in metadata.elr,
+            fenced=cluster.fenced.get(broker),
+            log_end_offset=replica.log.log_end_offset if replica else None,
+            high_watermark=replica.high_watermark if replica else None,
+            isr_objection=_objection(broker, found.get(broker), cluster, metadata),
+        )
 
 
 def _belief(broker: int, copy: PartitionMetadata | None) -> Belief:
     return Belief(broker_id=broker, leader_epoch=copy.leader_epoch if copy else None, leader_id=copy.leader if copy else None)
 
 
-def _objection(broker: int, verdict: Row | None, cluster: ClusterFacts, metadata: PartitionMetadata) -> str | None:
-    stays_diverged = verdict["reason"] if verdict and verdict["verdict"] == Verdict.LOG_MATCHING_VIOLATION else None
+def _objection(broker: int, verdict: ReplicaVerdict | None, cluster: ClusterFacts, metadata: PartitionMetadata) -> str | None:
+    stays_diverged = verdict.reason if verdict and verdict.verdict == Verdict.LOG_MATCHING_VIOLATION else None
     return isr_objection(
         broker,
         metadata,

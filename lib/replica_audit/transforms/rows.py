@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +24,7 @@ from replica_audit.model import (
 from replica_audit.transforms.valid_rows import Misfit, Refused, encoded
 from replica_audit.transforms.valid_rows import Row as Row
 
+T = TypeVar("T")
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROWS_PER_BATCH = 256
 
@@ -36,18 +39,23 @@ def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refuse
 
     A row that holds what its columns cannot is replaced by what `refused` makes of it.
     """
+    return mapped(function, partial(encoded, schema=schema, refused=refused))
+
+
+def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], pa.RecordBatch]) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several."""
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pending: list[Row] = []
+        pending: list[T] = []
         for batch in batches:
             for row in batch.to_pylist():
                 for made in function(row):
                     pending.append(made)
                     if len(pending) >= _ROWS_PER_BATCH:
-                        yield encoded(pending, schema, refused)
+                        yield encode(pending)
                         pending = []
         if pending:
-            yield encoded(pending, schema, refused)
+            yield encode(pending)
 
     return over_batches
 

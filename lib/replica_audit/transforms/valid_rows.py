@@ -5,14 +5,19 @@ Readers validate what they read; what is found here has come through all of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from replica_audit.errors import visible
 from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
-from replica_audit.tables.checks import violation
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.checks import checker
+from replica_audit.tables.encoding import as_dict, list_array_of
+from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.runs import ReportedProblem
 
 Row = dict[str, Any]
 CODE = "unusable-value"
@@ -28,6 +33,13 @@ class Misfit(NamedTuple):
 
 
 Refused = Callable[[Row, Misfit], Row]  # the row that replaces it
+# what each list of an audited partition holds, and what its table refuses
+_ROWS: dict[str, type] = {
+    **{table.name: table.row for table in (*OF_PARTITIONS, INPUT_ERRORS) if table.row is not None},
+    "found": FoundFinding,
+    "checked": CheckedPartition,
+}
+_CHECKS = [(table.name, checker(table)) for table in OF_PARTITIONS]
 
 
 def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBatch:
@@ -75,51 +87,62 @@ def problem_row(path: str, kind: str, misfit: Misfit) -> Row:
     return {**told, "detail": f"{misfit.column}: {misfit.reason}; the row is left out"}
 
 
-def sifted(row: Row) -> Row:
-    """A row of the shape AUDITED without what a table would refuse, each of those reported in its `input_errors`."""
-    told: list[Row] = []
-    made = dict(row)
-    for table in OF_PARTITIONS:
-        kept = []
-        for one in row[table.name]:
-            violated = violation(table, one)
-            if violated is None:
-                kept.append(one)
-            else:
-                told.append(_refusal(table.name, one, violated))
-        if len(kept) < len(row[table.name]):
-            made[table.name] = kept
-    if told:
-        made["input_errors"] = [*row["input_errors"], *told]
-    return made
+def encoded_audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
+    """Audited partitions as a batch of the shape AUDITED; a row of a table that fits no column is left out and reported."""
+    try:
+        return _audits(rows)
+    except _REFUSED:
+        return _audits([without_misfits(row) for row in rows])
 
 
-def _refusal(table: str, row: Row, violated: str) -> Row:
+def _audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
+    arrays = [
+        list_array_of(_ROWS[field.name], [getattr(row, field.name) for row in rows], field.type)
+        if field.name in _ROWS
+        else pa.array([getattr(row, field.name) for row in rows], field.type)
+        for field in AUDITED
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=AUDITED)
+
+
+def sifted(row: AuditedPartition) -> AuditedPartition:
+    """An audited partition without what a table would refuse, each of those reported in its `input_errors`."""
+    told: list[ReportedProblem] = []
+    made: dict[str, Any] = {}
+    for name, violation in _CHECKS:
+        rows = getattr(row, name)
+        refused = [(one, violated) for one in rows if (violated := violation(one)) is not None]
+        if refused:
+            told += [_refusal(name, one, violated) for one, violated in refused]
+            left_out = {id(one) for one, _violated in refused}
+            made[name] = [one for one in rows if id(one) not in left_out]
+    return replace(row, **made, input_errors=[*row.input_errors, *told]) if told else row
+
+
+def _refusal(table: str, row: Any, violated: str) -> ReportedProblem:
     misfit = Misfit(table, f"its check {violated!r} refuses a row")
-    return {"broker_id": row.get("broker_id"), **problem_row(_place(row), table, misfit)}
+    return ReportedProblem(broker_id=getattr(row, "broker_id", None), **problem_row(_place(row), table, misfit))
 
 
-def _place(row: Row) -> str:
-    return str(row.get("path") or row.get("log_dir") or f"{row.get('topic')}-{row.get('partition')}")
+def _place(row: Any) -> str:
+    return str(
+        getattr(row, "path", None) or getattr(row, "log_dir", None) or f"{getattr(row, 'topic', None)}-{getattr(row, 'partition', None)}"
+    )
 
 
-def without_misfits(row: Row, misfit: Misfit) -> Row:
-    """A row of the shape AUDITED without the rows of tables that hold a misfit, which are reported in its `input_errors`."""
-    made: Row = {**row}
-    told: list[Row] = []
-    for field in AUDITED:
-        if not isinstance(field.type, pa.ListType):
-            continue
-        kept = []
-        for one in row[field.name]:
-            found = _misfit(one, field.type.value_type, field.name)
+def without_misfits(row: AuditedPartition) -> AuditedPartition:
+    """An audited partition without the rows of tables that hold a misfit, which are reported in its `input_errors`."""
+    made: dict[str, Any] = {}
+    told: list[ReportedProblem] = []
+    for name in _ROWS:
+        made[name] = []
+        for one in getattr(row, name):
+            found = _misfit(as_dict(one), AUDITED.field(name).type.value_type, name)
             if found is None:
-                kept.append(one)
+                made[name].append(one)
             else:
-                told.append({"broker_id": None, **problem_row(_place(one), field.name, found)})
-        made[field.name] = kept
-    made[INPUT_ERRORS.name] = [*made[INPUT_ERRORS.name], *told]
-    return made
+                told.append(ReportedProblem(broker_id=None, **problem_row(_place(one), name, found)))
+    return replace(row, **(made | {INPUT_ERRORS.name: [*made[INPUT_ERRORS.name], *told]}))
 
 
 def refuse_with_problem(row: Row, misfit: Misfit) -> Row:

@@ -20,9 +20,10 @@ from replica_audit.protocol.elections import with_preference
 from replica_audit.protocol.exchange import Truncation
 from replica_audit.protocol.lineage import Span, without
 from replica_audit.protocol.verdict import Verdict, judge
+from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 from replica_audit.transforms.content import only_in_follower
+from replica_audit.transforms.electability import Electability
 from replica_audit.transforms.pairs import Measured, Pair, Side, measure
-from replica_audit.transforms.rows import Row
 
 MakePair = Callable[[Side, Side], Pair]
 
@@ -50,8 +51,14 @@ def cuts_since(measured: Measured) -> dict[int, Cut]:
 
 
 def leader_rows(
-    metadata: PartitionMetadata, sides: Sequence[Side], leader_id: int, make_pair: MakePair, cuts: Mapping[int, Cut] = MappingProxyType({})
-) -> Iterator[Row]:
+    metadata: PartitionMetadata,
+    sides: Sequence[Side],
+    leader_id: int,
+    make_pair: MakePair,
+    cuts: Mapping[int, Cut] = MappingProxyType({}),
+    *,
+    electability: Callable[[int], Electability],
+) -> Iterator[WhatIfLeader]:
     """Every replica as the leader of all others, ranked by what that loses.
 
     Args:
@@ -60,6 +67,7 @@ def leader_rows(
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
         cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
+        electability: how a broker could be elected.
     """
     begins = next((side.replica.log.log_start_offset for side in sides if side.replica.broker_id == leader_id), 0)
     gone = _gone(sides, cuts, begins)
@@ -73,29 +81,34 @@ def leader_rows(
     for place, candidate in ranked(candidates, metadata.elr if metadata.no_leader else ()):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
-        yield {
-            "topic": metadata.topic,
-            "partition": metadata.partition,
-            "candidate_id": candidate.broker_id,
-            "rank": place,
-            "is_leader": candidate.is_leader,
-            "in_isr": candidate.in_isr,
-            "last_epoch": candidate.last_epoch,
-            "log_end_offset": candidate.log_end_offset,
-            "lost_offsets": cost.offsets if known else None,
-            "lost_records": cost.records if known else None,
-            "lost_bytes": cost.size_bytes if known else None,
-            "lost_below_high_watermark": cost.below_high_watermark if known else None,
-            "lost_committed": cost.committed_offsets if known else None,
-            "lost_committed_offsets": {str(evidence): count for evidence, count in cost.committed.items()} if known else None,
-            "followers_cut": cost.cut if known else None,
-            "followers_restarted": cost.restarted if known else None,
-            "followers_failing": cost.failing if known else None,
-            "followers_diverged": cost.diverged if known else None,
-            "already_lost_offsets": sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
-            "reason": "; ".join([candidate.reason, *_said(gone)]),
-            "unread_replicas": candidate.unread,
-        }
+        elected = electability(candidate.broker_id)
+        yield WhatIfLeader(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            candidate_id=candidate.broker_id,
+            rank=place,
+            is_leader=candidate.is_leader,
+            in_isr=candidate.in_isr,
+            last_epoch=candidate.last_epoch,
+            log_end_offset=candidate.log_end_offset,
+            lost_offsets=cost.offsets if known else None,
+            lost_records=cost.records if known else None,
+            lost_bytes=cost.size_bytes if known else None,
+            lost_below_high_watermark=cost.below_high_watermark if known else None,
+            lost_committed=cost.committed_offsets if known else None,
+            lost_committed_offsets={str(evidence): count for evidence, count in cost.committed.items()} if known else None,
+            followers_cut=cost.cut if known else None,
+            followers_restarted=cost.restarted if known else None,
+            followers_failing=cost.failing if known else None,
+            followers_diverged=cost.diverged if known else None,
+            already_lost_offsets=sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
+            reason="; ".join([candidate.reason, *_said(gone)]),
+            unread_replicas=candidate.unread,
+            in_elr=elected.in_elr,
+            election=elected.election,
+            broker_up=elected.broker_up,
+            stopped_cleanly=elected.stopped_cleanly,
+        )
 
 
 def _as_it_is(side: Side, cuts: Mapping[int, Cut]) -> Side:
@@ -199,37 +212,44 @@ def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int
     return lost, ends_lost
 
 
-def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[Row]:
+def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[WhatIfRule]:
     """The protocols and the rejected alternatives side by side; nothing for a pair that is not cut and does not differ."""
     comparison = measured.comparison
     if comparison.cut is None and comparison.difference is None and comparison.effect.truncation.restart_offset is None:
         return
+    keys = pair.keys
     for effect in measured.effects:
         truncation = effect.truncation
         cost = traffic(truncation)
-        yield {
-            **pair.keys,
-            "rule": str(truncation.protocol),
-            "accepted": True,
-            "truncation_offset": truncation.truncation_offset,
-            "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
-            "round_trips": cost.requests,
-            "request_bytes": cost.request_bytes,
-            "response_bytes": cost.response_bytes,
-            "reason": _outcome(truncation),
-        }
+        yield WhatIfRule(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            rule=str(truncation.protocol),
+            accepted=True,
+            truncation_offset=truncation.truncation_offset,
+            falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
+            round_trips=cost.requests,
+            request_bytes=cost.request_bytes,
+            response_bytes=cost.response_bytes,
+            reason=_outcome(truncation),
+        )
     for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), with_preference(metadata)):
-        yield {
-            **pair.keys,
-            "rule": str(outcome.alternative),
-            "accepted": False,
-            "truncation_offset": outcome.truncation_offset,
-            "falls_back_to_high_watermark": outcome.falls_back_to_high_watermark,
-            "round_trips": outcome.round_trips,
-            "request_bytes": outcome.request_bytes,
-            "response_bytes": outcome.response_bytes,
-            "reason": outcome.reason,
-        }
+        yield WhatIfRule(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            rule=str(outcome.alternative),
+            accepted=False,
+            truncation_offset=outcome.truncation_offset,
+            falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
+            round_trips=outcome.round_trips,
+            request_bytes=outcome.request_bytes,
+            response_bytes=outcome.response_bytes,
+            reason=outcome.reason,
+        )
 
 
 def _outcome(truncation: Truncation) -> str:

@@ -1,0 +1,37 @@
+"""All rows that the audit of one partition makes, as one row: for each table, a list of its rows without the run's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedIncident
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedPartition:
+    """The rows of every table about a partition; `found` are its findings, `checked` what was found in order."""
+
+    cluster_id: str
+    segment_epochs: Sequence[SegmentEpoch] = ()
+    replica_logs: Sequence[ReplicaLog] = ()
+    epoch_start_offsets: Sequence[EpochStartOffset] = ()
+    epoch_end_offsets: Sequence[EpochEndOffset] = ()
+    truncation_points: Sequence[TruncationPoint] = ()
+    replica_verdicts: Sequence[ReplicaVerdict] = ()
+    replica_roles: Sequence[ReplicaRole] = ()
+    future_replicas: Sequence[FutureReplica] = ()
+    what_if_leaders: Sequence[WhatIfLeader] = ()
+    what_if_rules: Sequence[WhatIfRule] = ()
+    leader_epochs: Sequence[LeaderEpoch] = ()
+    logged_incidents: Sequence[LoggedIncident] = ()
+    consumer_impacts: Sequence[ConsumerImpact] = ()
+    content_windows: Sequence[ContentWindow] = ()
+    input_errors: Sequence[ReportedProblem] = ()
+    found: Sequence[FoundFinding] = ()
+    checked: Sequence[CheckedPartition] = ()

@@ -1,0 +1,146 @@
+"""Rows as Arrow columns, as dictionaries, and back: the one place where a row class meets either.
+
+A row is of its class or it is refused, so no column can be unknown or missing; whether its values fit is Arrow's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import accumulate, chain
+from operator import attrgetter
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
+
+import pyarrow as pa
+
+from replica_audit.tables.columns import Hint, hints_of
+
+T = TypeVar("T")
+Values = Sequence[Any]
+
+
+class RowMismatchError(Exception):
+    """Something is no row of its class: it is of another one, or its columns are others."""
+
+
+def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:
+    """Rows as a struct array; None is null.
+
+    Args:
+        row: the class of all of them.
+        rows: any number.
+        kind: the type of the array, whose fields are the columns of the class in their order.
+
+    Raises:
+        RowMismatchError: one of them is of another class.
+        pa.ArrowException, OverflowError, TypeError, ValueError: a value does not fit its column.
+    """
+    known = set(map(type, rows))
+    if not known <= {row, NoneType}:
+        raise RowMismatchError(f"a row of {row.__name__} is wanted, this is a {(known - {row, NoneType}).pop().__name__}")
+    values = _values(row)
+    if NoneType in known:
+        nothing = (None,) * len(kind)
+        columns: Iterable[Values] = zip(*(nothing if one is None else values(one) for one in rows), strict=True)
+        mask = pa.array([one is None for one in rows])
+    else:
+        columns = zip(*map(values, rows), strict=True) if rows else [()] * len(kind)
+        mask = None
+    arrays = [encode(column) for encode, column in zip(_encoders(row, kind), columns, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+
+
+def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListArray[Any]:
+    """Lists of rows as a list array, as `array_of`; None is null."""
+    items = array_of(row, [one for of_one in lists for one in of_one or ()], kind.value_type)
+    offsets = pa.array(chain((0,), accumulate(len(one or ()) for one in lists)), pa.int32())
+    mask = pa.array([one is None for one in lists]) if None in lists else None
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=mask)
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    """A row as a dictionary by column; rows in it too, and its tuples as lists, as Arrow gives them."""
+    kind: Any = type(row)
+    found = dict(zip(hints_of(kind), _values(kind)(row), strict=True))
+    for name, make, _read in _nested(kind):
+        if found[name] is not None:
+            found[name] = make(found[name])
+    return found
+
+
+def row_of(of: type[T], values: Mapping[str, Any]) -> T:
+    """A dictionary by column, as Arrow or `as_dict` gives it, as a row.
+
+    Raises:
+        RowMismatchError: a column is missing, or one is unknown.
+    """
+    kind: Any = of
+    if values.keys() != hints_of(kind).keys():
+        missing, unknown = sorted(hints_of(kind).keys() - values), sorted(values.keys() - hints_of(kind))
+        raise RowMismatchError(f"{kind.__name__}: missing columns {missing}, unknown columns {unknown}")
+    found = dict(values)
+    for name, _make, read in _nested(kind):
+        if found[name] is not None:
+            found[name] = read(found[name])
+    made: T = kind(**found)
+    return made
+
+
+@cache
+def _values(row: type) -> Callable[[Any], tuple[Any, ...]]:
+    names = list(hints_of(row))
+    if len(names) == 1:
+        raise TypeError(f"{row.__name__} has but one column")  # of which attrgetter makes no tuple
+    return attrgetter(*names)
+
+
+@cache
+def _encoders(row: type, kind: pa.StructType) -> tuple[Callable[[Values], pa.Array[Any]], ...]:
+    """For each column what makes an array of its values."""
+    if [field.name for field in kind] != list(hints_of(row)):
+        raise RowMismatchError(f"the columns of {row.__name__} are not {[field.name for field in kind]}")
+    return tuple(_encoder(hint, field.type) for hint, field in zip(hints_of(row).values(), kind, strict=True))
+
+
+def _encoder(hint: Hint, kind: pa.DataType) -> Callable[[Values], pa.Array[Any]]:
+    item, is_list = _row_in(hint)
+    if item is None:
+        return partial(pa.array, type=kind)
+    return partial(_swapped, list_array_of if is_list else array_of, item, kind)
+
+
+def _swapped(make: Callable[..., pa.Array[Any]], row: type, kind: pa.DataType, values: Values) -> pa.Array[Any]:
+    return make(row, values, kind)
+
+
+def _row_in(hint: Hint) -> tuple[type | None, bool]:
+    """The class of the rows that a column holds, None if it holds none; and whether it is a list of them."""
+    is_list = get_origin(hint.kind) is tuple
+    kind = Hint.of(get_args(hint.kind)[0]).kind if is_list else hint.kind
+    return (kind if hasattr(kind, "__dataclass_fields__") else None), is_list
+
+
+@cache
+def _nested(kind: type) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...]:
+    """The columns whose values are not those of a dictionary: name, what makes a dictionary's value of one, and what reads it."""
+    found: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = []
+    for name, hint in hints_of(kind).items():
+        item, is_list = _row_in(hint)
+        if item is not None and is_list:
+            found.append((name, _dicts, partial(_rows, item)))
+        elif item is not None:
+            found.append((name, as_dict, partial(row_of, item)))
+        elif is_list:
+            found.append((name, list, tuple))
+        elif get_origin(hint.kind) is Mapping:
+            found.append((name, dict, dict))
+    return tuple(found)
+
+
+def _dicts(rows: Values) -> list[dict[str, Any]]:
+    return [as_dict(row) for row in rows]
+
+
+def _rows(kind: type[T], values: Iterable[Mapping[str, Any]]) -> tuple[T, ...]:
+    return tuple(row_of(kind, one) for one in values)
