@@ -16,6 +16,8 @@ from replica_audit.config import Settings
 from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.storage.sources import discover
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
+from replica_audit.tables.encoding import as_dict, row_of
+from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.transforms.findings import history_row
 from tests.support.in_process import audit_cluster
 
@@ -46,8 +48,8 @@ def write_warehouse(
         run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(found), "versions": {"replica-audit": "0"}}
     for root, cluster_id, of_cluster in audited:
         keys = {"run_id": run_id, "cluster_id": cluster_id}
-        current = [keys | finding for finding in of_cluster["found"]]
-        of_cluster["findings"] = list(_with_history(current, _before(warehouse, cluster_id), of_cluster["checked"], run_id))
+        history = _with_history(cluster_id, of_cluster["found"], _before(warehouse, cluster_id), of_cluster["checked"], run_id)
+        of_cluster["findings"] = [as_dict(row) for row in history]
         of_cluster["audit_runs"] = [run | (_counts(root, of_cluster) if status == "complete" else {})]
         for name, rows in of_cluster.items():
             if name in tables:
@@ -115,10 +117,12 @@ def _rows(warehouse: Path, table: Table) -> list[Row]:
     return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
 
 
-def _with_history(current: Sequence[Row], before: Sequence[Row], checks: Sequence[Row], run_id: str) -> Iterator[Row]:
-    known = {row["finding_key"]: row for row in before}
-    checked = {(row["topic"], row["partition"]): row for row in checks}
+def _with_history(
+    cluster_id: str, current: Sequence[Row], before: Sequence[Row], checks: Sequence[Row], run_id: str
+) -> Iterator[RunFinding]:
+    known = {row["finding_key"]: row_of(RunFinding, row, of_any_version=True) for row in before}
+    checked = {(row["topic"], row["partition"]): row_of(CheckedPartition, row) for row in checks}
     for row in current:
-        yield history_row(row, known.pop(row["finding_key"], None), None, run_id)
-    for row in known.values():
-        yield history_row(None, row, checked.get((row["topic"], row["partition"])), run_id)
+        yield history_row(cluster_id, row_of(FoundFinding, row), known.pop(row["finding_key"], None), None, run_id)
+    for earlier in known.values():
+        yield history_row(cluster_id, None, earlier, checked.get((earlier.topic, earlier.partition)), run_id)

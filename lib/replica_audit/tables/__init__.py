@@ -57,6 +57,7 @@ AUDITED = pa.schema(
 __all__ = [
     "AUDITED",
     "AUDIT_RUNS",
+    "CHECKED",
     "COMMITS",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",

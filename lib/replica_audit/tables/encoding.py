@@ -59,30 +59,51 @@ def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListAr
     return pa.ListArray.from_arrays(offsets, items, type=kind, mask=mask)
 
 
+def batch_of(row: type, rows: Values, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch, as `array_of`."""
+    return pa.RecordBatch.from_arrays(array_of(row, rows, pa.struct(list(schema))).flatten(), schema=schema)
+
+
 def as_dict(row: Any) -> dict[str, Any]:
     """A row as a dictionary by column; rows in it too, and its tuples as lists, as Arrow gives them."""
     kind: Any = type(row)
     found = dict(zip(hints_of(kind), _values(kind)(row), strict=True))
-    for name, make, _read in _nested(kind):
-        if found[name] is not None:
-            found[name] = make(found[name])
+    for name, item, is_list in _nested(kind):
+        value = found[name]
+        if value is not None and is_list:
+            found[name] = list(value) if item is None else [as_dict(one) for one in value]
+        elif value is not None:
+            found[name] = as_dict(value)
     return found
 
 
-def row_of(of: type[T], values: Mapping[str, Any]) -> T:
+def row_of(of: type[T], values: Mapping[str, Any], *, of_any_version: bool = False) -> T:
     """A dictionary by column, as Arrow or `as_dict` gives it, as a row.
+
+    Args:
+        of: the class of the row.
+        values: the columns; a map may be pairs.
+        of_any_version: whether another version of the class may have made it: a column that is missing is then null, and one that is
+            unknown is left out.
 
     Raises:
         RowMismatchError: a column is missing, or one is unknown.
     """
     kind: Any = of
-    if values.keys() != hints_of(kind).keys():
-        missing, unknown = sorted(hints_of(kind).keys() - values), sorted(values.keys() - hints_of(kind))
+    hints = hints_of(kind)
+    if values.keys() != hints.keys() and not of_any_version:
+        missing, unknown = sorted(hints.keys() - values), sorted(values.keys() - hints)
         raise RowMismatchError(f"{kind.__name__}: missing columns {missing}, unknown columns {unknown}")
-    found = dict(values)
-    for name, _make, read in _nested(kind):
-        if found[name] is not None:
-            found[name] = read(found[name])
+    found = {name: values.get(name) for name in hints}
+    for name, item, is_list in _nested(kind):
+        value = found[name]
+        if value is not None and is_list:
+            found[name] = tuple(value if item is None else [row_of(item, one, of_any_version=of_any_version) for one in value])
+        elif value is not None and item is not None:
+            found[name] = row_of(item, value, of_any_version=of_any_version)
+    for name in _maps(kind):
+        pairs: Any = found[name]
+        found[name] = None if pairs is None else dict(pairs)
     made: T = kind(**found)
     return made
 
@@ -122,25 +143,12 @@ def _row_in(hint: Hint) -> tuple[type | None, bool]:
 
 
 @cache
-def _nested(kind: type) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...]:
-    """The columns whose values are not those of a dictionary: name, what makes a dictionary's value of one, and what reads it."""
-    found: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = []
-    for name, hint in hints_of(kind).items():
-        item, is_list = _row_in(hint)
-        if item is not None and is_list:
-            found.append((name, _dicts, partial(_rows, item)))
-        elif item is not None:
-            found.append((name, as_dict, partial(row_of, item)))
-        elif is_list:
-            found.append((name, list, tuple))
-        elif get_origin(hint.kind) is Mapping:
-            found.append((name, dict, dict))
-    return tuple(found)
+def _nested(kind: type) -> tuple[tuple[str, type | None, bool], ...]:
+    """The columns that hold rows or lists: name, the class of the rows, and whether it is a list."""
+    found = ((name, *_row_in(hint)) for name, hint in hints_of(kind).items())
+    return tuple((name, item, is_list) for name, item, is_list in found if item is not None or is_list)
 
 
-def _dicts(rows: Values) -> list[dict[str, Any]]:
-    return [as_dict(row) for row in rows]
-
-
-def _rows(kind: type[T], values: Iterable[Mapping[str, Any]]) -> tuple[T, ...]:
-    return tuple(row_of(kind, one) for one in values)
+@cache
+def _maps(kind: type) -> tuple[str, ...]:
+    return tuple(name for name, hint in hints_of(kind).items() if get_origin(hint.kind) is Mapping)

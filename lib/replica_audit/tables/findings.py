@@ -136,6 +136,20 @@ class FoundFinding(FindingFacts, FindingKey):
 class RunFinding(FindingFacts, FindingHistory, FindingKey, RunKeys):
     """A finding as a run has it, with what earlier runs say of it."""
 
+    @classmethod
+    def of(
+        cls, found: FoundFinding, *, run_id: str, cluster_id: str, first_seen_run_id: str, last_seen_run_id: str, status: str
+    ) -> RunFinding:
+        """A finding of a partition with the columns of its run."""
+        return cls(
+            **{name: getattr(found, name) for name in FOUND.names},
+            run_id=run_id,
+            cluster_id=cluster_id,
+            first_seen_run_id=first_seen_run_id,
+            last_seen_run_id=last_seen_run_id,
+            status=status,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPartition:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit import tables
 from replica_audit.protocol.confirmation import Check, Open, Status, is_resolved
+from replica_audit.tables.encoding import batch_of, row_of
+from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.transforms.arrow import spark_schema
-from replica_audit.transforms.rows import Row, map_rows
+from replica_audit.transforms.rows import Row, mapped
 from replica_audit.transforms.topics import topic_filter
 
 _PARTITION = ["cluster_id", "topic", "partition"]
-_OF_OPEN = ("code", "about", "broker_id", "leader_id", "leader_source")
-_OF_CHECK = ("leader_id", "leader_source", "leader_has_epoch", "isr", "clean", "same_batches")
 
 
 def findings(audited: DataFrame) -> DataFrame:
@@ -53,22 +53,35 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
     joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
     checks = audited.select("cluster_id", F.inline("checked"))
-    checks = checks.select(*_PARTITION, F.struct(*_OF_CHECK).alias("check"))
+    checks = checks.select(*_PARTITION, F.struct(*tables.CHECKED.names).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
-    return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), tables.FINDINGS.arrow), types)
+    return rows.mapInArrow(mapped(partial(_history, run_id=run_id), partial(batch_of, RunFinding, schema=tables.FINDINGS.arrow)), types)
 
 
-def _history(row: Row, run_id: str) -> Iterator[Row]:
-    yield history_row(row["found"], row["earlier"], row["check"], run_id)
+def _history(row: Row, run_id: str) -> Iterator[RunFinding]:
+    found, check = row["found"], row["check"]
+    # nested columns of an older version may lack some of theirs
+    earlier = None if row["earlier"] is None else row_of(RunFinding, row["earlier"], of_any_version=True)
+    cluster_id = earlier.cluster_id if earlier is not None else found.pop("cluster_id")
+    yield history_row(
+        cluster_id,
+        None if found is None else row_of(FoundFinding, {name: found[name] for name in tables.FOUND.names}),
+        earlier,
+        None if check is None else row_of(CheckedPartition, check),
+        run_id,
+    )
 
 
-def history_row(found: Row | None, earlier: Row | None, check: Row | None, run_id: str) -> Row:
+def history_row(
+    cluster_id: str, found: FoundFinding | None, earlier: RunFinding | None, check: CheckedPartition | None, run_id: str
+) -> RunFinding:
     """A row of `findings`.
 
     Args:
-        found: the finding as this run has it, with its cluster_id; None if it does not.
+        cluster_id: whose finding it is.
+        found: the finding as this run has it; None if it does not.
         earlier: the row of the run before, open then; None if it has none. One of the two is there.
-        check: what this run found in order in the partition, a row of the shape CHECKED; None if it did not see it.
+        check: what this run found in order in the partition; None if it did not see it.
         run_id: of this run.
 
     Returns:
@@ -76,14 +89,36 @@ def history_row(found: Row | None, earlier: Row | None, check: Row | None, run_i
         unconfirmed if not: it then stays open.
     """
     if found is not None:
-        first = run_id if earlier is None else earlier["first_seen_run_id"]
+        first = run_id if earlier is None else earlier.first_seen_run_id
         status = Status.NEW if earlier is None else Status.PERSISTING
-        return {**found, "run_id": run_id, "first_seen_run_id": first, "last_seen_run_id": run_id, "status": str(status)}
+        return RunFinding.of(
+            found, run_id=run_id, cluster_id=cluster_id, first_seen_run_id=first, last_seen_run_id=run_id, status=str(status)
+        )
     if earlier is None:
         raise ValueError("neither this run nor the one before has the finding")
-    known: dict[str, Any] = {name: earlier.get(name) for name in _OF_OPEN}
-    is_over = check is not None and is_resolved(Open(**known), Check(**{name: check[name] for name in _OF_CHECK}))
-    return {**earlier, "run_id": run_id, "status": str(Status.RESOLVED if is_over else Status.UNCONFIRMED)}
+    is_over = check is not None and is_resolved(_open(earlier), _check(check))
+    return replace(earlier, run_id=run_id, status=str(Status.RESOLVED if is_over else Status.UNCONFIRMED))
+
+
+def _open(earlier: RunFinding) -> Open:
+    return Open(
+        code=earlier.code,
+        about=earlier.about,
+        broker_id=earlier.broker_id,
+        leader_id=earlier.leader_id,
+        leader_source=earlier.leader_source,
+    )
+
+
+def _check(check: CheckedPartition) -> Check:
+    return Check(
+        leader_id=check.leader_id,
+        leader_source=check.leader_source,
+        leader_has_epoch=check.leader_has_epoch,
+        isr=check.isr,
+        clean=check.clean,
+        same_batches=check.same_batches,
+    )
 
 
 def latest_before(
