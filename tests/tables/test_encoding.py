@@ -1,0 +1,143 @@
+"""Rows become Arrow columns, or are refused: an unknown column, a missing one, another class, a wrong type, a number too large."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from replica_audit.tables import AUDITED
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.columns import Table, struct_of
+from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of
+from replica_audit.tables.findings import CheckedPartition, RunFinding
+from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ExchangeRound, ReplicaVerdict, TruncationPoint
+from replica_audit.transforms.valid_rows import CODE, encoded_audits
+from tests.tables.values import full_row
+
+POINT = full_row(TruncationPoint)
+VERDICT = full_row(ReplicaVerdict)
+
+
+def own(table: Table) -> pa.StructType:
+    found: pa.StructType = AUDITED.field(table.name).type.value_type
+    return found
+
+
+def listed(array: Any) -> list[Any]:
+    """The values of an array that Arrow itself finds in order."""
+    array.validate(full=True)
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def test_an_unknown_column_is_refused() -> None:
+    values: dict[str, Any] = as_dict(POINT) | {"truncation_ofset": 3}
+    with pytest.raises(TypeError, match="truncation_ofset"):
+        TruncationPoint(**values)
+    with pytest.raises(RowMismatchError, match=r"unknown columns \['truncation_ofset'\]"):
+        row_of(TruncationPoint, values)
+    # that mypy refuses them, too, is what the comments hold: one that is not needed is an error
+    with pytest.raises(TypeError):
+        replace(POINT, truncation_ofset=3)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        POINT.truncation_ofset  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_missing_column_is_refused() -> None:
+    values = as_dict(POINT)
+    del values["applies"]
+    with pytest.raises(TypeError, match="applies"):
+        TruncationPoint(**values)
+    with pytest.raises(RowMismatchError, match=r"missing columns \['applies'\]"):
+        row_of(TruncationPoint, values)
+    with pytest.raises(TypeError, match="complete"):
+        ExchangeRound(requested_epoch=1, answered_epoch=1, answered_end_offset=3, truncate_to=None)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("row", [as_dict(POINT), VERDICT, ()], ids=["dictionary", "another class", "tuple"])
+def test_what_is_no_row_of_the_class_is_refused(row: Any) -> None:
+    with pytest.raises(RowMismatchError, match="a row of TruncationPoint is wanted"):
+        array_of(TruncationPoint, [POINT, row], own(TRUNCATION_POINTS))
+    with pytest.raises(RowMismatchError):
+        encoded_audits([AuditedPartition(cluster_id="c", truncation_points=[row])])
+
+
+def test_columns_of_another_table_are_refused() -> None:
+    with pytest.raises(RowMismatchError, match="the columns of EpochEndOffset"):
+        array_of(EpochEndOffset, [full_row(EpochEndOffset)], own(TRUNCATION_POINTS))
+
+
+@pytest.mark.parametrize(
+    ("changed", "column"),
+    [
+        ({"truncation_offset": "3"}, "truncation_points.truncation_offset"),
+        ({"truncation_offset": True}, "truncation_points.truncation_offset"),
+        ({"truncation_offset": 2**63}, "truncation_points.truncation_offset"),
+        ({"round_trips": 2**31}, "truncation_points.round_trips"),
+        ({"round_trips": -(2**31) - 1}, "truncation_points.round_trips"),
+        ({"applies": 1}, "truncation_points.applies"),
+        ({"protocol": 4}, "truncation_points.protocol"),
+        ({"topic": "\ud800"}, "truncation_points.topic"),
+        ({"rounds": (replace(POINT.rounds[0], truncate_to=2**63),)}, "truncation_points.rounds.truncate_to"),
+    ],
+    ids=str,
+)
+def test_a_value_of_a_wrong_type_or_size_costs_its_row_alone(changed: dict[str, Any], column: str) -> None:
+    bad = replace(POINT, **changed)
+    with pytest.raises((pa.ArrowException, OverflowError, TypeError, ValueError)):
+        array_of(TruncationPoint, [POINT, bad], own(TRUNCATION_POINTS))
+    (found,) = encoded_audits([AuditedPartition(cluster_id="c", truncation_points=[POINT, bad, POINT])]).to_pylist()
+    assert found["truncation_points"] == [as_dict(POINT)] * 2
+    (problem,) = found["input_errors"]
+    assert (problem["code"], problem["detail"].split(": ")[0]) == (CODE, column)
+
+
+def test_the_largest_and_the_smallest_numbers_fit() -> None:
+    least = replace(POINT, round_trips=-(2**31), truncation_offset=-(2**63))
+    assert listed(array_of(TruncationPoint, [POINT, least], own(TRUNCATION_POINTS))) == [as_dict(POINT), as_dict(least)]
+
+
+def test_null_is_null_at_every_depth() -> None:
+    nothing = replace(VERDICT, stuck=None, hole=None, wrong_lines=None, removed_commits=(), removed_committed_offsets=None)
+    bare = replace(VERDICT, stuck=replace(VERDICT.stuck, answered_epoch=None) if VERDICT.stuck else None)
+    made = array_of(ReplicaVerdict, [nothing, VERDICT, bare], struct_of(ReplicaVerdict))
+    rows = [row_of(ReplicaVerdict, row) for row in listed(made)]
+    assert rows == [nothing, VERDICT, bare]
+    assert listed(array_of(ReplicaVerdict, [None, VERDICT], struct_of(ReplicaVerdict)))[0] is None
+
+
+def test_lists_of_rows_keep_their_bounds() -> None:
+    rounds = POINT.rounds
+    lists = [(), rounds, None, rounds[:1]]
+    kind = pa.list_(struct_of(ExchangeRound))
+    made = list_array_of(ExchangeRound, lists, kind)
+    assert listed(made) == [None if one is None else [as_dict(row) for row in one] for one in lists]
+
+
+def test_no_rows_are_no_rows() -> None:
+    assert listed(array_of(EpochEndOffset, [], own(EPOCH_END_OFFSETS))) == []
+    assert encoded_audits([]).to_pylist() == []
+    (row,) = encoded_audits([AuditedPartition(cluster_id="c")]).to_pylist()
+    assert row == {name: "c" if name == "cluster_id" else [] for name in AUDITED.names}
+
+
+def test_a_batch_keeps_its_schema() -> None:
+    schema = pa.schema(list(struct_of(RunFinding)))
+    batch = batch_of(RunFinding, [full_row(RunFinding)], schema)
+    assert batch.schema == schema
+    assert [row_of(RunFinding, row) for row in batch.to_pylist()] == [full_row(RunFinding)]
+
+
+def test_what_another_version_wrote_is_read() -> None:
+    values = as_dict(full_row(RunFinding)) | {"of_a_later_version": 1}
+    del values["commit_evidence"]
+    values["candidates"] = [{"candidate_id": 1, "reason": "r"}]
+    found = row_of(RunFinding, values, of_any_version=True)
+    assert found.commit_evidence is None
+    assert found.candidates is not None
+    assert [(one.candidate_id, one.rank) for one in found.candidates] == [(1, None)]
+    with pytest.raises(RowMismatchError):
+        row_of(CheckedPartition, {"topic": "t"})

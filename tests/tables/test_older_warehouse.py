@@ -1,0 +1,74 @@
+"""A warehouse that was written before rows had classes is read, told of and written on; what its tables lack is null."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from replica_audit import cli, tables
+from replica_audit.config import Settings
+from replica_audit.past.run import PastRun
+from replica_audit.storage.reader import WarehouseTables
+from replica_audit.tables import TABLES, Table
+from replica_audit.tables.encoding import row_of
+from tests.support.warehouse import STARTED, write_warehouse
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+OLDER = DATA / "older" / "before-row-classes.tar.gz"
+LATER = STARTED + timedelta(hours=1)
+EMPTY = {"future_replicas", "input_errors"}  # nothing of that kind in the clusters that were audited
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """The warehouse of an audit of two clusters of the sample and one without leaders, by version 0.1.0."""
+    with tarfile.open(OLDER) as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path / "warehouse"
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
+    stored = DeltaTable(str(older / table.name)).to_pyarrow_table()
+    assert set(stored.column_names) <= set(table.arrow.names), "no column was ever taken away"
+    for name in stored.column_names:
+        assert stored.schema.field(name).type == table.arrow.field(name).type, name
+    found = PastRun(WarehouseTables(str(older)), "older").read(table, table.arrow.names).to_pylist()
+    keys = () if table in (tables.FINDINGS, tables.AUDIT_RUNS) else ("run_id", "cluster_id")
+    assert table.row is not None
+    rows = [row_of(table.row, {name: value for name, value in row.items() if name not in keys}) for row in found]
+    assert bool(rows) == (table.name not in EMPTY)
+
+
+def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--warehouse", str(older), "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert ("billing", 0, "committed_loss") in {(row["topic"], row["partition"], row["verdict"]) for row in told["findings"]}
+    assert {row["topic"] for row in told["findings"] if row["code"] == "offline_partition"} == {"jb"}
+
+
+def test_a_run_goes_on_where_it_ended(older: Path) -> None:
+    write_warehouse(older, DATA / "sample" / "committed-loss", run_id="now", started_at=LATER, settings=Settings(what_if_leaders=True))
+    found = PastRun(WarehouseTables(str(older)), "now").read(tables.FINDINGS, ["status", "first_seen_run_id", "code"]).to_pylist()
+    assert found
+    assert {(row["status"], row["first_seen_run_id"]) for row in found} == {("persisting", "older")}
+
+
+@pytest.mark.parametrize("left", [12, 20])
+def test_what_its_findings_lack_is_null(older: Path, left: int) -> None:
+    """The first version of the table had twelve columns; later ones nested columns with fewer fields."""
+    stored = DeltaTable(str(older / "findings")).to_pyarrow_table()
+    shutil.rmtree(older / "findings")
+    write_deltalake(str(older / "findings"), pa.table(stored.select(stored.column_names[:left])))
+    read = PastRun(WarehouseTables(str(older)), "older").read(tables.FINDINGS, tables.FINDINGS.arrow.names)
+    assert all(read[name].null_count == len(read) for name in tables.FINDINGS.arrow.names[left:])
+    assert tables.FINDINGS.row is not None
+    rows = [row_of(tables.FINDINGS.row, row, of_any_version=True) for row in read.to_pylist()]
+    assert rows
