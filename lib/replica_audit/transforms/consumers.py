@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 from replica_audit.formats.group_offsets import CommittedOffset, committed_offsets
 from replica_audit.model import PartitionMetadata, Problem
@@ -12,6 +11,7 @@ from replica_audit.protocol.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison import Context
 from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.replica import Replica
+from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.history import ConsumerImpact
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replicas import Loaded
@@ -25,7 +25,7 @@ def committed(replica: Loaded) -> tuple[list[CommittedOffset], list[Problem]]:
 
 def commit_row(commit: CommittedOffset) -> Row:
     """A committed offset as a row of the shape COMMITTED_OFFSET."""
-    row = asdict(commit)
+    row = as_dict(commit)
     return {name: row[name] for name in row if name not in ("topic", "partition")}
 
 

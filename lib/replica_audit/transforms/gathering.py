@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -11,6 +10,7 @@ from pyspark.sql import functions as F
 
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.tables import COMMITS
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms import consumers
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
@@ -82,7 +82,7 @@ def list_commits(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row
         return
     found, problems = consumers.committed(replica)
     for problem in problems:
-        yield {"cluster_id": cluster, "broker_id": replica.broker_id, "problem": asdict(problem)}
+        yield {"cluster_id": cluster, "broker_id": replica.broker_id, "problem": as_dict(problem)}
     for commit in found:
         yield {"cluster_id": cluster, "topic": commit.topic, "partition": commit.partition, "commit": consumers.commit_row(commit)}
 

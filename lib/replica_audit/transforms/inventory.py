@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from replica_audit.formats.whole_file import TooLargeError
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.tables import INVENTORY
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms import server_logs
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row
@@ -58,7 +59,7 @@ def _row(source: Row, **values: object) -> Row:
 def _list_broker(source: Row) -> Iterator[Row]:
     for found in broker_files.replicas_of(located(source["path"])):
         if isinstance(found, Problem):
-            yield _row(source, problem=asdict(found))
+            yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
             yield from _list_server_log({**source, "path": str(found.path)})
         else:
@@ -76,7 +77,7 @@ def _list_server_log(source: Row) -> Iterator[Row]:
     path = located(source["path"])
     for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
-            yield _row(source, problem=asdict(found))
+            yield _row(source, problem=as_dict(found))
             continue
         yield _row(source, topic=found.topic, partition=found.partition, event=server_logs.event_row(found))
     versions = server_logs.read_versions(path)
@@ -100,7 +101,7 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
     yield _row(source, metadata_copy={**row, "log_epoch": copy.log_epoch, "log_end_offset": copy.log_end_offset})
     for problem in copy.problems:
         path = str(directory) + problem.path[len(copied_to or str(directory)) :]
-        yield _row(source, problem={**asdict(problem), "path": path})
+        yield _row(source, problem={**as_dict(problem), "path": path})
     for partition in copy.partitions:
         yield _row(source, **_partition_row(partition))
 
@@ -111,13 +112,13 @@ def _list_metadata(source: Row) -> Iterator[Row]:
         _head, document = cluster_metadata.read(path)
         partitions = list(cluster_metadata.partitions(document))  # all or none: half of the leaders would mislead
     except MetadataError as error:
-        yield _row(source, problem=asdict(metadata_problem(path, error)))
+        yield _row(source, problem=as_dict(metadata_problem(path, error)))
         return
     except OSError as error:
         problem = metadata_problem(path, MetadataError(error.strerror or str(error)))
         if isinstance(error, TooLargeError):
             problem = replace(problem, code=error.code, remedy=error.remedy)
-        yield _row(source, problem=asdict(problem))
+        yield _row(source, problem=as_dict(problem))
         return
     for partition in partitions:
         yield _row(source, **_partition_row(partition))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from replica_audit.model import (
     SegmentFile,
     Window,
 )
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms.valid_rows import Misfit, Refused, encoded
 from replica_audit.transforms.valid_rows import Row as Row
 
@@ -62,11 +62,9 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
 
 def replica_row(files: ReplicaFiles) -> Row:
     """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
-    row = {name: getattr(files, name) for name in files.__slots__}
-    row["segments"] = [asdict(segment) for segment in files.segments]
+    row = as_dict(files)
     row["checkpoint"] = [{"line": line, "epoch": epoch, "start_offset": start} for line, epoch, start in files.checkpoint]
     row["epochs"] = [{"epoch": epoch, "start_offset": start} for epoch, start in files.epochs]
-    row["problems"] = [asdict(problem) for problem in files.problems]
     return row
 
 

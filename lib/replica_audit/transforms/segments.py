@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from replica_audit.formats.segment_problems import scanned
 from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import SegmentFile
 from replica_audit.tables import SEGMENTS
+from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.rows import Row, map_rows, segment_file
 from replica_audit.transforms.valid_rows import refuse_scan
@@ -102,7 +102,7 @@ def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
             "runs": [run._asdict() for run in found.runs],
             "damaged": found.damage is not None,
             "failed": failed,
-            "problems": [asdict(problem) for problem in problems],
+            "problems": [as_dict(problem) for problem in problems],
             "windows": [window._asdict() for window in found.windows],
         },
     }
@@ -131,12 +131,12 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) -> Iterator[Row]:
     """For each replica whose scans cannot be read any more, or not to their end, a segment that cannot be read."""
-    problem = asdict(cannot_read(located(scans), "collection", error))
+    problem = as_dict(cannot_read(located(scans), "collection", error))
     for directory in directories:
         name = log_dir.replica_directory(directory)
         if name is None:
             continue
-        file = asdict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
+        file = as_dict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
         segment = {"log_dir": place, "directory": directory, "file": file}
         told = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
         yield {"topic": name.topic, "partition": name.partition, "segment": {**segment, **told}}
