@@ -5,7 +5,7 @@ A row is of its class or it is refused, so no column can be unknown or missing; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -39,16 +39,12 @@ def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:
     known = set(map(type, rows))
     if not known <= {row, NoneType}:
         raise RowMismatchError(f"a row of {row.__name__} is wanted, this is a {(known - {row, NoneType}).pop().__name__}")
-    values = _values(row)
-    if NoneType in known:
-        nothing = (None,) * len(kind)
-        columns: Iterable[Values] = zip(*(nothing if one is None else values(one) for one in rows), strict=True)
-        mask = pa.array([one is None for one in rows])
-    else:
-        columns = zip(*map(values, rows), strict=True) if rows else [()] * len(kind)
-        mask = None
-    arrays = [encode(column) for encode, column in zip(_encoders(row, kind), columns, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+    columns = _columns(row, kind)
+    if NoneType not in known:
+        # a list for each column is made faster than a tuple for each row, and leaves less to the collector of garbage
+        return pa.StructArray.from_arrays([encode(list(map(value, rows))) for value, encode in columns], fields=list(kind))
+    arrays = [encode([None if one is None else value(one) for one in rows]) for value, encode in columns]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([one is None for one in rows]))
 
 
 def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListArray[Any]:
@@ -117,11 +113,11 @@ def _values(row: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 @cache
-def _encoders(row: type, kind: pa.StructType) -> tuple[Callable[[Values], pa.Array[Any]], ...]:
-    """For each column what makes an array of its values."""
+def _columns(row: type, kind: pa.StructType) -> tuple[tuple[Callable[[Any], Any], Callable[[Values], pa.Array[Any]]], ...]:
+    """For each column what takes its value from a row, and what makes an array of its values."""
     if [field.name for field in kind] != list(hints_of(row)):
         raise RowMismatchError(f"the columns of {row.__name__} are not {[field.name for field in kind]}")
-    return tuple(_encoder(hint, field.type) for hint, field in zip(hints_of(row).values(), kind, strict=True))
+    return tuple((attrgetter(field.name), _encoder(hint, field.type)) for hint, field in zip(hints_of(row).values(), kind, strict=True))
 
 
 def _encoder(hint: Hint, kind: pa.DataType) -> Callable[[Values], pa.Array[Any]]:
