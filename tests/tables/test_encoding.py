@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.tables import AUDITED
+from replica_audit.tables import AUDITED, INPUT_ERRORS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import Table, struct_of
-from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of
+from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of, with_columns_of
 from replica_audit.tables.findings import CheckedPartition, RunFinding
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ExchangeRound, ReplicaVerdict, TruncationPoint
 from replica_audit.transforms.valid_rows import CODE, encoded_audits
@@ -55,6 +55,15 @@ def test_a_missing_column_is_refused() -> None:
         row_of(TruncationPoint, values)
     with pytest.raises(TypeError, match="complete"):
         ExchangeRound(requested_epoch=1, answered_epoch=1, answered_end_offset=3, truncate_to=None)  # type: ignore[call-arg]
+
+
+def test_a_row_of_the_driver_has_the_columns_of_its_table() -> None:
+    keys = {"run_id": "r", "cluster_id": "c", "path": "p", "kind": "k", "code": "c", "detail": "d", "remedy": "r"}
+    assert with_columns_of(INPUT_ERRORS, keys) == dict.fromkeys(INPUT_ERRORS.arrow.names) | keys
+    with pytest.raises(RowMismatchError, match=r"unknown columns \['broker'\]"):
+        with_columns_of(INPUT_ERRORS, keys | {"broker": 1})
+    with pytest.raises(RowMismatchError, match=r"missing columns \['code'\]"):
+        with_columns_of(INPUT_ERRORS, {name: value for name, value in keys.items() if name != "code"})
 
 
 @pytest.mark.parametrize("row", [as_dict(POINT), VERDICT, ()], ids=["dictionary", "another class", "tuple"])

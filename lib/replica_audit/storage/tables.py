@@ -19,6 +19,7 @@ from replica_audit.errors import UsageError
 from replica_audit.storage.catalog import is_catalog_name
 from replica_audit.storage.java_errors import is_conflict
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
+from replica_audit.tables.encoding import with_columns_of
 from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4
@@ -140,7 +141,8 @@ class Warehouse:
                 written.result()
 
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
-        """A few rows made on the driver as a frame of the table's schema."""
+        """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
+        rows = [with_columns_of(table, row) for row in rows]
         schema = spark_schema(table.arrow)
         return self.spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import Hint, hints_of
+from replica_audit.tables.columns import Hint, Table, hints_of
 
 T = TypeVar("T")
 Values = Sequence[Any]
@@ -102,6 +102,19 @@ def row_of(of: type[T], values: Mapping[str, Any], *, of_any_version: bool = Fal
         found[name] = None if pairs is None else dict(pairs)
     made: T = kind(**found)
     return made
+
+
+def with_columns_of(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A few values by column, made where no row is whole, with null for all other columns of a table.
+
+    Raises:
+        RowMismatchError: a column is unknown, or one that may not be null is missing.
+    """
+    unknown = sorted(row.keys() - set(table.arrow.names))
+    missing = [column.name for column in table.columns if not column.nullable and row.get(column.name) is None]
+    if unknown or missing:
+        raise RowMismatchError(f"{table.name}: missing columns {missing}, unknown columns {unknown}")
+    return {column.name: row.get(column.name) for column in table.columns}
 
 
 @cache
