@@ -11,6 +11,7 @@ import pyarrow as pa
 from replica_audit.config import Settings
 from replica_audit.formats.kept_text import KeptText
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.schemas import Table
 from replica_audit.storage.sources import discover
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 from replica_audit.transforms.gathering import list_commits
@@ -62,6 +63,12 @@ def audit_cluster(
             if table != "cluster_id":
                 tables[table] += rows
     return tables, cluster
+
+
+def as_read_back(table: Table, rows: list[Row]) -> list[Row]:
+    """The rows as a reader of the table gets them: what is a map in them is a list of pairs then."""
+    schema = pa.schema([field for field in table.arrow if rows and field.name in rows[0]])
+    return pa.Table.from_pylist(rows, schema=schema).to_pylist()
 
 
 def _give_commits(partitions: dict[tuple[str, int], Row], clusters: dict[str, ClusterFacts]) -> list[Row]:
