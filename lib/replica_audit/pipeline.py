@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -17,25 +17,31 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
+from replica_audit.engine import findings as findings_of
+from replica_audit.engine.spark import (
+    SOURCES,
+    commits,
+    gather,
+    inventory,
+    judge,
+    logged_versions,
+    metadata_copies,
+    segments,
+    with_commits,
+)
 from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
-from replica_audit.model import Problem
 from replica_audit.report.data import Report
 from replica_audit.report.json_report import Rows
 from replica_audit.storage import faults
 from replica_audit.storage.first_look import refuse_useless
 from replica_audit.storage.holds import Attempt, Hold, take
-from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
+from replica_audit.storage.whole_input import brokers_not_there, no_replicas
 from replica_audit.summary import About, Frames, all_findings, summarise
-from replica_audit.transforms import findings as findings_of
-from replica_audit.transforms import partitions
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies, named_brokers
-from replica_audit.transforms.gathering import commits, gather, with_commits
-from replica_audit.transforms.inventory import SOURCES, inventory
-from replica_audit.transforms.segments import segments
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 
 NO_CLUSTER = "none"
 
@@ -129,7 +135,7 @@ class _Audit:
         ).first() or (0, 0, 0, 0, 0, 0, 0)
         self.has_replicas = bool(replicas)
         if not replicas:
-            self.found.problems.append((None, _nothing_found(self.request)))
+            self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
         suit_input(self.spark, files or 0)
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         best = metadata_copies(listed) if copies else {}
@@ -138,7 +144,7 @@ class _Audit:
             root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
             for root in roots
         }
-        self.found.problems += self._missing_brokers()
+        self.found.problems += brokers_not_there(self.found, self.facts)
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
@@ -148,7 +154,7 @@ class _Audit:
             committed = commits(gather(of_offsets, read(of_offsets)), self.facts)
             committed = committed.persist(StorageLevel.MEMORY_AND_DISK)
         gathered = gather(listed, read(listed))
-        audited = partitions.audit(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        audited = judge(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         problems = self._problems(listed, committed, audited).persist(StorageLevel.MEMORY_AND_DISK)
         current = findings_of.findings(audited).persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -164,15 +170,6 @@ class _Audit:
             for frame in (listed, committed, audited, problems, current):
                 if frame is not None:
                     frame.unpersist()
-
-    def _missing_brokers(self) -> Iterator[tuple[str, Problem]]:
-        """Brokers that the metadata names and the input lacks, unless that is said already."""
-        told = {cluster for cluster, problem in self.found.problems if problem.code == ONE_OF_SEVERAL}
-        for root in self.found.roots:
-            present = (broker.broker_id for broker in root.brokers)
-            problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, self.facts[root.cluster_id]))
-            if problem is not None and root.cluster_id not in told:
-                yield root.cluster_id, problem
 
     def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
@@ -219,6 +216,7 @@ class _Audit:
         about = About(
             run_id=self.request.run_id,
             warehouse=self.request.warehouse,
+            inputs=self.request.inputs,
             fail_on=settings.fail_on,
             worst=settings.worst,
             tries_leaders=settings.what_if_leaders,
@@ -271,17 +269,6 @@ class _Audit:
             )
         frame = self.warehouse.frame(schemas.AUDIT_RUNS, rows)
         self.warehouse.write_run(schemas.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
-
-
-def _nothing_found(request: Request) -> Problem:
-    chosen = f" of a topic that matches {request.settings.topics!r}" if request.settings.topics else ""
-    return Problem(
-        path=", ".join(request.inputs),
-        kind="input",
-        code="no-replicas",
-        detail=f"no replica directory{chosen} was found",
-        remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
-    )
 
 
 def _versions(spark: SparkSession) -> dict[str, str]:

@@ -25,10 +25,10 @@ from replica_audit.report.data import (
     OfflinePartition,
     ReplicaFinding,
     Report,
-    compared_followers,
 )
 from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.json_report import CODES_BY_LOSS
+from replica_audit.report.outcome import exit_code
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.storage.sources import Root
 
@@ -54,6 +54,7 @@ class About:
 
     run_id: str
     warehouse: str
+    inputs: tuple[str, ...]
     fail_on: str
     worst: int
     tries_leaders: bool
@@ -131,7 +132,8 @@ def summarise(frames: Frames, about: About) -> Report:
     return Report(
         run_id=about.run_id,
         warehouse=about.warehouse,
-        exit_code=_exit_code(severities, about.fail_on, clusters, readable=about.readable, complete=about.complete),
+        inputs=about.inputs,
+        exit_code=exit_code(severities, about.fail_on, _all_verdicts(clusters), readable=about.readable, complete=about.complete),
         fail_on=about.fail_on,
         seconds=about.seconds,
         clusters=tuple(clusters),
@@ -239,12 +241,5 @@ def _rank(column: str, order: Sequence[str]) -> Column:
     return F.array_position(F.array(*(F.lit(value) for value in order)), F.col(column))
 
 
-def _exit_code(severities: Mapping[str, int], fail_on: str, clusters: Sequence[Cluster], *, readable: bool, complete: bool) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared."""
-    if not readable:
-        return 2
-    loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-    if any(severities.get(severity) for severity in loud):
-        return 1
-    unknown = not complete or any(cluster.verdicts.get(str(Verdict.INCONCLUSIVE)) for cluster in clusters)
-    return 3 if unknown or not compared_followers(clusters) else 0
+def _all_verdicts(clusters: Sequence[Cluster]) -> Counter[str]:
+    return sum((Counter(cluster.verdicts) for cluster in clusters), Counter[str]())

@@ -16,7 +16,7 @@ from replica_audit.config import Settings
 from replica_audit.protocol.verdict import Severity, Verdict
 from replica_audit.schemas import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.storage.sources import discover
-from replica_audit.transforms.findings import history_row
+from replica_audit.transforms.finding_history import history_row
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]

@@ -60,6 +60,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     return Report(
         run_id=run.run_id,
         warehouse=run.tables.location,
+        inputs=run.runs[0].inputs or (),
         exit_code=run.runs[0].exit_code or 0,
         fail_on=settings.get("fail_on", str(Severity.ERROR)),
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),

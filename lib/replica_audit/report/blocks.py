@@ -90,11 +90,14 @@ def blocks(report: Report) -> Iterator[Block]:
 
 def ending(report: Report) -> Iterator[str]:
     """The last lines: what is new, where the tables are, the exit code and what it means."""
-    if report.changes:
+    if not report.warehouse:
+        yield "Tables: none are kept, and no earlier run is compared with; audit writes them."
+    elif report.changes:
         yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
     if report.changes.get(Status.UNCONFIRMED):
         yield UNCONFIRMED
-    yield f"Tables: {report.warehouse} (run {report.run_id})"
+    if report.warehouse:
+        yield f"Tables: {report.warehouse} (run {report.run_id})"
     yield f"Exit code {report.exit_code}: {meaning(report)}."
 
 

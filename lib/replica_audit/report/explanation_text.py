@@ -146,7 +146,8 @@ def _evidence(explanation: Explanation) -> Iterator[str]:
             yield from paragraph(fact, first="- ")
     if explanation.folder:
         yield from paragraph(explanation.folder, first="all below ")
-    yield from paragraph(explanation.warehouse, first="tables in ")
+    if explanation.warehouse:
+        yield from paragraph(explanation.warehouse, first="tables in ")
 
 
 def described(explanation: Explanation, side: Replica) -> str:

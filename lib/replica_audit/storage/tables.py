@@ -15,11 +15,11 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
 from replica_audit.schemas import AUDIT_RUNS, TABLES, Table
 from replica_audit.storage.catalog import is_catalog_name
 from replica_audit.storage.java_errors import is_conflict
-from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before

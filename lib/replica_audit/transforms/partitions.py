@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
-
-from pyspark.sql import DataFrame
 
 from replica_audit.model import ReplicaFiles
 from replica_audit.protocol.commitment import CommitHistory
@@ -19,9 +16,7 @@ from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
-from replica_audit.schemas import AUDITED
 from replica_audit.transforms import pairs, replicas
-from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
 from replica_audit.transforms.corrected_checkpoints import with_corrections
@@ -32,24 +27,24 @@ from replica_audit.transforms.logged_incidents import incident_rows
 from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
-from replica_audit.transforms.rows import Row, map_rows, partition_metadata, replica_files
-from replica_audit.transforms.valid_rows import sifted, without_misfits
+from replica_audit.transforms.rows import Row, partition_metadata, replica_files
+from replica_audit.transforms.valid_rows import sifted
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
 
 
-def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
-    """Audit every partition inside tasks.
+def judged(row: Row, cluster: ClusterFacts) -> Row:
+    """Audit one partition.
+
+    Args:
+        row: what is known of it: cluster_id, topic, partition, and the arrays claims, replicas, segments, events and commits.
+        cluster: the facts of its cluster.
 
     Returns:
-        One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
+        A row of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
-    return gathered.mapInArrow(map_rows(partial(_audit, clusters=clusters), AUDITED, without_misfits), spark_schema(AUDITED))
-
-
-def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[Row]:
-    yield sifted(PartitionAudit(row, clusters[row["cluster_id"]]).row())
+    return sifted(PartitionAudit(row, cluster).row())
 
 
 class PartitionAudit:

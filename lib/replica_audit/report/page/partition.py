@@ -92,8 +92,11 @@ class Section:
 
 def command(report: Report, cluster_id: str, topic: str, partition: int) -> str:
     """What prints the explanation of a partition."""
-    words = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id, "--partition", f"{topic}-{partition}"]
-    return f"./spark-submit.sh {shlex.join([*words, *(['--cluster', cluster_id] if len(report.clusters) > 1 else [])])}"
+    place = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id]
+    if not report.warehouse:
+        place = ["triage", *(word for given in report.inputs for word in ("--input", given))]
+    words = [*place, "--partition", f"{topic}-{partition}", *(["--cluster", cluster_id] if len(report.clusters) > 1 else [])]
+    return f"./spark-submit.sh {shlex.join(words)}"
 
 
 def section(report: Report, explained: Explained, anchor: str, cluster: str) -> Section:

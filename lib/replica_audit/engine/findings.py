@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit import schemas
-from replica_audit.protocol.confirmation import Check, Open, Status, is_resolved
-from replica_audit.transforms.arrow import spark_schema
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.protocol.confirmation import Status
+from replica_audit.transforms.finding_history import OF_CHECK, history_row
 from replica_audit.transforms.rows import Row, map_rows
 from replica_audit.transforms.topics import topic_filter
 
 _PARTITION = ["cluster_id", "topic", "partition"]
-_OF_OPEN = ("code", "about", "broker_id", "leader_id", "leader_source")
-_OF_CHECK = ("leader_id", "leader_source", "leader_has_epoch", "isr", "clean", "same_batches")
 
 
 def findings(audited: DataFrame) -> DataFrame:
@@ -53,37 +51,13 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
     joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
     checks = audited.select("cluster_id", F.inline("checked"))
-    checks = checks.select(*_PARTITION, F.struct(*_OF_CHECK).alias("check"))
+    checks = checks.select(*_PARTITION, F.struct(*OF_CHECK).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
     return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), schemas.FINDINGS.arrow), types)
 
 
 def _history(row: Row, run_id: str) -> Iterator[Row]:
     yield history_row(row["found"], row["earlier"], row["check"], run_id)
-
-
-def history_row(found: Row | None, earlier: Row | None, check: Row | None, run_id: str) -> Row:
-    """A row of `findings`.
-
-    Args:
-        found: the finding as this run has it, with its cluster_id; None if it does not.
-        earlier: the row of the run before, open then; None if it has none. One of the two is there.
-        check: what this run found in order in the partition, a row of the shape CHECKED; None if it did not see it.
-        run_id: of this run.
-
-    Returns:
-        What this run found as new or persisting; else the earlier row, as resolved if this run compared the same and found it clean, as
-        unconfirmed if not: it then stays open.
-    """
-    if found is not None:
-        first = run_id if earlier is None else earlier["first_seen_run_id"]
-        status = Status.NEW if earlier is None else Status.PERSISTING
-        return {**found, "run_id": run_id, "first_seen_run_id": first, "last_seen_run_id": run_id, "status": str(status)}
-    if earlier is None:
-        raise ValueError("neither this run nor the one before has the finding")
-    known: dict[str, Any] = {name: earlier.get(name) for name in _OF_OPEN}
-    is_over = check is not None and is_resolved(Open(**known), Check(**{name: check[name] for name in _OF_CHECK}))
-    return {**earlier, "run_id": run_id, "status": str(Status.RESOLVED if is_over else Status.UNCONFIRMED)}
 
 
 def latest_before(
