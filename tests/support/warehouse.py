@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.report.outcome import exit_code
 from replica_audit.schemas import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.storage.sources import discover
 from replica_audit.transforms.finding_history import history_row
@@ -43,7 +43,12 @@ def write_warehouse(
     run |= {"status": status, "config": json.dumps(settings.model_dump(), sort_keys=True)}
     if status == "complete":
         found = [row for _root, _cluster, of_cluster in audited for row in of_cluster["found"]]
-        run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(found), "versions": {"replica-audit": "0"}}
+        verdicts = [row["verdict"] for _root, _cluster, of_cluster in audited for row in of_cluster["replica_verdicts"]]
+        run |= {
+            "finished_at": started_at + timedelta(seconds=5),
+            "exit_code": _exit_code(settings, found, verdicts),
+            "versions": {"replica-audit": "0"},
+        }
     for root, cluster_id, of_cluster in audited:
         keys = {"run_id": run_id, "cluster_id": cluster_id}
         current = [keys | finding for finding in of_cluster["found"]]
@@ -83,11 +88,8 @@ def _audited(root: Path, settings: Settings) -> tuple[str, dict[str, list[Row]]]
     return cluster.cluster_id, of_cluster
 
 
-def _exit_code(found: Iterable[Row]) -> int:
-    severities = {row["severity"] for row in found}
-    if severities & {str(Severity.CRITICAL), str(Severity.ERROR)}:
-        return 1
-    return 3 if any(row["code"] == Verdict.INCONCLUSIVE for row in found) else 0
+def _exit_code(settings: Settings, found: Iterable[Row], verdicts: Iterable[str]) -> int:
+    return exit_code((row["severity"] for row in found), settings.fail_on, Counter(verdicts), readable=True, complete=True)
 
 
 def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:
