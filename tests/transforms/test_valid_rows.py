@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit import schemas
-from replica_audit.schemas.checks import in_python, violation
+from replica_audit.schemas.checks import all_may_be_written, in_python, violation
 from replica_audit.transforms.rows import map_rows
 from replica_audit.transforms.valid_rows import CODE, refuse_scan, refuse_with_problem, sifted, without_misfits
 
@@ -143,3 +144,32 @@ def test_a_check_is_read_as_a_database_reads_it(name: str, check: str, data: st.
         (expected,) = database.execute(f"SELECT {check} FROM (SELECT {columns})", row).fetchone()  # noqa: S608
     alone = type(table)(name=f"{name}-alone", grain="", columns=(), constraints={name: check})
     assert (violation(alone, row) is None) == bool(expected), in_python(check)
+    assert all_may_be_written(alone, [row]) == all_may_be_written(alone, [row, row]) == bool(expected), "asked of all rows at once"
+
+
+def test_one_row_of_many_that_may_not_be_written_is_found():
+    rows = [{**LOG, "topic_id": None} for _ in range(5)]
+    table = schemas.REPLICA_LOGS
+    assert all_may_be_written(table, []) and all_may_be_written(table, rows)
+    for wrong in ({"log_dir": None}, {"log_end_offset": -1}, {"state": "gone"}, {"partition": None}):
+        assert not all_may_be_written(table, [*rows[:3], {**LOG, **wrong}, *rows[3:]]), wrong
+
+
+def test_cycles_are_looked_for_between_batches_and_not_while_one_is_made():
+    seen = []
+
+    def made(row: Row) -> Iterator[Row]:
+        seen.append(gc.isenabled())
+        yield {"x": row["x"]}
+
+    schema = pa.schema([("x", pa.int64())])
+    given = (pa.RecordBatch.from_pylist([{"x": one}] * 300) for one in range(2))
+    assert [(batch.num_rows, gc.isenabled()) for batch in map_rows(made, schema)(given)] == [(256, True), (256, True), (88, True)]
+    assert not any(seen)
+
+    def broken(_row: Row) -> Iterator[Row]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_rows(broken, schema)(iter([pa.RecordBatch.from_pylist([{"x": 1}])])))
+    assert gc.isenabled()

@@ -95,7 +95,8 @@ class Truncation:
 def truncated(replica: ReplicaState, offset: int) -> ReplicaState:
     """`UnifiedLog.truncateTo(offset)` on offsets and table; at or above the log end only table entries without data go (KAFKA-10706)."""
     if offset >= replica.log_end_offset:
-        return replace(replica, epochs=truncate_from_end(replica.epochs, replica.log_end_offset))
+        epochs = truncate_from_end(replica.epochs, replica.log_end_offset)
+        return replica if epochs is replica.epochs else replace(replica, epochs=epochs)
     if offset < replica.first_segment_base:
         return restarted(replica, offset)
     return replace(

@@ -72,8 +72,9 @@ def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int
 
     It does where a running follower stays out of the ISR, and the metadata already knew the newest epoch that the file lacks.
     """
-    newest = max((run.leader_epoch for run in leader.log.runs), default=-1)
-    return simultaneous or (bool(follower.alive) and not follower.in_isr and 0 <= newest <= leader_epoch)
+    if simultaneous or not follower.alive or follower.in_isr:
+        return simultaneous
+    return 0 <= max((run.leader_epoch for run in leader.log.runs), default=-1) <= leader_epoch
 
 
 def _may_be_newer(line: WrongLine, leader: Replica) -> bool:

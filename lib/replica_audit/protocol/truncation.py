@@ -10,6 +10,7 @@ from collections.abc import Callable
 from replica_audit.model import UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for, latest_epoch
 from replica_audit.protocol.exchange import Protocol, Replay, ReplicaState, Truncation, follower_step
+from replica_audit.protocol.once import once
 
 
 def high_watermark(leader: ReplicaState, follower: ReplicaState) -> Truncation:
@@ -63,8 +64,8 @@ def truncate_on_fetch(leader: ReplicaState, follower: ReplicaState) -> Truncatio
 
 
 RULES: dict[Protocol, Callable[[ReplicaState, ReplicaState], Truncation]] = {
-    Protocol.HIGH_WATERMARK: high_watermark,
-    Protocol.KIP_101: kip_101,
-    Protocol.KIP_279: kip_279,
-    Protocol.TRUNCATE_ON_FETCH: truncate_on_fetch,
+    Protocol.HIGH_WATERMARK: once(high_watermark),
+    Protocol.KIP_101: once(kip_101),
+    Protocol.KIP_279: once(kip_279),
+    Protocol.TRUNCATE_ON_FETCH: once(truncate_on_fetch),
 }

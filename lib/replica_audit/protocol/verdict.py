@@ -104,7 +104,8 @@ def judge(comparison: Comparison) -> Judgement:
     for rule in _RULES:
         judgement = rule(comparison)
         if judgement is not None:
-            return replace(judgement, reason="; ".join([judgement.reason, *_besides(comparison, judgement.verdict)]))
+            besides = list(_besides(comparison, judgement.verdict))
+            return replace(judgement, reason="; ".join([judgement.reason, *besides])) if besides else judgement
     raise AssertionError("the last rule always holds")
 
 

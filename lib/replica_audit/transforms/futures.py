@@ -30,10 +30,9 @@ def future_rows(loaded: Sequence[Loaded], context: Context, protocol: Protocol) 
         protocol: the rule of moves.
     """
     # a broker's two copies are of one time, and the cluster's leader epoch says nothing of who of them leads
-    context = replace(context, simultaneous=True, leader_epoch=UNDEFINED_EPOCH)
-    for future in loaded:
-        if future.files.state != "future":
-            continue
+    futures = [one for one in loaded if one.files.state == "future"]
+    context = replace(context, simultaneous=True, leader_epoch=UNDEFINED_EPOCH) if futures else context
+    for future in futures:
         current = next((one for one in loaded if one.broker_id == future.broker_id and one.is_compared), None)
         yield _row(current, future, context, protocol)
 

@@ -10,10 +10,11 @@ from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
 from replica_audit.protocol.already_cut import has_truncated
 from replica_audit.protocol.comparison import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.cuts import Removal
-from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
+from replica_audit.protocol.epoch_table import EpochTable, end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.exchange import Protocol, Request, Step
 from replica_audit.protocol.leadership import INFERRED, Leadership
 from replica_audit.protocol.observed import ObservedTruncation
+from replica_audit.protocol.once import once
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import Judgement, Verdict, judge
@@ -58,16 +59,25 @@ def pair_keys(topic: str, partition: int, leadership: Leadership, follower_id: i
 
 def lookup_rows(pair: Pair) -> Iterator[Row]:
     """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
-    leader = pair.leader.replica.as_leader()
-    for epoch, _start in pair.follower.replica.as_follower().epochs:
-        answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
-        yield {
-            **pair.keys,
-            "requested_epoch": epoch,
-            "answered_epoch": answer.epoch,
-            "end_offset": answer.start_offset,
-            "kip101_end_offset": kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset),
-        }
+    keys, leader = pair.keys, pair.leader.replica.as_leader()
+    for columns in _lookups(leader.epochs, leader.log_end_offset, pair.follower.replica.as_follower().epochs):
+        yield keys | columns
+
+
+@once
+def _lookups(leader: EpochTable, log_end_offset: int, follower: EpochTable) -> list[Row]:
+    found = []
+    for epoch, _start in follower:
+        answer = end_offset_for(leader, epoch, log_end_offset)
+        found.append(
+            {
+                "requested_epoch": epoch,
+                "answered_epoch": answer.epoch,
+                "end_offset": answer.start_offset,
+                "kip101_end_offset": kip101_end_offset_for(leader, epoch, log_end_offset),
+            }
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import itemgetter
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import METADATA_TOPIC
@@ -12,14 +14,17 @@ from replica_audit.formats.segment_problems import TEXT_NOT_WHOLE
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.content import merged
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
-from replica_audit.protocol.lineage import history_of_runs
-from replica_audit.protocol.reconcile import reconcile
+from replica_audit.protocol.lineage import Span, history_of_runs
+from replica_audit.protocol.once import once
+from replica_audit.protocol.reconcile import EpochStart, reconcile
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.protocol.runs import joined
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replica_problems import log_problems, no_segments
 from replica_audit.transforms.rows import Row, segment, segment_file
+
+_EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,7 @@ class Loaded:
         return Replica(
             broker_id=self.broker_id,
             log=self.log,
-            history=tuple(history_of_runs(self.log.runs)),
+            history=_history(self.log.runs),
             high_watermark=self.files.high_watermark,
             high_watermark_known=self.files.high_watermarks_collected,
             cleaner_offset=self.files.cleaner_offset,
@@ -69,6 +74,11 @@ class Loaded:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
         return max(holding, key=lambda file: file.base_offset).path if holding else str(located(self.files.log_dir) / self.files.directory)
+
+
+@once
+def _history(runs: Sequence[Run]) -> tuple[Span, ...]:
+    return tuple(history_of_runs(runs))
 
 
 def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bool | None, compacted: bool) -> Loaded:
@@ -89,7 +99,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
     log: LoadedLog | None = None
     if segments:
         log = load_log(
-            segments,
+            tuple(segments),
             checkpoint=_checkpoint(files, [run for part in segments for run in part.runs]),
             log_start_checkpoint=files.log_start_offset,
             recovery_point=files.recovery_point or 0,
@@ -186,24 +196,31 @@ def log_row(loaded: Loaded) -> Row:
 
 def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Iterator[Row]:
     """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
-    runs: list[Run] = []
-    for run in segment(scan).runs:
-        if runs and runs[-1].leader_epoch == run.leader_epoch:
-            runs[-1] = joined(runs[-1], run)
-        else:
-            runs.append(run)
+    keys = {
+        "topic": topic,
+        "partition": partition,
+        "broker_id": broker_id,
+        "log_dir": scan["log_dir"],
+        "segment_base_offset": scan["file"]["base_offset"],
+        "source": scan["file"]["source"],
+    }
+    runs: Sequence[Row] = scan["runs"]
+    if any(before["leader_epoch"] == run["leader_epoch"] for before, run in pairwise(runs)):
+        runs = [run._asdict() for run in _of_epochs(segment(scan).runs)]
     for run in runs:
-        row = run._asdict()
+        row = keys | run
         del row["magic"], row["intact"]
-        yield {
-            "topic": topic,
-            "partition": partition,
-            "broker_id": broker_id,
-            "log_dir": scan["log_dir"],
-            "segment_base_offset": scan["file"]["base_offset"],
-            "source": scan["file"]["source"],
-            **row,
-        }
+        yield row
+
+
+def _of_epochs(runs: Iterable[Run]) -> list[Run]:
+    found: list[Run] = []
+    for run in runs:
+        if found and found[-1].leader_epoch == run.leader_epoch:
+            found[-1] = joined(found[-1], run)
+        else:
+            found.append(run)
+    return found
 
 
 def window_rows(loaded: Loaded) -> Iterator[Row]:
@@ -223,25 +240,23 @@ def epoch_rows(loaded: Loaded, *, leader: Replica | None, cleaned_until: int, co
     if loaded.log is None or not loaded.is_compared:
         return
     leads = leader is not None and leader.broker_id == loaded.broker_id
-    replica = loaded.replica(alive=None, in_isr=False)
-    in_effect = (replica.as_leader() if leads else replica.as_follower()).epochs
+    in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
     known = loaded.files.checkpoint_state != "not-collected"
-    checkpoint = table((epoch, start) for _line, epoch, start in loaded.files.checkpoint) if known else None
+    checkpoint = tuple(map(_EPOCH_AND_START, loaded.files.checkpoint)) if known else None
     found = reconcile(
         loaded.log,
         in_effect if loaded.unreadable is None else EMPTY,
         checkpoint,
         cleaned_until=cleaned_until,
         compacted=compacted,
-        leader=None if leads or leader is None else leader.as_leader().epochs,
+        # above the cleaner checkpoints it tells nothing, and the question is the same for all replicas
+        leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
     )
-    for entry in found:
-        yield {
-            "topic": loaded.files.topic,
-            "partition": loaded.files.partition,
-            "broker_id": loaded.broker_id,
-            **entry._asdict(),
-            "leader_id": led_by.get(entry.leader_epoch),
-            "source": entry.source,
-            "agrees": entry.agrees,
-        }
+    keys = {"topic": loaded.files.topic, "partition": loaded.files.partition, "broker_id": loaded.broker_id}
+    for columns in _epoch_columns(found):
+        yield keys | columns | {"leader_id": led_by.get(columns["leader_epoch"])}
+
+
+@once
+def _epoch_columns(found: Sequence[EpochStart]) -> list[Row]:
+    return [{**entry._asdict(), "source": entry.source, "agrees": entry.agrees} for entry in found]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from replica_audit.errors import visible
 from replica_audit.schemas import AUDITED, INPUT_ERRORS, OF_PARTITIONS
-from replica_audit.schemas.checks import violation
+from replica_audit.schemas.checks import all_may_be_written, violation
 
 Row = dict[str, Any]
 CODE = "unusable-value"
@@ -89,6 +89,8 @@ def sifted(row: Row) -> Row:
     told: list[Row] = []
     made = dict(row)
     for table in OF_PARTITIONS:
+        if all_may_be_written(table, row[table.name]):
+            continue
         kept = []
         for one in row[table.name]:
             violated = violation(table, one)
@@ -96,8 +98,7 @@ def sifted(row: Row) -> Row:
                 kept.append(one)
             else:
                 told.append(_refusal(table.name, one, violated))
-        if len(kept) < len(row[table.name]):
-            made[table.name] = kept
+        made[table.name] = kept
     if told:
         made["input_errors"] = [*row["input_errors"], *told]
     return made
