@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -77,7 +77,7 @@ class WarehouseTables:
             UsageError: the table cannot be read, or holds something else than rows of this kind.
         """
         with _told(self.location, table):
-            dataset = self._opened(table, equal)
+            dataset = self._opened(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             found = dataset.scanner(columns=_columns(dataset, kind), filter=_filter(equal)).head(MOST_ROWS + 1)
@@ -88,7 +88,7 @@ class WarehouseTables:
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
         with _told(self.location, table):
-            dataset = self._opened(table, equal)
+            dataset = self._opened(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             columns = _columns(dataset, kind)
@@ -126,7 +126,8 @@ class WarehouseTables:
             UsageError: the table cannot be read, or a column is of another type.
         """
         with _told(self.location, table):
-            dataset = self._opened(table, equal)
+            # a condition does not say which columns it names
+            dataset = self._opened(table, equal, schema.names if where is None else None)
             if dataset is None:
                 return schema.empty_table()
             present = set(dataset.schema.names)
@@ -146,8 +147,13 @@ class WarehouseTables:
         with _told(self.location, table):
             return _values([{name: value for name, value in row.items() if name in names} for row in rows], kind)
 
-    def _opened(self, table: str, equal: dict[str, str | int | None] | None = None) -> ds.Dataset | None:
-        """The table as of now, without the files that cannot hold a wanted row; None if it is not there."""
+    def _opened(
+        self, table: str, equal: dict[str, str | int | None] | None = None, names: Sequence[str] | None = None
+    ) -> ds.Dataset | None:
+        """The table as of now, without the files that cannot hold a wanted row; None if it is not there.
+
+        `names` are all columns that are looked at besides those of `equal`, None: every column. Of files no others are read anyway.
+        """
         with _told(self.location, table):
             if self._local is None:
                 where = f"{self.location.rstrip('/')}/{table}"
@@ -174,7 +180,11 @@ def _local(location: str) -> Path | None:
 
 def _columns(dataset: ds.Dataset, kind: type[RowT]) -> list[str]:
     present = set(dataset.schema.names)
-    return [field.name for field in dataclasses.fields(kind) if field.name in present]
+    return [name for name in _fields(kind) if name in present]
+
+
+def _fields(kind: type[RowT]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _filter(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:
