@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,9 +25,11 @@ from replica_audit.model import Problem
 from replica_audit.past.findings import all_findings
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
+from replica_audit.protocol.confirmation import Status
 from replica_audit.report import first_findings
 from replica_audit.report.data import Report
 from replica_audit.report.exit_code import exit_code
+from replica_audit.report.explained_rows import Run
 from replica_audit.report.json_report import Rows
 from replica_audit.report.worst_first import by_verdict, labels
 from replica_audit.storage import faults
@@ -37,6 +39,7 @@ from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
+from replica_audit.storage.versions import versions
 from replica_audit.transforms import findings as findings_of
 from replica_audit.transforms import partitions
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies, named_brokers
@@ -239,20 +242,24 @@ class _Audit:
     def _write_tables(self, audited: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
         """Write every table but `audit_runs`, a few at a time."""
         run_id = self.request.run_id
-        before = findings_of.latest_before(
-            self.warehouse.read(schemas.FINDINGS),
-            self.warehouse.complete_runs(),
-            run_id=run_id,
-            clusters=list(self.facts) if self.has_replicas else [],  # else everything found before would be called resolved
-            topics=self.request.settings.topics,
-        )
-        history = findings_of.with_history(findings_of.findings(audited), before, audited, run_id)
+        history = findings_of.with_history(findings_of.findings(audited), self._open_before(), audited, run_id)
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         written = [table for table in schemas.OF_PARTITIONS if held.replaces or sizes[table.name]]
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
         jobs += [(schemas.INPUT_ERRORS, problems), (schemas.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
+
+    def _open_before(self) -> DataFrame | None:
+        """What the latest run of each cluster before this one found; None if it left nothing open."""
+        tables = self.warehouse.tables
+        known = tables.rows(schemas.AUDIT_RUNS.name, Run) if self.has_replicas else ()  # else all found before would be called resolved
+        earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
+        runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
+        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))
+        if not runs or not len(tables.columns(schemas.FINDINGS.name, _CLUSTER, is_open)):
+            return None
+        return findings_of.latest_before(self.warehouse.read(schemas.FINDINGS), runs, topics=self.request.settings.topics)
 
     def _write_begun(self, attempt: Attempt, replace: bool) -> None:
         clusters = [root.cluster_id for root in self.found.roots] or [NO_CLUSTER]
@@ -273,7 +280,7 @@ class _Audit:
             "run_date": request.run_date,
             "inputs": list(request.inputs),
             "config": json.dumps(request.settings.model_dump(), sort_keys=True),
-            "versions": _versions(self.spark),
+            "versions": versions(self.spark),
             **of_run,
         }
         rows = [{**common, "cluster_id": cluster_id, **known} for cluster_id, known in of_cluster.items()]
@@ -290,13 +297,3 @@ def _nothing_found(request: Request) -> Problem:
         detail=f"no replica directory{chosen} was found",
         remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
     )
-
-
-def _versions(spark: SparkSession) -> dict[str, str]:
-    versions = {"spark": spark.version}
-    for package in ("replica-audit", "delta-spark", "pyarrow"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed as a package"
-    return versions

@@ -199,10 +199,6 @@ class Warehouse:
         values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in table.arrow} for row in rows]
         return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=table.arrow), spark_schema(table.arrow))
 
-    def complete_runs(self) -> DataFrame:
-        """The rows of `audit_runs` that count: of runs that ended, and could read something."""
-        return self.read(AUDIT_RUNS).where("status = 'complete' AND coalesce(exit_code, 0) <> 2")
-
 
 def _in_arrow(kind: pa.DataType, value: object) -> object:
     """A column's value as Arrow takes it: a map as pairs."""

@@ -23,8 +23,8 @@ _SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "rem
 _ROWS, _VERDICT, _SEVERITY, _PARTITIONS = "rows", "verdict", "severity", "partitions"
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
 # a row is a count of a cluster, or one of its findings
-_COUNT = pa.schema({"cluster_id": STRING, "counted": STRING, "name": STRING, "count": BIGINT})
-_TALLY = _COUNT.append(pa.field("finding", _FINDING))
+_COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
+_TALLY = pa.schema([*_COLUMNS, ("finding", _FINDING)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
