@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
-from replica_audit.report.outcome import exit_code
+from replica_audit.report.exit_code import exit_code
 from replica_audit.schemas import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
 from replica_audit.storage.first_look import refuse_useless
 from replica_audit.storage.memory import MemoryTables
 from replica_audit.storage.sources import INPUT, Found, Root, discover
+from replica_audit.storage.versions import versions
 from replica_audit.storage.whole_input import brokers_not_there, no_replicas
 
 NO_CLUSTER = "none"
@@ -66,11 +66,11 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
     ended = {
         "exit_code": exit_code(
-            _texts(tables[FINDINGS.name], "severity"),
-            settings.fail_on,
+            Counter(_texts(tables[FINDINGS.name], "severity")),
             Counter(_texts(tables["replica_verdicts"], "verdict")),
-            readable=is_readable,
-            complete=not any(problem.kind == INPUT for _cluster, problem in found.problems),
+            fail_on=settings.fail_on,
+            has_replicas=is_readable,
+            all_inputs_read=not any(problem.kind == INPUT for _cluster, problem in found.problems),
         ),
         "finished_at": started_at + timedelta(seconds=time.monotonic() - began),
         "input_errors": len(tables[INPUT_ERRORS.name]),
@@ -82,7 +82,7 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
         "status": "complete",
         "inputs": [str(given) for given in inputs],
         "config": json.dumps(settings.model_dump(), sort_keys=True),
-        "versions": _versions(),
+        "versions": list(versions("pyarrow")),
         **ended,
     }
     rows = [about | _counts(root, audits[root.cluster_id], tables[INPUT_ERRORS.name]) for root in found.roots]
@@ -144,13 +144,3 @@ def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]
 
 def _texts(table: pa.Table, name: str) -> list[str]:
     return [str(value) for value in table[name].to_pylist()]
-
-
-def _versions() -> list[tuple[str, str]]:
-    found = []
-    for package in ("replica-audit", "pyarrow"):
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            found.append((package, "not installed as a package"))
-    return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.report.outcome import exit_code
+from replica_audit.report.exit_code import exit_code
 from replica_audit.schemas import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.storage.sources import discover
 from replica_audit.transforms.finding_history import history_row
@@ -89,7 +89,8 @@ def _audited(root: Path, settings: Settings) -> tuple[str, dict[str, list[Row]]]
 
 
 def _exit_code(settings: Settings, found: Iterable[Row], verdicts: Iterable[str]) -> int:
-    return exit_code((row["severity"] for row in found), settings.fail_on, Counter(verdicts), readable=True, complete=True)
+    severities = Counter(row["severity"] for row in found)
+    return exit_code(severities, Counter(verdicts), fail_on=settings.fail_on, has_replicas=True, all_inputs_read=True)
 
 
 def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:

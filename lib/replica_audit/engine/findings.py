@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
+from functools import partial, reduce
+from operator import or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,12 +31,12 @@ def findings(audited: DataFrame) -> DataFrame:
     return audited.select("cluster_id", F.inline("found"))
 
 
-def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_id: str) -> DataFrame:
+def with_history(current: DataFrame, before: DataFrame | None, audited: DataFrame, run_id: str) -> DataFrame:
     """Add what earlier runs left open.
 
     Args:
         current: what `findings` gives.
-        before: rows of the table `findings` of each cluster's complete run before this one.
+        before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
         audited: rows of the shape AUDITED, of which `checked` tells what was found in order.
         run_id: of this run.
 
@@ -44,6 +45,8 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     """
     names = [column.name for column in schemas.FINDINGS.columns]
     types = spark_schema(schemas.FINDINGS.arrow)
+    if before is None:
+        return current.mapInArrow(map_rows(partial(_new, run_id=run_id), schemas.FINDINGS.arrow), types)
     # the table may have been made by an older version
     known = [F.col(name) if name in before.columns else F.lit(None).cast(types[name].dataType).alias(name) for name in names]
     earlier = before.where(F.col("status") != F.lit(str(Status.RESOLVED))).select(*known)
@@ -56,32 +59,27 @@ def with_history(current: DataFrame, before: DataFrame, audited: DataFrame, run_
     return rows.mapInArrow(map_rows(partial(_history, run_id=run_id), schemas.FINDINGS.arrow), types)
 
 
+def _new(row: Row, run_id: str) -> Iterator[Row]:
+    yield history_row(row, None, None, run_id)
+
+
 def _history(row: Row, run_id: str) -> Iterator[Row]:
     yield history_row(row["found"], row["earlier"], row["check"], run_id)
 
 
-def latest_before(
-    findings_table: DataFrame, complete_runs: DataFrame, *, run_id: str, clusters: Sequence[str], topics: str = ""
-) -> DataFrame:
-    """What the run before found, as far as this run looks again.
+def latest_before(findings_table: DataFrame, runs: Mapping[str, str], *, topics: str = "") -> DataFrame:
+    """What the runs before found, as far as this run looks again.
 
     Args:
         findings_table: rows of the table `findings`.
-        complete_runs: rows of `audit_runs` that count.
-        run_id: this run.
-        clusters: the cluster ids that this run audits.
-        topics: the regular expression that limits it; empty for all topics.
+        runs: by the id of each cluster that this run audits, its latest run before this one that counts; at least one.
+        topics: the regular expression that limits this run; empty for all topics.
 
     Returns:
-        The findings of each of the clusters' latest complete run other than this one.
+        The findings of those runs about their clusters.
     """
-    latest = (
-        complete_runs.where((F.col("run_id") != F.lit(run_id)) & F.col("cluster_id").isin(*clusters))
-        .groupBy("cluster_id")
-        .agg(F.max_by("run_id", "started_at").alias("run_id"))
-        .select("cluster_id", "run_id")
-    )
+    of_runs = [(F.col("cluster_id") == F.lit(cluster)) & (F.col("run_id") == F.lit(run)) for cluster, run in runs.items()]
+    rows = findings_table.where(reduce(or_, of_runs))
     # not rlike: Java's regular expressions are others than those that chose the topics
     is_wanted = F.udf(topic_filter(topics), "boolean")
-    in_scope = findings_table.where(is_wanted("topic")) if topics else findings_table
-    return in_scope.join(F.broadcast(latest), on=["cluster_id", "run_id"], how="left_semi")
+    return rows.where(is_wanted("topic")) if topics else rows

@@ -9,7 +9,7 @@ from typing import Any
 
 from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.outcome import compared_followers
+from replica_audit.report.exit_code import compared_followers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,8 +42,10 @@ class ArrowTables(ABC):
         self.cut_short: list[str] = []
 
     @abstractmethod
-    def dataset(self, table: str, equal: Equal | None = None) -> ds.Dataset | None:
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table as of now, if possible without what cannot hold a row whose columns equal the given values; None if it is not there.
+
+        `names` are all columns that are looked at besides those of `equal`, None: every column.
 
         Raises:
             UsageError: it cannot be read.
@@ -65,7 +67,7 @@ class ArrowTables(ABC):
             UsageError: the table cannot be read, or holds something else than rows of this kind.
         """
         with reading(self.location, table):
-            dataset = self.dataset(table, equal)
+            dataset = self.dataset(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             found = dataset.scanner(columns=_columns(dataset, kind), filter=_filter(equal)).head(MOST_ROWS + 1)
@@ -76,7 +78,7 @@ class ArrowTables(ABC):
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
         with reading(self.location, table):
-            dataset = self.dataset(table, equal)
+            dataset = self.dataset(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             columns = _columns(dataset, kind)
@@ -114,7 +116,8 @@ class ArrowTables(ABC):
             UsageError: the table cannot be read, or a column is of another type.
         """
         with reading(self.location, table):
-            dataset = self.dataset(table, equal)
+            # a condition does not say which columns it names
+            dataset = self.dataset(table, equal, schema.names if where is None else None)
             if dataset is None:
                 return schema.empty_table()
             present = set(dataset.schema.names)
@@ -137,7 +140,11 @@ class ArrowTables(ABC):
 
 def _columns(dataset: ds.Dataset, kind: type[RowT]) -> list[str]:
     present = set(dataset.schema.names)
-    return [field.name for field in dataclasses.fields(kind) if field.name in present]
+    return [name for name in _fields(kind) if name in present]
+
+
+def _fields(kind: type[RowT]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _filter(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -30,9 +30,9 @@ class ChosenPartitions(ArrowTables):
         self._kept: dict[Any, tuple[Any, ...]] = {}
         self._there: dict[str, bool] = {}
 
-    def dataset(self, table: str, equal: Equal | None = None) -> ds.Dataset | None:
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """As of the tables."""
-        return self._tables.dataset(table, equal)
+        return self._tables.dataset(table, equal, names)
 
     def has(self, table: str) -> bool:
         """Whether there is a table of this name."""

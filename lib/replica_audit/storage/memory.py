@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +18,7 @@ class MemoryTables(ArrowTables):
         super().__init__("")
         self._tables = tables
 
-    def dataset(self, table: str, equal: Equal | None = None) -> ds.Dataset | None:
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table."""
         found = self._tables.get(table)
         return None if found is None else ds.dataset(found)

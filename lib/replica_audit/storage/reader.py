@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -40,8 +41,8 @@ class WarehouseTables(ArrowTables):
         what = "is a file, not a directory" if exists else "no such directory"
         raise UsageError(f"--warehouse {location}: {what}; give the directory that an audit was told to write its tables to")
 
-    def dataset(self, table: str, equal: Equal | None = None) -> ds.Dataset | None:
-        """The table as of now, without the files that cannot hold a wanted row."""
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """The table as of now, without the files that cannot hold a wanted row; of files no unwanted columns are read anyway."""
         with reading(self.location, table):
             if self._local is None:
                 where = f"{self.location.rstrip('/')}/{table}"
