@@ -100,13 +100,17 @@ def _at(history: History, index: int, offset: int, end: int) -> tuple[int | None
 
 def first_difference(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Piece | None:
     """The first piece of [start, end) on which the histories differ: another epoch, or, where `gaps_count`, held by one side only."""
+    return next(differences(left, right, start, end, gaps_count=gaps_count), None)
+
+
+def differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
+    """All such pieces, in order."""
     for piece in pieces(left, right, start, end):
         if piece.left_epoch is None or piece.right_epoch is None:
             if gaps_count:
-                return piece
+                yield piece
         elif differ(piece):
-            return piece
-    return None
+            yield piece
 
 
 def differ(piece: Piece) -> bool:
