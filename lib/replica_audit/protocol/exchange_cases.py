@@ -31,8 +31,8 @@ class Case(StrEnum):
     """Which case of the rule decides what a follower does.
 
     The first are those of an answer with an epoch: the follower knows it; it knows only lower ones, and asks again; it knows none as high.
-    NO_EPOCH: the answer is an offset alone. UNDEFINED: the leader cannot tell the end. HIGH_WATERMARK: no answer decides, the follower falls
-    back to its high watermark. OUT_OF_RANGE_*: what it does with OFFSET_OUT_OF_RANGE.
+    NO_EPOCH: the answer is an offset alone. UNDEFINED: the leader cannot tell the end. HIGH_WATERMARK: no answer decides, the follower
+    falls back to its high watermark. OUT_OF_RANGE_*: what it does with OFFSET_OUT_OF_RANGE.
     """
 
     COMMON_EPOCH = "common-epoch"

@@ -183,7 +183,7 @@ class _Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A line of a broker's own log by which it truncated to another offset than the rule gives; `rule_offset` None: the rule cuts nothing."""
+    """A line of a broker's own log by which it truncated otherwise than the rule says; `rule_offset` None: the rule cuts nothing."""
 
     offset: int
     path: str

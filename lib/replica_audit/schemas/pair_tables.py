@@ -34,7 +34,7 @@ ROUND = struct(
     restart_offset=BIGINT,
     dropped_epochs=pa.list_(INT),
 )
-FALLBACK = struct(because=STRING, after_round=INT, high_watermark=BIGINT, log_end_offset=BIGINT, truncate_to=BIGINT)
+FALLBACK = struct(because=STRING, after_round=INT, high_watermark=BIGINT, in_memory=BOOLEAN, log_end_offset=BIGINT, truncate_to=BIGINT)
 EPOCH_START = struct(epoch=INT, start_offset=BIGINT)
 PIECE = struct(first_offset=BIGINT, end_offset=BIGINT, leader_epoch=INT, follower_epoch=INT)
 WRONG_EPOCH = struct(broker_id=INT, offset=BIGINT, table_epoch=INT, batch_epoch=INT)
@@ -95,8 +95,8 @@ TRUNCATION_POINTS = Table(
             "the leader's answers in order. request: fetch or offset_for_leader_epoch. decided_by: the case of the rule: common-epoch, "
             "unknown-epoch (it asks again), later-epoch (above all of its own), no-epoch, undefined, records, out-of-range-longer, "
             "out-of-range-restart or out-of-range-again. log_end_offset: the follower's when it asks, where a fetch begins. own_epoch, "
-            "own_end_offset: what its own table says of the answered epoch; null: not looked up, or none as high. out_of_range: why: epoch, "
-            "below-start or beyond-end. dropped_epochs: those that the cut takes from its table",
+            "own_end_offset: what its own table says of the answered epoch; null: not looked up, or none as high. out_of_range: why: "
+            "epoch, below-start or beyond-end. dropped_epochs: those that the cut takes from its table",
             False,
         ),
         Column("falls_back_to_high_watermark", BOOLEAN, "whether the follower falls back to its high watermark", False),
@@ -111,14 +111,12 @@ TRUNCATION_POINTS = Table(
         Column("fetch_offset", BIGINT, "where records flow again, or where an exchange without end comes back to"),
         Column("stuck", BOOLEAN, "whether the exchange has no end: the same request brings the same answer"),
         Column("ends_with_election", BOOLEAN, "whether it ends all the same once the leader, which does not run, is elected anew"),
-        Column(
-            "restarts_once_failed", BOOLEAN, "whether a restart after the failed fetch empties the log, so that the follower catches up"
-        ),
+        Column("restarts_once_failed", BOOLEAN, "whether a restart after the failed fetch empties the log, so that it catches up"),
         Column(
             "fallback",
             FALLBACK,
             "how it falls back to its high watermark, after so many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
-            "truncate_to null: that cuts nothing",
+            "in_memory: its broker runs, so that a newer one than the file's counts; truncate_to null: that cuts nothing",
         ),
         Column("learnt_epochs", pa.list_(EPOCH_START), "entries that what it then fetches adds to its table; of the protocol that applies"),
     ),
@@ -212,19 +210,19 @@ REPLICA_VERDICTS = Table(
         Column(
             "cause",
             STRING,
-            "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common range, "
-            "leader unknown or unreadable, no epochs or text not whole; null: it is compared",
+            "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
+            "range, leader unknown or unreadable, no epochs or text not whole; null: it is compared",
         ),
         Column(
             "wrong_epoch",
             WRONG_EPOCH,
-            "of epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there (null: "
-            "none) and that of the batches (-1: none)",
+            "of epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there "
+            "(null: none) and that of the batches (-1: none)",
         ),
         Column(
             "did_otherwise",
             CONTRADICTION,
-            "the line of its broker's server.log that contradicts the rule: where it truncated, and where the rule truncates (null: nowhere)",
+            "the line of its broker's server.log that contradicts the rule: where it truncated, and where the rule does (null: nowhere)",
         ),
         Column("differences", pa.list_(PIECE), "offsets [first, end) that both hold in different epochs, from the divergence on"),
         Column("conflicts", pa.list_(PIECE), "offsets [first, end) that differ still once records flow again; an epoch of null: missing"),

@@ -10,13 +10,13 @@ from replica_audit.transforms.decided_columns import optional_text
 from replica_audit.transforms.rows import Row
 
 
-def exchange_columns(truncation: Truncation) -> Row:
-    """The exchange of one protocol."""
+def exchange_columns(truncation: Truncation, follower: Replica) -> Row:
+    """The exchange of a follower under one protocol."""
     return {
         "round_trips": truncation.round_trips,
         "rounds": [_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)],
         "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
-        "fallback": _fallback(truncation),
+        "fallback": _fallback(truncation, follower),
         "fetch_offset": truncation.fetch_offset,
         "stuck": truncation.stuck,
     }
@@ -56,7 +56,7 @@ def _round(step: Step) -> Row:
     }
 
 
-def _fallback(truncation: Truncation) -> Row | None:
+def _fallback(truncation: Truncation, follower: Replica) -> Row | None:
     found = truncation.fallback
     if found is None:
         return None
@@ -64,6 +64,7 @@ def _fallback(truncation: Truncation) -> Row | None:
         "because": str(found.because),
         "after_round": sum(_is_round(step, truncation.protocol) for step in truncation.steps[: found.after_step]),
         "high_watermark": found.high_watermark,
+        "in_memory": follower.has_used_its_high_watermark,
         "log_end_offset": found.log_end_offset,
         "truncate_to": found.truncate_to,
     }

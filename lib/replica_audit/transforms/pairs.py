@@ -156,7 +156,7 @@ def _truncation_row(pair: Pair, effect: Effect) -> Row:
         "truncation_offset": truncation.truncation_offset,
         "restart_offset": truncation.restart_offset,
         "fetcher_fails": effect.fetcher_fails,
-        **exchange_columns(truncation),
+        **exchange_columns(truncation, follower),
         "removed_offsets": removed,
         "still_diverged": still_diverged(pair.leader.replica, follower, pair.context, effect),
         "catches_up": catches_up(pair.leader.replica, effect),

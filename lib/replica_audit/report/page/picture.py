@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
+from replica_audit.protocol.exchange_cases import Case
 from replica_audit.report.axis import Axis, Need, axis
 from replica_audit.report.drawing import Stroke as Segment
 from replica_audit.report.drawing import tick_places
 from replica_audit.report.drawn_logs import CONFLICTS, GOES, KEPT, strokes
-from replica_audit.report.exchange_steps import Case, Step
+from replica_audit.report.exchange_steps import Step
 from replica_audit.report.explained_rows import ConsumerImpact, TruncationPoint
 from replica_audit.report.explanation import Explained, Explanation, Replica
 from replica_audit.report.leader_words import has_no_leader, is_inferred
@@ -242,8 +244,12 @@ def _said(step: Step) -> tuple[str, str, str]:
             answer = f"leader: {step.answered_end_offset}"
         case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
             answer = "leader: out of range"
-        case _:
+        case Case.COMMON_EPOCH | Case.UNKNOWN_EPOCH | Case.LATER_EPOCH:
             answer = f"leader: {epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
+        case Case.HIGH_WATERMARK:
+            answer = ""  # nothing was asked
+        case _ as never:
+            assert_never(never)
     return asked, answer, does
 
 
