@@ -59,9 +59,9 @@ def test_it_goes_as_the_rules_say(c: Comparison) -> None:
             assert own == by_rule.own_lookup
             assert (step.out_of_range is not None) == step.case.startswith("out-of-range")
         ends = [step.log_end_offset for step in said.steps]
-        cut = [step.truncate_to if step.truncate_to is not None else step.offset for step in said.steps]
-        for before, goes_to, after in zip(ends, cut, ends[1:], strict=False):
-            assert after == before if goes_to is None or goes_to >= before else after == goes_to, "a step begins where the one before ended"
+        cuts = [step.offset if step.case is Case.OUT_OF_RANGE_RESTART else step.truncate_to for step in said.steps]
+        for before, cut, after in zip(ends, cuts, ends[1:], strict=False):
+            assert after == (before if cut is None else cut), "a step begins where the one before ended"
         assert sum(step.case is Case.HIGH_WATERMARK for step in said.steps) == truncation.falls_back_to_high_watermark
 
 

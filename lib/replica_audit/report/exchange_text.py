@@ -43,7 +43,7 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     document = DOCUMENTS.get(explanation.verdict.protocol)
     yield f"The exchange ({document or explanation.verdict.protocol})"
     if point is None or outcome is None:
-        yield from paragraph("There was none: it takes two logs that can be read.")
+        yield from paragraph("None: an exchange takes two logs that can be read.")
         return
     if not outcome.is_recorded:
         yield from paragraph(NOT_RECORDED)
