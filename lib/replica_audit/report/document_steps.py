@@ -54,7 +54,7 @@ def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, followe
         yield "3", f"{leader_name(explanation.verdict)} entered epoch {entered.epoch} at {entered.start_offset}"
     yield "4.1", _recovered(as_found, follower)
     for step in exchanged.steps:
-        yield from _asked(explanation, step)
+        yield from asked(explanation, step)
     if exchanged.stuck or (explanation.applied is not None and explanation.applied.fetcher_fails):
         return
     is_kip_279 = explanation.verdict.protocol == Protocol.KIP_279
@@ -89,7 +89,8 @@ def _entries(entries: Sequence[EpochEntry]) -> str:
     return ", ".join(said)
 
 
-def _asked(explanation: Explanation, step: Step) -> Iterator[Told]:
+def asked(explanation: Explanation, step: Step) -> Iterator[Told]:
+    """One round, or the fallback, as the steps of the document that applies."""
     match explanation.verdict.protocol:
         case Protocol.KIP_101:
             yield from _kip_101(step)

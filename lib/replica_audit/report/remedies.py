@@ -27,7 +27,7 @@ def steps(explanation: Explanation) -> Iterator[str]:
             f"{caveat(verdict)} Choose a leader first: what each choice loses is listed with the partition. What follows holds if broker "
             f"{verdict.leader_id} is elected."
         )
-    yield from _BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
+    yield from BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
     unsettled = what_would_settle_it(verdict)
     if unsettled:
         yield unsettled
@@ -268,7 +268,7 @@ def _unknown(explanation: Explanation) -> Iterator[str]:
     yield f"This version knows no remedy for {explanation.verdict.verdict}; see the reason and the evidence."
 
 
-_BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
+BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.UNREADABLE: _unreadable,
     Verdict.STALE_TOPIC_ID: _stale_topic_id,
     Verdict.INCONCLUSIVE: lambda explanation: inconclusive(explanation.verdict, _save(explanation)),

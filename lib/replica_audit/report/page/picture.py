@@ -212,7 +212,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
 def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
     """A question and its answer as an arrow to what was answered, and the cut that follows as one to where it ends."""
     number = "" if step.number is None else f"{step.number}  "
-    asked, answer, does = _said(step)
+    asked, answer, does = said(step)
     names = [f"{number}{asked}", *(text for text in (answer, does) if text)]
     top = sheet.row(names, 2 * LINE if step.truncate_to is not None or step.offset is not None else LINE) + 9
     if step.answered_end_offset is not None and step.answered_end_offset >= 0:
@@ -225,7 +225,7 @@ def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
         sheet.arrow(step.log_end_offset, goes_to, top + LINE, "cut applies", does)
 
 
-def _said(step: Step) -> tuple[str, str, str]:
+def said(step: Step) -> tuple[str, str, str]:
     """Question, answer and effect in a few words; the exchange in full stands below the picture."""
     does = "" if step.truncate_to is None else f"cuts to {step.truncate_to}"
     if step.case is Case.OUT_OF_RANGE_RESTART:
