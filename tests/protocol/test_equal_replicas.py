@@ -16,7 +16,7 @@ from replica_audit.protocol.comparison import Comparison, still_diverged
 from replica_audit.protocol.content import add_digest, compare_windows, merged, walk_windows, window
 from replica_audit.protocol.epoch_table import epoch_for_offset, latest_epoch, table
 from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.lineage import UNSTAMPED, Span, first_difference, walk_to_difference
+from replica_audit.protocol.lineage import UNSTAMPED, Span, differences, walked_differences
 from replica_audit.protocol.once import once
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, contradiction, load_log
@@ -60,20 +60,19 @@ END = st.one_of(st.just(60), st.integers(0, 45))
 def test_the_first_difference_of_histories(found: tuple[list[Batch], list[Batch]], start: int, end: int, gaps_count: bool) -> None:
     left, right = map(_spans, found)
     for one, other in ((left, right), (right, left)):
-        assert first_difference(one, other, start, end, gaps_count=gaps_count) == walk_to_difference(
-            one, other, start, end, gaps_count=gaps_count
-        )
+        found_at_once = list(differences(one, other, start, end, gaps_count=gaps_count))
+        assert found_at_once == list(walked_differences(one, other, start, end, gaps_count=gaps_count))
 
 
 def test_one_other_epoch_behind_a_long_common_beginning_is_found() -> None:
     common = [(epoch, 10 * epoch, 10 * epoch + 9) for epoch in range(9)]
     left, right = _spans([*common, (9, 90, 99)]), _spans([*common, (8, 90, 99)])
-    assert first_difference(left, left, 0, 100, gaps_count=True) is None
-    assert first_difference(left, right, 0, 100, gaps_count=True) == lineage.Piece(90, 100, 9, 8)
-    assert first_difference(left, left[:-1], 0, 90, gaps_count=True) is None
-    assert first_difference(left, left[:-1], 0, 91, gaps_count=True) == lineage.Piece(90, 91, 9, None)
+    assert lineage.first_difference(left, left, 0, 100, gaps_count=True) is None
+    assert lineage.first_difference(left, right, 0, 100, gaps_count=True) == lineage.Piece(90, 100, 9, 8)
+    assert lineage.first_difference(left, left[:-1], 0, 90, gaps_count=True) is None
+    assert lineage.first_difference(left, left[:-1], 0, 91, gaps_count=True) == lineage.Piece(90, 91, 9, None)
     inside = _spans([*common[:4], (7, 40, 49), *common[5:], (9, 90, 99)])
-    assert first_difference(left, inside, 0, 100, gaps_count=True) == lineage.Piece(40, 50, 4, 7)
+    assert lineage.first_difference(left, inside, 0, 100, gaps_count=True) == lineage.Piece(40, 50, 4, 7)
 
 
 @st.composite
@@ -204,7 +203,7 @@ def test_verdicts(found: Partition, protocol: Protocol) -> None:
     for leader, follower in _all_pairs(found):
         quick = _judged(compare(leader, follower, protocol=protocol, leader_epoch=found.epoch))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(lineage, "first_difference", walk_to_difference)
+            patched.setattr(lineage, "differences", walked_differences)
             assert _judged(compare(leader, follower, protocol=protocol, leader_epoch=found.epoch)) == quick
 
 

@@ -17,6 +17,7 @@ from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.exchange import Truncation
 from replica_audit.protocol.holes import Hole, hole_at
+from replica_audit.protocol.observed import Contradiction
 from replica_audit.protocol.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.replica import Replica
 
@@ -52,7 +53,7 @@ class Comparison:
     """One leader and one of its followers, with the truncation that the cluster's protocol performs.
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
-    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say, in one sentence.
+    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say.
     `content` is what comparing the batches gave, None where they were not compared.
     """
 
@@ -61,7 +62,7 @@ class Comparison:
     context: Context
     effect: Effect
     witnesses: Sequence[Replica] = ()
-    did_otherwise: str | None = None
+    did_otherwise: Contradiction | None = None
     content: ContentComparison | None = None
     difference: lineage.Piece | None = field(init=False)
     cannot_rejoin: CannotRejoin | None = field(init=False)

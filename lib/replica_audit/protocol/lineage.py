@@ -99,13 +99,17 @@ def _at(history: History, index: int, offset: int, end: int) -> tuple[int | None
 
 
 def first_difference(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Piece | None:
-    """The first piece of [start, end) on which the histories differ: another epoch, or, where `gaps_count`, held by one side only.
+    """The first piece of [start, end) on which the histories differ: another epoch, or, where `gaps_count`, held by one side only."""
+    return next(differences(left, right, start, end, gaps_count=gaps_count), None)
+
+
+def differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
+    """All such pieces, in order.
 
     Nearly all histories begin with the same spans, over which nothing can differ: those are passed over.
     """
-    if left == right:
-        return None
-    return walk_to_difference(left, right, max(start, agreed_until(left, right)), end, gaps_count=gaps_count)
+    if left != right:
+        yield from walked_differences(left, right, max(start, agreed_until(left, right)), end, gaps_count=gaps_count)
 
 
 def agreed_until(left: History, right: History) -> int:
@@ -119,15 +123,14 @@ def agreed_until(left: History, right: History) -> int:
     return min(left[last].end_offset, right[last].end_offset)
 
 
-def walk_to_difference(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Piece | None:
-    """`first_difference`, piece by piece from the start."""
+def walked_differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
+    """`differences`, piece by piece from the start."""
     for piece in pieces(left, right, start, end):
         if piece.left_epoch is None or piece.right_epoch is None:
             if gaps_count:
-                return piece
+                yield piece
         elif differ(piece):
-            return piece
-    return None
+            yield piece
 
 
 def differ(piece: Piece) -> bool:

@@ -46,7 +46,7 @@ def cannot_rejoin(
         state = replace(state, epochs=leader.log.epochs_on_disk)
         found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
     if found is not None and not leader.alive:
-        state = _elected(state, leader, follower, leader_epoch)
+        state = elected(state, leader, follower, leader_epoch)
         found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
     if found is None or (leader.alive and not state.epochs and not believed):
         return None
@@ -60,7 +60,7 @@ def cannot_rejoin(
     return CannotRejoin(refusal=found, broker_id=broker_id if lines else None, lines=lines, fresh_too=_refuses_a_fresh_one(leader, state))
 
 
-def _elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
+def elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
     """A leader that does not run, as it will lead: in an epoch above all others, which its table then has at its log end."""
     latest = [latest_epoch(side.log.epochs) for side in (leader, follower)]
     written = [span.leader_epoch for side in (leader, follower) for span in side.history]

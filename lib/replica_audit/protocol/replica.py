@@ -58,12 +58,12 @@ class Replica:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             epochs=epochs,
-            high_watermark=log.log_end_offset if self._has_used_its_high_watermark else clamped,
+            high_watermark=log.log_end_offset if self.has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
         )
 
     @property
-    def _has_used_its_high_watermark(self) -> bool:
+    def has_used_its_high_watermark(self) -> bool:
         """Whether nothing is left to be cut by it: a running broker truncated by the one in memory when it became a follower.
 
         One that is frozen and out of the ISR has yet to learn whom it follows; of its high watermark the file knows best.

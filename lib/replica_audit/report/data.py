@@ -40,6 +40,7 @@ class Finding:
     inferred_because: str | None = None
     removed_below_high_watermark: int | None = None
     commit_evidence: str | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

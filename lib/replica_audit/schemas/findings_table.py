@@ -69,7 +69,7 @@ _FACTS = (
     Column("removed_below_high_watermark", BIGINT, "as in replica_verdicts"),
     Column("removed_committed", BIGINT, "as in replica_verdicts"),
     Column("commit_evidence", STRING, "as in replica_verdicts"),
-    *(column for column in REPLICA_VERDICTS.columns if column.name in ("already_truncated", "stuck", "wrong_lines", "hole")),
+    *(column for column in REPLICA_VERDICTS.columns if column.name in ("already_truncated", "stuck", "wrong_lines", "hole", "cause")),
     Column("evidence", STRING, "files, offsets and epochs that the finding rests on"),
     Column("isr", pa.list_(INT), "offline_partition, in_sync_outside_isr: the ISR by the metadata"),
     Column("elr", pa.list_(INT), "offline_partition: the eligible leader replicas (KIP-966)"),

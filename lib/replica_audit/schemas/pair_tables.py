@@ -19,7 +19,27 @@ from replica_audit.schemas.columns import (
     struct,
 )
 
-ROUND = struct(requested_epoch=INT, answered_epoch=INT, answered_end_offset=BIGINT, truncate_to=BIGINT, complete=BOOLEAN)
+ROUND = struct(
+    requested_epoch=INT,
+    answered_epoch=INT,
+    answered_end_offset=BIGINT,
+    truncate_to=BIGINT,
+    complete=BOOLEAN,
+    request=STRING,
+    decided_by=STRING,
+    log_end_offset=BIGINT,
+    own_epoch=INT,
+    own_end_offset=BIGINT,
+    out_of_range=STRING,
+    restart_offset=BIGINT,
+    dropped_epochs=pa.list_(INT),
+)
+FALLBACK = struct(because=STRING, after_round=INT, high_watermark=BIGINT, in_memory=BOOLEAN, log_end_offset=BIGINT, truncate_to=BIGINT)
+EPOCH_START = struct(epoch=INT, start_offset=BIGINT)
+PIECE = struct(first_offset=BIGINT, end_offset=BIGINT, leader_epoch=INT, follower_epoch=INT)
+WRONG_EPOCH = struct(broker_id=INT, offset=BIGINT, table_epoch=INT, batch_epoch=INT)
+CONTRADICTION = struct(offset=BIGINT, path=STRING, line=BIGINT, rule_offset=BIGINT)
+FACT = struct(path=STRING, broker_id=INT, offset=BIGINT, leader_epoch=INT, text=STRING)
 STUCK = struct(
     fetch_offset=BIGINT,
     requested_epoch=INT,
@@ -69,11 +89,36 @@ TRUNCATION_POINTS = Table(
         Column("restart_offset", BIGINT, "the leader's log start at which the follower restarts empty; null: it does not"),
         Column("fetcher_fails", BOOLEAN, "whether the next fetch offset lies inside a batch of the leader, so that appending fails", False),
         Column("round_trips", INT, "requests to the leader before the fetch that brings records", False),
-        Column("rounds", pa.list_(ROUND), "the leader's answers in order", False),
+        Column(
+            "rounds",
+            pa.list_(ROUND),
+            "the leader's answers in order. request: fetch or offset_for_leader_epoch. decided_by: the case of the rule: common-epoch, "
+            "unknown-epoch (it asks again), later-epoch (above all of its own), no-epoch, undefined, records, out-of-range-longer, "
+            "out-of-range-restart or out-of-range-again. log_end_offset: the follower's when it asks, where a fetch begins. own_epoch, "
+            "own_end_offset: what its own table says of the answered epoch; null: not looked up, or none as high. out_of_range: why: "
+            "epoch, below-start or beyond-end. dropped_epochs: those that the cut takes from its table",
+            False,
+        ),
         Column("falls_back_to_high_watermark", BOOLEAN, "whether the follower falls back to its high watermark", False),
         Column("removed_offsets", BIGINT, "offsets from the physical cut to the log end offset", False),
         Column("still_diverged", BOOLEAN, "whether what survives the cut conflicts with the leader", False),
         Column("catches_up", BOOLEAN, "whether its fetches then go on until it holds all that the leader holds"),
+        Column(
+            "physical_offset",
+            BIGINT,
+            "first offset that the files lose: the base offset of the batch that holds the cut; the log start on a restart; null: not cut",
+        ),
+        Column("fetch_offset", BIGINT, "where records flow again, or where an exchange without end comes back to"),
+        Column("stuck", BOOLEAN, "whether the exchange has no end: the same request brings the same answer"),
+        Column("ends_with_election", BOOLEAN, "whether it ends all the same once the leader, which does not run, is elected anew"),
+        Column("restarts_once_failed", BOOLEAN, "whether a restart after the failed fetch empties the log, so that it catches up"),
+        Column(
+            "fallback",
+            FALLBACK,
+            "how it falls back to its high watermark, after so many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
+            "in_memory: its broker runs, so that a newer one than the file's counts; truncate_to null: that cuts nothing",
+        ),
+        Column("learnt_epochs", pa.list_(EPOCH_START), "entries that what it then fetches adds to its table; of the protocol that applies"),
     ),
     constraints={
         **PARTITION_CHECK,
@@ -162,6 +207,27 @@ REPLICA_VERDICTS = Table(
             "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or "
             "leader-not-named; null: it is known",
         ),
+        Column(
+            "cause",
+            STRING,
+            "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
+            "range, leader unknown or unreadable, no epochs or text not whole; null: it is compared",
+        ),
+        Column(
+            "wrong_epoch",
+            WRONG_EPOCH,
+            "of epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there "
+            "(null: none) and that of the batches (-1: none)",
+        ),
+        Column(
+            "did_otherwise",
+            CONTRADICTION,
+            "the line of its broker's server.log that contradicts the rule: where it truncated, and where the rule does (null: nowhere)",
+        ),
+        Column("differences", pa.list_(PIECE), "offsets [first, end) that both hold in different epochs, from the divergence on"),
+        Column("conflicts", pa.list_(PIECE), "offsets [first, end) that differ still once records flow again; an epoch of null: missing"),
+        Column("cleaned_beyond_cut", BOOLEAN, "whether the follower's cleaner had gone on beyond the cut"),
+        Column("rests_on", pa.list_(FACT), "the evidence fact by fact: a file, and what it has at an offset, also in words"),
     ),
     constraints={
         **PARTITION_CHECK,

@@ -44,6 +44,7 @@ _OF_VERDICT = (
     "stuck",
     "wrong_lines",
     "hole",
+    "cause",
     "evidence",
 )
 _OUTCOMES = ("fetcher_fails", "still_diverged")

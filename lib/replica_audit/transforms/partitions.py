@@ -28,6 +28,7 @@ from replica_audit.transforms.partition_findings import Audited, Compared, check
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, partition_metadata, replica_files
+from replica_audit.transforms.sides import Side
 from replica_audit.transforms.valid_rows import sifted
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
@@ -179,7 +180,7 @@ class PartitionAudit:
         leader = self.replicas.get(self.leadership.leader_id)
         topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
-            pairs.Side(loaded=self.compared[broker], replica=replica)
+            Side(loaded=self.compared[broker], replica=replica)
             for broker, replica in sorted(self.replicas.items())
             if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
@@ -207,7 +208,7 @@ class PartitionAudit:
             incidents=incidents,
         )
 
-    def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
+    def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""
         is_real = leader.replica.broker_id == self.leadership.leader_id
         return pairs.Pair(
@@ -286,8 +287,8 @@ class PartitionAudit:
             reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
             return inconclusive(Cause.LEADER_UNKNOWN, reason)
         return self._make_pair(
-            pairs.Side(loaded=leader, replica=self.replicas[leader.broker_id]),
-            pairs.Side(loaded=follower, replica=self.replicas[follower_id]),
+            Side(loaded=leader, replica=self.replicas[leader.broker_id]),
+            Side(loaded=follower, replica=self.replicas[follower_id]),
         )
 
     def _witnesses(self, leader: Replica, follower: Replica) -> list[Replica]:

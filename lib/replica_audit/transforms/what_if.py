@@ -21,8 +21,9 @@ from replica_audit.protocol.exchange import Truncation
 from replica_audit.protocol.lineage import Span, without
 from replica_audit.protocol.verdict import Verdict, judge
 from replica_audit.transforms.content import only_in_follower
-from replica_audit.transforms.pairs import Measured, Pair, Side, measure
+from replica_audit.transforms.pairs import Measured, Pair, measure
 from replica_audit.transforms.rows import Row
+from replica_audit.transforms.sides import Side
 
 MakePair = Callable[[Side, Side], Pair]
 
