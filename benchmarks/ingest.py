@@ -27,9 +27,8 @@ from segments import write_segment
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
+from replica_audit.engine.spark import SOURCES, inventory, segments, spread  # noqa: E402  # noqa: E402
 from replica_audit.formats.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
-from replica_audit.transforms.inventory import SOURCES, inventory  # noqa: E402
-from replica_audit.transforms.segments import segments, spread  # noqa: E402
 
 CORES = 2
 MIB = 1 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replica_audit.notebook.warehouse import open_warehouse
+    from replica_audit.notebook.warehouse import open_warehouse, triage
 
-__all__ = ["open_warehouse"]
+__all__ = ["open_warehouse", "triage"]
 
 
 def __getattr__(name: str) -> object:

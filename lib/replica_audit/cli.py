@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from replica_audit.commands import audit, collect, describe_cluster, explain, report
+from replica_audit.commands import audit, collect, describe_cluster, explain, report, triage
 from replica_audit.commands.command import Command, tell
 from replica_audit.errors import AuditError
 
 INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
-COMMANDS: tuple[Command, ...] = (audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND, report.COMMAND)
+COMMANDS: tuple[Command, ...] = (audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND, report.COMMAND, triage.COMMAND)
 
 
 def parser(command: Command) -> argparse.ArgumentParser:

@@ -4,40 +4,58 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit import tables
 from replica_audit.config import Settings
+from replica_audit.engine import findings as findings_of
+from replica_audit.engine.spark import (
+    SOURCES,
+    commits,
+    gather,
+    inventory,
+    judge,
+    logged_versions,
+    metadata_copies,
+    segments,
+    with_commits,
+)
+from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
-from replica_audit.model import Problem
+from replica_audit.past.findings import all_findings
+from replica_audit.past.report import report_of
+from replica_audit.past.run import PastRun
+from replica_audit.protocol.confirmation import Status
+from replica_audit.report import first_findings
 from replica_audit.report.data import Report
+from replica_audit.report.exit_code import exit_code
+from replica_audit.report.explained_rows import Run
 from replica_audit.report.json_report import Rows
+from replica_audit.report.worst_first import by_verdict, labels
 from replica_audit.storage import faults
 from replica_audit.storage.first_look import refuse_useless
 from replica_audit.storage.holds import Attempt, Hold, take
-from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.sources import INPUT, Found, Root, discover
 from replica_audit.storage.tables import Warehouse
-from replica_audit.summary import About, Frames, all_findings, summarise
-from replica_audit.transforms import findings as findings_of
-from replica_audit.transforms import partitions
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts, logged_versions, metadata_copies, named_brokers
-from replica_audit.transforms.gathering import commits, gather, with_commits
-from replica_audit.transforms.inventory import SOURCES, inventory
-from replica_audit.transforms.segments import segments
+from replica_audit.storage.versions import versions
+from replica_audit.storage.whole_input import brokers_not_there, no_replicas
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 
 NO_CLUSTER = "none"
+_CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +99,8 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
 
 
 def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
-    """Every finding of a run that is written, by status, the worst first, read from its table a part at a time."""
-    table = Warehouse(spark, warehouse).read(tables.FINDINGS).where(F.col("run_id") == F.lit(run_id))
-    return partial(all_findings, table)
+    """Every finding of a run that is written, by status, the worst first, made Python objects a few at a time."""
+    return partial(all_findings, PastRun(Warehouse(spark, warehouse).tables, run_id))
 
 
 class _Audit:
@@ -129,7 +146,7 @@ class _Audit:
         ).first() or (0, 0, 0, 0, 0, 0, 0)
         self.has_replicas = bool(replicas)
         if not replicas:
-            self.found.problems.append((None, _nothing_found(self.request)))
+            self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
         suit_input(self.spark, files or 0)
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         best = metadata_copies(listed) if copies else {}
@@ -138,7 +155,7 @@ class _Audit:
             root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
             for root in roots
         }
-        self.found.problems += self._missing_brokers()
+        self.found.problems += brokers_not_there(self.found, self.facts)
         parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
         tasks = min(parallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
@@ -148,31 +165,55 @@ class _Audit:
             committed = commits(gather(of_offsets, read(of_offsets)), self.facts)
             committed = committed.persist(StorageLevel.MEMORY_AND_DISK)
         gathered = gather(listed, read(listed))
-        audited = partitions.audit(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
-        problems = self._problems(listed, committed, audited).persist(StorageLevel.MEMORY_AND_DISK)
-        current = findings_of.findings(audited).persist(StorageLevel.MEMORY_AND_DISK)
+        audited = judge(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        problems = self._problems(listed, committed, audited)
         try:
-            self.tell(f"comparing the replicas of {audited.count()} partition(s)")
+            found = tally(audited, first_findings.worst_first, first_findings.WORST)
+            self.tell(f"compared the replicas of {found.audited} partition(s)")
+            label = labels({root.cluster_id: root.path for root in roots})
+            for line in first_findings.lines(found.worst, found.finding_count, label):
+                self.tell(line)
             self.tell("writing the tables")
-            history = self._write_tables(audited, problems, current, held)
-            report = self._report(Frames(audited=audited, problems=problems, current=current, history=history), readable=bool(replicas))
-            self._write_runs(report, held.complete(), replace=True)
-            held.confirm()
-            self.tell("done")
-            return report
+            self._write_tables(audited, problems, found, held)
+            self._conclude(found, held)
         finally:
-            for frame in (listed, committed, audited, problems, current):
+            for frame in (listed, committed, audited):
                 if frame is not None:
                     frame.unpersist()
+        self.tell("done")
+        return report_of(PastRun(self.warehouse.tables, self.request.run_id))
 
-    def _missing_brokers(self) -> Iterator[tuple[str, Problem]]:
-        """Brokers that the metadata names and the input lacks, unless that is said already."""
-        told = {cluster for cluster, problem in self.found.problems if problem.code == ONE_OF_SEVERAL}
-        for root in self.found.roots:
-            present = (broker.broker_id for broker in root.brokers)
-            problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, self.facts[root.cluster_id]))
-            if problem is not None and root.cluster_id not in told:
-                yield root.cluster_id, problem
+    def _conclude(self, found: Tally, held: Hold) -> None:
+        """Write the run down as complete."""
+        code = exit_code(
+            totals(found.severities),
+            totals(found.verdicts),
+            fail_on=self.request.settings.fail_on,
+            has_replicas=self.has_replicas,
+            all_inputs_read=not any(problem.kind == INPUT for _cluster, problem in self.found.problems),
+        )
+        problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
+        counted = Counter(problems["cluster_id"].to_pylist())
+        attempt = held.complete()
+        finished_at = attempt.started_at + timedelta(seconds=round(time.monotonic() - self.began, 1))
+        of_run = {"exit_code": code, "finished_at": finished_at}
+        of_cluster = {root.cluster_id: self._counts(root, found) | {"input_errors": counted[root.cluster_id]} for root in self.found.roots}
+        self._write_runs(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)
+        held.confirm()
+
+    def _counts(self, root: Root, found: Tally) -> dict[str, object]:
+        """What the row of a cluster in `audit_runs` says of it."""
+        generation = self.facts[root.cluster_id].generation
+        return {
+            "protocol": str(generation.protocol),
+            "protocol_reason": generation.reason,
+            "replicas": found.rows[root.cluster_id, tables.REPLICA_LOGS.name],
+            "partitions": found.partitions[root.cluster_id],
+            "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
+            "path": str(root.path),
+            "brokers": len({broker.broker_id for broker in root.brokers}),
+            "has_metadata": root.head is not None,
+        }
 
     def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
@@ -195,100 +236,50 @@ class _Audit:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
 
-    def _write_tables(self, audited: DataFrame, problems: DataFrame, current: DataFrame, held: Hold) -> DataFrame:
-        """Write every table but `audit_runs`, a few at a time; returns the findings with their history."""
+    def _write_tables(self, audited: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
+        """Write every table but `audit_runs`, a few at a time."""
         run_id = self.request.run_id
-        before = findings_of.latest_before(
-            self.warehouse.read(tables.FINDINGS),
-            self.warehouse.complete_runs(),
-            run_id=run_id,
-            clusters=list(self.facts) if self.has_replicas else [],  # else everything found before would be called resolved
-            topics=self.request.settings.topics,
-        )
-        history = findings_of.with_history(current, before, audited, run_id).persist(StorageLevel.MEMORY_AND_DISK)
-        sizes = audited.agg(*(F.sum(F.size(table.name)).alias(table.name) for table in tables.OF_PARTITIONS)).first()
+        history = findings_of.with_history(findings_of.findings(audited), self._open_before(), audited, run_id)
+        sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        written = [table for table in tables.OF_PARTITIONS if held.replaces or (sizes and sizes[table.name])]
+        written = [table for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
         jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
         jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
-        return history
 
-    def _report(self, frames: Frames, *, readable: bool) -> Report:
-        settings = self.request.settings
-        about = About(
-            run_id=self.request.run_id,
-            warehouse=self.request.warehouse,
-            fail_on=settings.fail_on,
-            worst=settings.worst,
-            tries_leaders=settings.what_if_leaders,
-            seconds=round(time.monotonic() - self.began, 1),
-            roots=self.found.roots,
-            rules={cluster: facts.generation for cluster, facts in self.facts.items()},
-            readable=readable,
-            complete=not any(problem.kind == INPUT for _cluster, problem in self.found.problems),
-        )
-        return summarise(frames, about)
+    def _open_before(self) -> DataFrame | None:
+        """What the latest run of each cluster before this one found; None if it left nothing open."""
+        written = self.warehouse.tables
+        known = written.rows(tables.AUDIT_RUNS.name, Run) if self.has_replicas else ()  # else all found before would be called resolved
+        earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
+        runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
+        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))
+        if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
+            return None
+        return findings_of.latest_before(self.warehouse.read(tables.FINDINGS), runs, topics=self.request.settings.topics)
 
     def _write_begun(self, attempt: Attempt, replace: bool) -> None:
-        self._write_runs(None, attempt, replace=replace)
+        clusters = [root.cluster_id for root in self.found.roots] or [NO_CLUSTER]
+        self._write_runs(attempt, {}, {cluster: {} for cluster in clusters}, replace=replace)
 
-    def _write_runs(self, report: Report | None, attempt: Attempt, *, replace: bool) -> None:
-        """The run's rows of `audit_runs`: `running` while `report` is None, `complete` with it."""
+    def _write_runs(
+        self, attempt: Attempt, of_run: Mapping[str, object], of_cluster: Mapping[str, Mapping[str, object]], *, replace: bool
+    ) -> None:
+        """The run's rows of `audit_runs`: what is known when it begins, and what `of_run` and `of_cluster`, by cluster id, say besides."""
         request = self.request
         common = {
             "run_id": request.run_id,
             "started_at": attempt.started_at,
-            "finished_at": attempt.started_at + timedelta(seconds=report.seconds) if report else None,
             "status": attempt.status,
             "attempt": attempt.number,
             "holder": asdict(attempt.holder) if attempt.holder else None,
             "alive_at": attempt.alive_at,
-            "exit_code": report.exit_code if report else None,
             "run_date": request.run_date,
             "inputs": list(request.inputs),
             "config": json.dumps(request.settings.model_dump(), sort_keys=True),
-            "versions": _versions(self.spark),
+            "versions": {"spark": self.spark.version, **dict(versions("delta-spark", "pyarrow"))},
+            **of_run,
         }
-        clusters = {cluster.cluster_id: cluster for cluster in report.clusters} if report else {}
-        rows = []
-        for cluster_id in [root.cluster_id for root in self.found.roots] or [NO_CLUSTER]:
-            cluster = clusters.get(cluster_id)
-            rows.append(
-                {
-                    **common,
-                    "cluster_id": cluster_id,
-                    "protocol": cluster.protocol if cluster else None,
-                    "protocol_reason": cluster.protocol_reason if cluster else None,
-                    "replicas": cluster.replicas if cluster else None,
-                    "partitions": cluster.partitions if cluster else None,
-                    "verdict_counts": cluster.verdicts if cluster else None,
-                    "path": cluster.path if cluster else None,
-                    "brokers": cluster.brokers if cluster else None,
-                    "has_metadata": cluster.metadata if cluster else None,
-                    "input_errors": (cluster.input_errors if cluster else report.problem_count) if report else None,
-                }
-            )
+        rows = [{**common, "cluster_id": cluster_id, **known} for cluster_id, known in of_cluster.items()]
         frame = self.warehouse.frame(tables.AUDIT_RUNS, rows)
         self.warehouse.write_run(tables.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
-
-
-def _nothing_found(request: Request) -> Problem:
-    chosen = f" of a topic that matches {request.settings.topics!r}" if request.settings.topics else ""
-    return Problem(
-        path=", ".join(request.inputs),
-        kind="input",
-        code="no-replicas",
-        detail=f"no replica directory{chosen} was found",
-        remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
-    )
-
-
-def _versions(spark: SparkSession) -> dict[str, str]:
-    versions = {"spark": spark.version}
-    for package in ("replica-audit", "delta-spark", "pyarrow"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed as a package"
-    return versions

@@ -30,7 +30,7 @@ AT_LOOPBACK = (
     " --conf spark.sql.shuffle.partitions=2 --conf spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
 )
 # differ between any two runs
-OF_THE_RUN = {"started_at", "finished_at"}
+OF_THE_RUN = {"started_at", "finished_at", "holder", "alive_at"}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def submit(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
 
 
 def rows(warehouse: Path, table: tables.Table) -> Counter[str]:
-    read: list[dict[str, Any]] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
+    read: list[dict[str, Any]] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
     bare = ({key: value for key, value in row.items() if key not in OF_THE_RUN} for row in read)
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
 
@@ -150,8 +150,6 @@ def test_executors_use_what_was_sent_to_them(cluster: Cluster, tmp_path: Path) -
         used = [path.replace(their_spark, "") for path in (*row["places"], *row["path"])]
         assert not [path for path in used if path.startswith(tuple(of_driver))]
         assert row["native"], "the scan is compiled although neither the package nor a home can be written to"
-    kept = list(cluster.scratch.glob("replica-audit-*/segment-scan-*.o"))
-    assert len(kept) == 1, "one worker compiles it, or both the same"
 
 
 def test_a_python_without_the_packages_is_told(cluster: Cluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an audit says of itself, and what its tables say of it afterwards, is the same."""
+"""What an audit says of itself, and what `report` says of it afterwards, is the same; the worst is said before anything is written."""
 
 from __future__ import annotations
 
@@ -13,11 +13,25 @@ import pytest
 from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.report import text
+from replica_audit.report.json_report import json_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from replica_audit.report.data import Report
+
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+
+
+def _the_worst_was_told_before_the_tables(told: list[str], said: Report) -> None:
+    lines = [line.partition("] ")[2] for line in told]
+    writing, compared = lines.index("writing the tables"), lines.index("compared the replicas of 15 partition(s)")
+    first = lines[compared + 1 : writing]
+    assert len(first) == 6
+    assert first[0] == "critical: committed_loss: billing-0, broker 1 (committed-loss): " + said.findings[0].reason
+    shown = [f"{one.severity}: {one.verdict}: {one.topic}-{one.partition}, broker {one.follower_id}" for one in said.findings[:4]]
+    assert [line.partition(" (")[0] for line in first[:4]] == shown
+    assert first[5] == f"and {said.finding_count - 5} more; the summary follows"
 
 
 @pytest.mark.spark
@@ -32,7 +46,9 @@ def test_an_audit_and_the_report_of_its_tables_agree(
     shutil.copytree(SAMPLE / "committed-loss", tmp_path / "committed-loss", ignore=shutil.ignore_patterns("server.log"))
     # not in the order of their names, and one input that is a problem
     inputs = tuple(str(path) for path in (SAMPLE / "multi-round", tmp_path / "committed-loss", SAMPLE / "leader-trimmed", broken))
+    told: list[str] = []
     for number, topics in enumerate(("billing|ledger", "billing|ledger|audit")):
+        told.clear()
         request = pipeline.Request(
             inputs=inputs,
             warehouse=str(warehouse),
@@ -40,7 +56,8 @@ def test_an_audit_and_the_report_of_its_tables_agree(
             run_id=f"run-{number}",
             run_date=date(2026, 1, 2),
         )
-        said = pipeline.audit(spark, request, lambda line: None)
+        said = pipeline.audit(spark, request, told.append)
+    _the_worst_was_told_before_the_tables(told, said)
     assert said.changes
     assert said.problem_count
     assert said.impacts
@@ -49,6 +66,7 @@ def test_an_audit_and_the_report_of_its_tables_agree(
     assert any(finding.fetcher_fails for finding in said.findings) or len(said.findings) == 4
     capsys.readouterr()
     assert cli.main(["report", "--warehouse", str(warehouse), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(said.as_json()))
+    written = "".join(json_pieces(said, pipeline.findings(spark, str(warehouse), said.run_id)))
+    assert json.loads(capsys.readouterr().out) == json.loads(written)
     assert cli.main(["report", "--warehouse", str(warehouse), "--format", "text"]) == 0
     assert capsys.readouterr().out == text.render(said)

@@ -101,7 +101,10 @@ def test_partitions_are_worst_first_with_the_sums_of_their_followers(nights: Pat
         assert row["removed_records"] == sum(one["removed_records"] or 0 for one in own)
         assert severities.index(row["severity"]) == min(severities.index(one["severity"]) for one in own)
         assert row["verdict"] in {one["verdict"] for one in own if one["severity"] == row["severity"]}
-    assert found[0]["name"] == "billing-0", "most committed records lost"
+        assert row["removed_committed"] == sum(one["removed_committed"] or 0 for one in own)
+    critical = [row["removed_committed"] for row in found if row["severity"] == "critical"]
+    assert critical == sorted(critical, reverse=True)
+    assert found[0]["name"] == "ledger-1", "most committed offsets lost"
 
 
 def test_what_a_warehouse_a_run_and_a_partition_say_of_themselves(nights: Path, audits: Warehouse, full: Run) -> None:
@@ -109,7 +112,7 @@ def test_what_a_warehouse_a_run_and_a_partition_say_of_themselves(nights: Path, 
     assert "<code>.latest()</code>" in audits._repr_html_()
     assert "replica_verdicts" in audits._repr_html_()
     assert repr(full) == f"Run {RUNS[1]} of 2026-01-03: 7 cluster(s)"
-    assert '<code>.partition("billing-0")</code>' in full._repr_html_()
+    assert '<code>.partition("ledger-1")</code>' in full._repr_html_()
     partition = full.partition("billing-0")
     assert repr(partition) == f"Partition billing-0 of run {RUNS[1]}: follower 1 committed_loss"
     assert "<code>.lineage()</code>" in partition._repr_html_()

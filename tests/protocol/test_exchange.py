@@ -18,6 +18,7 @@ from replica_audit.protocol.exchange import (
     restarted,
     truncated,
 )
+from replica_audit.protocol.exchange_cases import Case
 from replica_audit.protocol.truncation import RULES, kip_279, truncate_on_fetch
 from tests.protocol.lineages import tables
 from tests.protocol.logs import state
@@ -63,22 +64,22 @@ def test_out_of_range_instead_of_an_answer(leader: ReplicaState, offset: int, ep
 @pytest.mark.parametrize(
     ("answer", "own", "fetch_offset", "expected"),
     [
-        pytest.param((-1, -1), UNDEFINED, 37, (37, True), id="rule 1: undefined, where the follower stands"),
-        pytest.param((4, -1), (4, 90), 999, (999, True), id="rule 1: not capped here"),
-        pytest.param((-1, 155), (3, 120), 0, (155, True), id="rule 2: no epoch in the answer, own lookup not used"),
-        pytest.param((-1, 255), (3, 120), 0, (200, True), id="rule 2: never above the own end"),
-        pytest.param((9, 150), UNDEFINED, 0, (150, True), id="rule 3: answered epoch above all own"),
-        pytest.param((9, 202), UNDEFINED, 0, (200, True), id="rule 3: never above the own end"),
-        pytest.param((3, 130), (2, 129), 200, (129, False), id="rule 4: answered epoch unknown, its offset is ignored"),
-        pytest.param((3, 101), (2, 129), 200, (129, False), id="rule 4: ignored also where it is lower"),
-        pytest.param((3, 101), (2, 250), 200, (200, False), id="rule 4: never above the own end"),
-        pytest.param((5, 156), (5, 200), 0, (156, True), id="rule 5: the leader's end is lower"),
-        pytest.param((5, 180), (5, 170), 0, (170, True), id="rule 5: the own end is lower"),
-        pytest.param((5, 230), (5, 220), 0, (200, True), id="rule 5: never above the own end"),
+        pytest.param((-1, -1), UNDEFINED, 37, (37, True, Case.UNDEFINED), id="rule 1: undefined, where the follower stands"),
+        pytest.param((4, -1), (4, 90), 999, (999, True, Case.UNDEFINED), id="rule 1: not capped here"),
+        pytest.param((-1, 155), (3, 120), 0, (155, True, Case.NO_EPOCH), id="rule 2: no epoch in the answer, own lookup not used"),
+        pytest.param((-1, 255), (3, 120), 0, (200, True, Case.NO_EPOCH), id="rule 2: never above the own end"),
+        pytest.param((9, 150), UNDEFINED, 0, (150, True, Case.LATER_EPOCH), id="rule 3: answered epoch above all own"),
+        pytest.param((9, 202), UNDEFINED, 0, (200, True, Case.LATER_EPOCH), id="rule 3: never above the own end"),
+        pytest.param((3, 130), (2, 129), 200, (129, False, Case.UNKNOWN_EPOCH), id="rule 4: answered epoch unknown, its offset is ignored"),
+        pytest.param((3, 101), (2, 129), 200, (129, False, Case.UNKNOWN_EPOCH), id="rule 4: ignored also where it is lower"),
+        pytest.param((3, 101), (2, 250), 200, (200, False, Case.UNKNOWN_EPOCH), id="rule 4: never above the own end"),
+        pytest.param((5, 156), (5, 200), 0, (156, True, Case.COMMON_EPOCH), id="rule 5: the leader's end is lower"),
+        pytest.param((5, 180), (5, 170), 0, (170, True, Case.COMMON_EPOCH), id="rule 5: the own end is lower"),
+        pytest.param((5, 230), (5, 220), 0, (200, True, Case.COMMON_EPOCH), id="rule 5: never above the own end"),
     ],
 )
 def test_the_follower_decides_on_an_answer(
-    answer: tuple[int, int], own: tuple[int, int], fetch_offset: int, expected: tuple[int, bool]
+    answer: tuple[int, int], own: tuple[int, int], fetch_offset: int, expected: tuple[int, bool, Case]
 ) -> None:
     assert follower_step(EpochEntry(*answer), EpochEntry(*own), 200, fetch_offset) == expected
 
@@ -134,7 +135,7 @@ def test_out_of_range_is_followed_by_questions_for_the_leaders_ends() -> None:
         Request.LIST_OFFSETS_EARLIEST,
         Request.FETCH,
     ]
-    assert [step.out_of_range for step in restart.steps] == [True, False, False, False]
+    assert [bool(step.out_of_range) for step in restart.steps] == [True, False, False, False]
     assert [step.answered_end_offset for step in restart.steps] == [80, 80, 50, None]
     assert restart.steps[0].truncate_to is None
     assert restart.round_trips == 3
@@ -146,7 +147,7 @@ def test_out_of_range_is_followed_by_questions_for_the_leaders_ends() -> None:
 def test_a_loop_without_end_stops_at_the_first_state_that_comes_again() -> None:
     found = truncate_on_fetch(state([(1, 0), (3, 12)], 31), state([(1, 0), (9, 10)], 20))
     assert found.stuck
-    assert [step.out_of_range for step in found.steps if step.request is Request.FETCH] == [True]
+    assert [bool(step.out_of_range) for step in found.steps if step.request is Request.FETCH] == [True]
     assert found.round_trips == len(found.steps)
     assert found.fetch_offset == 20
     assert not found.steps[0].complete
@@ -169,8 +170,8 @@ def test_out_of_range_keeps_a_log_that_reaches_the_leaders_start_and_is_not_long
 def test_an_exchange_starts_without_history() -> None:
     replay = Replay(Protocol.KIP_279, LEADER, TRIMMED)
     replay.fall_back(17)
-    assert replay.fell_back
-    assert replay.high_watermark_cut is None, "it cuts nothing at the log end"
+    assert replay.fallback is not None
+    assert replay.fallback.truncate_to is None, "it cuts nothing at the log end"
 
 
 @st.composite

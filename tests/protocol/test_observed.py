@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.formats.server_log import events
-from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Step, Truncation
+from replica_audit.protocol.exchange import Fallback, Protocol, ReplicaState, Request, Step, Truncation
+from replica_audit.protocol.exchange_cases import FallsBack
 from replica_audit.protocol.log_events import EventKind, LogEvent
-from replica_audit.protocol.observed import ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.observed import Contradiction, ObservedCut, ObservedTruncation, agrees, observe
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
@@ -301,13 +302,18 @@ def rule(
         steps=(*steps, Step(request=Request.FETCH, fetch_offset=0)),
         cuts=tuple((offset, True) for offset in offsets),
         effective_cuts=offsets,
-        falls_back_to_high_watermark=falls_back,
-        high_watermark_cut=None,
+        fallback=Fallback(because=FallsBack.UNDEFINED, after_step=1, high_watermark=0, log_end_offset=0, truncate_to=None)
+        if falls_back
+        else None,
         restart_offset=restart,
         stuck=stuck,
         fetch_offset=0,
         follower_after=nothing,
     )
+
+
+def said(contradiction: Contradiction | None) -> str | None:
+    return None if contradiction is None else contradiction.sentence
 
 
 RULE = rule((2, 16, 21), (0, 11, 11))
@@ -394,12 +400,12 @@ def test_what_proves_nothing(lines: list[str], truncation: Truncation, log_end_o
     ],
 )
 def test_what_contradicts(lines: list[str], truncation: Truncation, sentence: str) -> None:
-    assert agrees(seen(*lines), truncation, 31) == sentence
+    assert said(agrees(seen(*lines), truncation, 31)) == sentence
 
 
 def test_a_cut_where_the_rule_has_none_counts_if_it_came_after_the_copy() -> None:
     sentence = "the broker truncated to 21 (server.log, line 6), the rule does not truncate"
-    assert agrees(seen(*TWO_ROUNDS), rule((6, 40, None)), 31, after_copy=True) == sentence
+    assert said(agrees(seen(*TWO_ROUNDS), rule((6, 40, None)), 31, after_copy=True)) == sentence
     assert agrees(seen(*TWO_ROUNDS), rule((6, 40, None)), 30, after_copy=True) is None
     assert agrees(seen(*TWO_ROUNDS), rule(restart=40), 31, after_copy=True) is None
     assert agrees(seen(*TWO_ROUNDS), rule((6, 40, None), stuck=True), 31, after_copy=True) is None
@@ -420,7 +426,7 @@ def test_leader_that_the_log_does_not_name_is_not_compared() -> None:
 
 def test_cut_without_a_path() -> None:
     observed = observe(event._replace(path="") for event in read(*TWO_ROUNDS))
-    assert agrees(observed, rule((2, 16, 20)), 31) == "the broker truncated to 21 (server.log, line 6), the rule truncates to 20"
+    assert said(agrees(observed, rule((2, 16, 20)), 31)) == "the broker truncated to 21 (server.log, line 6), the rule truncates to 20"
 
 
 NUMBERS = st.none() | st.integers(-1, 40)
@@ -453,7 +459,7 @@ def test_lines_in_any_order_can_be_folded(lines: list[LogEvent], after_copy: boo
     logged = {line.offset or 0 for line in lines}
     assert {cut.offset for cut in observed.cuts} <= logged
     assert observed.truncation_offset is None or observed.truncation_offset in logged
-    sentence = agrees(observed, RULE, 31, after_copy=after_copy)
+    sentence = said(agrees(observed, RULE, 31, after_copy=after_copy))
     assert sentence is None or any(cut.effective and f"truncated to {cut.offset} " in sentence for cut in observed.cuts)
 
 
@@ -607,7 +613,7 @@ def test_made_up_offsets_are_reported(by: int) -> None:
             if not 0 <= first.offset + by < end:
                 continue
             changed = by_replica((broker, name, shifted(content, key, by)) for broker, name, content in logs if broker == key[0])
-            sentence = agrees(observe(changed[key]), truncation, end, leader_id=leader, leader_epoch=epoch)
+            sentence = said(agrees(observe(changed[key]), truncation, end, leader_id=leader, leader_epoch=epoch))
             if sentence is None:
                 silent.append((scenario.name, key))
             else:

@@ -10,6 +10,7 @@ import pytest
 from replica_audit.protocol.content import ContentComparison, ContentDifference
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.lineage import history_of_runs
+from replica_audit.protocol.observed import Contradiction
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
 from tests.protocol.logs import Batch, compare, replica
@@ -467,10 +468,10 @@ def test_what_equal_logs_rest_on(whole: bool, says: str) -> None:
 
 
 def test_a_broker_that_truncated_otherwise() -> None:
-    said = "the broker truncated to 9 (line 3), the rule to 10 (server.log)"
+    said = Contradiction(offset=9, path="server.log", line=3, rule_offset=10)
     judged = judge(replace(compare(LEADER, DIVERGED), did_otherwise=said))
     assert (judged.verdict, judged.severity) == (Verdict.TRUNCATED_OTHERWISE, Severity.ERROR)
-    assert said in judged.reason
+    assert "the broker truncated to 9 (server.log, line 3), the rule truncates to 10" in judged.reason
     lost = compare(LEADER, replace(DIVERGED, high_watermark=20))
     assert judge(replace(lost, did_otherwise=said)).verdict is Verdict.COMMITTED_LOSS, "what is lost is said first"
 

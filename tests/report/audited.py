@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from replica_audit.protocol.afterwards import ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison import Comparison, Effect, catches_up, removal_start, still_diverged
 from replica_audit.protocol.cuts import can_fail_to_append
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
 from replica_audit.protocol.verdict import judge
 from replica_audit.tables.encoding import as_dict
+from replica_audit.transforms.decided_columns import decided_columns
+from replica_audit.transforms.exchange_columns import exchange_columns, learnt_epochs_column
 from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
-from tests.report.test_exchange_steps import point
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -26,6 +28,10 @@ RowT = TypeVar("RowT", bound="DataclassInstance")
 Row = dict[str, Any]
 KEYS: Row = {"run_id": "first", "cluster_id": "c", "topic": "orders", "partition": 0}
 LEADER, FOLLOWER = 1, 2
+FACTS = {
+    "/logs/broker-1/data/orders-0/0.log": "leader 1: /logs/broker-1/data/orders-0/0.log ends",
+    "/logs/broker-2/data/replication-offset-checkpoint": "/logs/broker-2/data/replication-offset-checkpoint: 3",
+}
 
 
 class TablesInMemory:
@@ -106,7 +112,10 @@ def _verdict(c: Comparison) -> Row:
         "already_truncated": None,
         **as_dict(stuck_columns(c, judged)),
         "hole": None if (hole := hole_column(c, judged)) is None else as_dict(hole),
-        "evidence": "leader 1: /logs/broker-1/data/orders-0/0.log ends; /logs/broker-2/data/replication-offset-checkpoint: 3",
+        "leader_diverged_end_offset": c.leader.log.log_end_offset if (c.divergence_offset or 0) < c.leader.log.log_end_offset else None,
+        **as_dict(decided_columns(c, judged)),
+        "evidence": "; ".join(FACTS.values()),
+        "rests_on": [{"path": path, "text": text} for path, text in FACTS.items()],
     }
 
 
@@ -120,19 +129,25 @@ def _points(c: Comparison) -> Iterable[Row]:
             else Effect(truncation=truncation, physical_offset=truncation.truncation_offset, fetcher_fails=False)
         )
         first = removal_start(c.follower, effect)
-        row = point(truncation)
-        yield (
-            KEYS
-            | {name: getattr(row, name) for name in row.__slots__}
-            | {
-                "leader_id": LEADER,
-                "applies": protocol is applies,
-                "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
-                "removed_offsets": 0 if first is None else max(0, c.follower.log.log_end_offset - first),
-                "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
-                "catches_up": catches_up(c.leader, effect),
-            }
-        )
+        goes = truncation.truncation_offset is not None or truncation.restart_offset is not None
+        removed = 0 if first is None else max(0, c.follower.log.log_end_offset - first)
+        yield KEYS | {
+            "leader_id": LEADER,
+            "follower_id": FOLLOWER,
+            "protocol": str(protocol),
+            "applies": protocol is applies,
+            "truncation_offset": truncation.truncation_offset,
+            "restart_offset": truncation.restart_offset,
+            "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
+            **as_dict(exchange_columns(truncation, c.follower)),
+            "removed_offsets": removed,
+            "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
+            "catches_up": catches_up(c.leader, effect),
+            "physical_offset": c.follower.log.log_end_offset - removed if goes else None,
+            "ends_with_election": ends_with_election(c.leader, c.follower, truncation, c.context.leader_epoch),
+            "restarts_once_failed": restarts_once_failed(c.leader, effect),
+            "learnt_epochs": [as_dict(entry) for entry in learnt_epochs_column(c.leader, effect)] if protocol is applies else None,
+        }
 
 
 def _log(side: Replica) -> Row:

@@ -13,6 +13,7 @@ from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.report.explanation import explain
 from replica_audit.report.question import Question
+from replica_audit.storage.arrow_tables import ArrowTables
 from replica_audit.storage.chosen_partitions import ChosenPartitions
 from replica_audit.storage.reader import WarehouseTables
 from tests.support.warehouse import write_warehouse
@@ -30,15 +31,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_an_explanation_is_the_same(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [explain(WarehouseTables(warehouse), Question(topic=topic, partition=number)) for topic, number in CHOSEN]
-    chosen = ChosenPartitions(warehouse, "first", CHOSEN)
+    chosen = ChosenPartitions(WarehouseTables(warehouse), "first", CHOSEN)
     opened: list[tuple[Any, ...]] = []
-    original = WarehouseTables.arrow
+    original = ArrowTables.arrow
 
-    def counting(self: WarehouseTables, table: str, where: Any = None, /, **equal: Any) -> Any:
+    def counting(self: ArrowTables, table: str, where: Any = None, /, **equal: Any) -> Any:
         opened.append((table, *equal.items()))
         return original(self, table, where, **equal)
 
-    monkeypatch.setattr(WarehouseTables, "arrow", counting)
+    monkeypatch.setattr(ArrowTables, "arrow", counting)
     together = [explain(chosen, Question(topic=topic, partition=number, run_id="first")) for topic, number in CHOSEN]
     assert together == alone
     assert len(opened) == len(set(opened)) > 5
@@ -46,7 +47,7 @@ def test_an_explanation_is_the_same(warehouse: str, monkeypatch: pytest.MonkeyPa
 
 def test_another_partition_is_read_like_any(warehouse: str) -> None:
     asked = Question(topic="billing", partition=1)
-    assert explain(ChosenPartitions(warehouse, "first", CHOSEN), asked) == explain(WarehouseTables(warehouse), asked)
+    assert explain(ChosenPartitions(WarehouseTables(warehouse), "first", CHOSEN), asked) == explain(WarehouseTables(warehouse), asked)
 
 
 def test_columns_come_as_they_are_wanted(warehouse: str) -> None:

@@ -1,83 +1,88 @@
-"""The exchange told from table rows is the one that the rules replay."""
+"""The exchange as a report has it is the one that the rules replayed: recorded round by round, and read back, never replayed."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
+from pydantic import TypeAdapter
 
 from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Step, Truncation
+from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Truncation
+from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange
+from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
-from replica_audit.report.exchange_steps import Case, Exchange, LogState, OutOfRange, exchange
-from replica_audit.report.explained_rows import Round, TruncationPoint
+from replica_audit.report.exchange_steps import Exchange, exchange
+from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.tables.encoding import as_dict
+from replica_audit.transforms.exchange_columns import exchange_columns
 from tests.protocol.lineages import comparisons
-from tests.protocol.logs import state
+from tests.protocol.logs import replica, state
+
+_POINT: TypeAdapter[TruncationPoint] = TypeAdapter(TruncationPoint)
+STOPPED = replica(2, alive=False)
 
 
-def point(truncation: Truncation) -> TruncationPoint:
-    """The row of `truncation_points` that says the same."""
-    return TruncationPoint(
-        follower_id=2,
-        protocol=str(truncation.protocol),
-        applies=True,
-        truncation_offset=truncation.truncation_offset,
-        restart_offset=truncation.restart_offset,
-        fetcher_fails=False,
-        round_trips=truncation.round_trips,
-        rounds=tuple(round_of(step) for step in truncation.steps if is_round(step, truncation.protocol)),
-        falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
-        removed_offsets=0,
-        still_diverged=False,
-    )
-
-
-def is_round(step: Step, protocol: Protocol) -> bool:
-    if step.request is Request.FETCH:
-        return step.out_of_range or protocol is Protocol.TRUNCATE_ON_FETCH
-    return step.request is Request.OFFSET_FOR_LEADER_EPOCH
-
-
-def round_of(step: Step) -> Round:
-    return Round(
-        requested_epoch=None if step.requested_epoch == -1 else step.requested_epoch,
-        answered_epoch=None if step.answered_epoch == -1 else step.answered_epoch,
-        answered_end_offset=step.answered_end_offset,
-        truncate_to=step.truncate_to,
-        complete=step.complete,
-    )
-
-
-def log_state(side: ReplicaState) -> LogState:
-    return LogState(
-        epochs=side.epochs,
-        log_start_offset=side.log_start_offset,
-        log_end_offset=side.log_end_offset,
-        first_segment_base=side.first_segment_base,
-    )
+def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> TruncationPoint:
+    """The row of `truncation_points` that an audit makes of it."""
+    row = {
+        "follower_id": 2,
+        "protocol": str(truncation.protocol),
+        "applies": True,
+        "truncation_offset": truncation.truncation_offset,
+        "restart_offset": truncation.restart_offset,
+        "fetcher_fails": False,
+        "removed_offsets": 0,
+        "still_diverged": False,
+    }
+    return _POINT.validate_python(row | as_dict(exchange_columns(truncation, follower)) | changed)
 
 
 def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Exchange:
-    truncation = RULES[protocol](leader, follower)
-    return exchange(point(truncation), log_state(leader), log_state(follower), follower.high_watermark)
+    return exchange(point(RULES[protocol](leader, follower)))
 
 
 @given(comparisons())
-def test_it_ends_as_the_rules_say(c: Comparison) -> None:
-    leader, follower = c.leader.as_leader(), c.follower.as_follower()
+def test_it_goes_as_the_rules_say(c: Comparison) -> None:
     for rule in RULES.values():
-        truncation = rule(leader, follower)
-        row = point(truncation)
-        said = exchange(row, log_state(leader), log_state(follower), c.follower.high_watermark)
-        assert said.fetch_offset == truncation.fetch_offset
-        assert said.stuck == truncation.stuck
-        assert [(step.truncate_to, step.number) for step in said.steps if step.number] == [
-            (answer.truncate_to, number) for number, answer in enumerate(row.rounds, 1)
-        ]
-        fetches = [step.log_end_offset for step in said.steps if step.fetches]
-        asked = [step.fetch_offset for step in truncation.steps if step.request is Request.FETCH]
-        if not c.follower.alive:  # whose high watermark is not the file's
-            assert fetches == asked[: len(fetches)], "every fetch begins where the rules' fetch does"
+        truncation = rule(c.leader.as_leader(), c.follower.as_follower())
+        row = point(truncation, c.follower)
+        said = exchange(row)
+        assert (said.fetch_offset, said.stuck) == (truncation.fetch_offset, truncation.stuck)
+        answered = [step for step in said.steps if step.number is not None]
+        assert [step.number for step in answered] == list(range(1, len(row.rounds) + 1))
+        asked = [step for step in truncation.steps if step.request in (Request.FETCH, Request.OFFSET_FOR_LEADER_EPOCH)]
+        for step, by_rule in zip(answered, asked, strict=False):
+            assert (step.case, step.truncate_to, step.log_end_offset) == (by_rule.case, by_rule.truncate_to, by_rule.log_end_offset)
+            assert step.fetches == (by_rule.request is Request.FETCH)
+            own = None if step.own_epoch is None else (step.own_epoch, step.own_end_offset)
+            assert own == by_rule.own_lookup
+            assert (step.out_of_range is not None) == step.case.startswith("out-of-range")
+        ends = [step.log_end_offset for step in said.steps]
+        cuts = [step.offset if step.case is Case.OUT_OF_RANGE_RESTART else step.truncate_to for step in said.steps]
+        for before, cut, after in zip(ends, cuts, ends[1:], strict=False):
+            assert after == (before if cut is None else cut), "a step begins where the one before ended"
         assert sum(step.case is Case.HIGH_WATERMARK for step in said.steps) == truncation.falls_back_to_high_watermark
+
+
+@given(comparisons())
+def test_a_cut_takes_the_entries_that_are_gone_afterwards(c: Comparison) -> None:
+    follower = c.follower.as_follower()
+    for rule in RULES.values():
+        truncation = rule(c.leader.as_leader(), follower)
+        if truncation.fallback is None and truncation.restart_offset is None:
+            dropped = [epoch for step in exchange(point(truncation)).steps for epoch in step.dropped_epochs]
+            kept = [entry.epoch for entry in truncation.follower_after.epochs]
+            assert sorted(kept + dropped) == [entry.epoch for entry in follower.epochs if truncation.effective_cuts or entry.epoch in kept]
+
+
+def test_a_run_of_an_older_version_has_no_steps_and_nothing_is_replayed() -> None:
+    truncation = RULES[Protocol.KIP_279](KIP_279_LEADER, state([(1, 0), (2, 11)], 26, high_watermark=11))
+    older = [{name: None for name in round_} | {"complete": True} for round_ in as_dict(exchange_columns(truncation, STOPPED))["rounds"]]
+    row = point(truncation, rounds=older, fetch_offset=None, stuck=None, fallback=None)
+    assert not row.is_recorded
+    assert exchange(row) == Exchange(steps=(), fetch_offset=None, stuck=False)
 
 
 KIP_279_LEADER = state([(1, 0), (3, 21)], 31)
@@ -156,7 +161,27 @@ def test_why_an_offset_is_out_of_range() -> None:
 def test_a_follower_looks_the_answer_up_in_the_table_that_is_left() -> None:
     """KIP-279's third scenario: the second lookup is in a table that the first round has cut."""
     steps = told(Protocol.KIP_279, state([(1, 0), (3, 1)], 2), state([(0, 0), (2, 1)], 2)).steps
-    assert [(step.requested_epoch, step.answered_epoch, step.answered_end_offset, step.own_lookup, step.truncate_to) for step in steps] == [
-        (2, 1, 1, (0, 1), 1),
-        (0, 0, 0, (0, 1), 0),
+    assert [
+        (step.requested_epoch, step.answered_epoch, step.answered_end_offset, step.own_epoch, step.own_end_offset, step.truncate_to)
+        for step in steps
+    ] == [
+        (2, 1, 1, 0, 1, 1),
+        (0, 0, 0, 0, 1, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "leader", "follower", "because"),
+    [
+        (Protocol.HIGH_WATERMARK, KIP_279_LEADER, state([(1, 0)], 26, high_watermark=11), FallsBack.ASKS_NOTHING),
+        (Protocol.KIP_101, KIP_279_LEADER, state([(9, 0)], 26, high_watermark=11), FallsBack.UNDEFINED),
+        (Protocol.KIP_279, KIP_279_LEADER, state([(9, 0)], 26, high_watermark=11), FallsBack.UNDEFINED),
+        (Protocol.KIP_279, KIP_279_LEADER, state([], 26, high_watermark=11), FallsBack.NO_EPOCHS),
+        (Protocol.TRUNCATE_ON_FETCH, KIP_279_LEADER, state([], 26, high_watermark=11), FallsBack.NO_EPOCHS),
+    ],
+)
+def test_why_it_falls_back(protocol: Protocol, leader: ReplicaState, follower: ReplicaState, because: FallsBack) -> None:
+    steps = told(protocol, leader, follower).steps
+    place = next(place for place, step in enumerate(steps) if step.number is None)
+    assert (steps[place].because, steps[place].truncate_to, steps[place].offset) == (because, 11, 11)
+    assert place == (1 if because is FallsBack.UNDEFINED else 0), "behind the answer that could not tell"

@@ -128,7 +128,7 @@ def test_a_run_of_an_older_version_is_explained_from_what_there_is() -> None:
 def test_verdicts_alone_are_explained_as_far_as_they_go() -> None:
     tables = {name: rows for name, rows in hole().items() if name in ("audit_runs", "replica_verdicts")}
     text = told(tables)
-    assert "None can be replayed" in text
+    assert "None: an exchange takes two logs" in text
     assert "(not in the input)" in text
     assert "What to do" in text
 
@@ -209,7 +209,8 @@ def test_several_followers_follow_each_other() -> None:
 
 def test_a_cut_that_the_brokers_log_tells_of_has_happened() -> None:
     (verdict,) = interleaved(3)["replica_verdicts"]
-    tables = interleaved(3) | {"replica_verdicts": [verdict | {"observed_truncation_offset": verdict["truncation_offset"]}]}
+    cut = {"observed_truncation_offset": verdict["truncation_offset"], "already_truncated": True}
+    tables = interleaved(3) | {"replica_verdicts": [verdict | cut]}
     text = " ".join(told(tables).split())
     assert "What broker 2 did, by its own log It truncated to 150: what truncate-on-fetch gives." in text
     assert "has been cut since" in text
@@ -309,7 +310,7 @@ def test_what_a_diverged_follower_loses_besides_is_told() -> None:
 
 def test_every_verdict_has_a_remedy() -> None:
     emitted = set(Verdict) - {Verdict.COMPACTION_DIFFERS}
-    assert {verdict for verdict in Verdict if verdict in remedies._BY_VERDICT} == emitted
+    assert {verdict for verdict in Verdict if verdict in remedies.BY_VERDICT} == emitted
     tables = hole()
     tables["replica_verdicts"][0]["verdict"] = "compaction_differs"
     assert "no remedy for compaction_differs" in told(tables)

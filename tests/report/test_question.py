@@ -151,7 +151,9 @@ def test_an_unknown_partition_names_what_there_is() -> None:
     tables = one_run(verdict(), replica_logs=logs)
     assert refused(tables, partition=7) == "--partition orders-7: not in run first; it has orders-0, orders-1, orders-2"
     assert refused(tables, topic="ordours") == "--partition ordours-0: not in run first; did you mean odours-4 or orders-0?"
-    assert refused(tables, topic="zzzzzz").endswith("it has 3 other topics; perhaps it was limited by --topics")
+    assert refused(tables, topic="zzzzzz").endswith("it has odours-4, orders-0, orders-1, orders-2, payments-0")
+    others = one_run(verdict(), replica_logs=[log(f"topic-{number}", 0) for number in range(6)])
+    assert refused(others, topic="zzzzzz").endswith("it has 6 other topics; perhaps it was limited by --topics")
     many = one_run(verdict(), replica_logs=[log("orders", number) for number in range(20)])
     assert refused(many, partition=77).endswith("it has orders-0, orders-1, orders-2, orders-3, orders-4 and 15 more")
 

@@ -225,8 +225,8 @@ def test_a_protocol_older_than_the_document_has_no_steps() -> None:
 
 def test_a_contradiction_that_another_verdict_hides_is_told() -> None:
     tables = tables_of(scenario_1(20, Protocol.KIP_279))
-    reason = "truncates to 11: x; the broker truncated to 20 (server.log, line 3), the rule truncates to 11"
-    tables["replica_verdicts"][0] |= {"observed_truncation_offset": 20, "reason": reason}
+    contradiction = {"offset": 20, "path": "server.log", "line": 3, "rule_offset": 11}
+    tables["replica_verdicts"][0] |= {"observed_truncation_offset": 20, "did_otherwise": contradiction}
     assert "no contradiction" not in section(told(tables), "What broker 2 did, by its own log")
 
 
@@ -246,6 +246,8 @@ def test_what_the_broker_did_beside_what_the_rule_gives() -> None:
 
 def test_a_contradiction_is_called_one_and_another_rule_that_gives_it_is_named() -> None:
     tables = tables_of(scenario_1(25, Protocol.KIP_279))
-    tables["replica_verdicts"][0] |= {"observed_truncation_offset": 21, "verdict": str(Verdict.TRUNCATED_OTHERWISE)}
+    contradiction = {"offset": 21, "path": "server.log", "line": 3, "rule_offset": 11}
+    judged = {"verdict": str(Verdict.TRUNCATED_OTHERWISE), "did_otherwise": contradiction}
+    tables["replica_verdicts"][0] |= {"observed_truncation_offset": 21} | judged
     said = section(told(tables), "What broker 2 did")
     assert said.endswith("It truncated to 21; kip-279 gives 11. The same offset: kip-101.")

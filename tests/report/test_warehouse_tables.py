@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.errors import UsageError
-from replica_audit.storage import reader
+from replica_audit.storage import arrow_tables
 from replica_audit.storage.reader import WarehouseTables
 
 
@@ -90,7 +90,7 @@ def test_a_table_that_is_not_there_has_no_rows(warehouse: Path) -> None:
 
 
 def test_no_more_rows_are_read_than_there_is_room_for(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MOST_ROWS", 2)
+    monkeypatch.setattr(arrow_tables, "MOST_ROWS", 2)
     tables = WarehouseTables(str(warehouse))
     assert len(tables.rows("things", Thing)) == 2
     assert tables.cut_short == ["things"]

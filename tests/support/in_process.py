@@ -1,24 +1,16 @@
-"""The audit's stages run in this process, without Spark: the same functions that the tasks call, in the same order."""
+"""The engine of this process, its tables as rows to look into."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from replica_audit.config import Settings
-from replica_audit.formats.kept_text import KeptText
-from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.engine import local
 from replica_audit.storage.sources import discover
-from replica_audit.tables import AUDITED
-from replica_audit.tables.encoding import as_dict
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
-from replica_audit.transforms.gathering import list_commits
-from replica_audit.transforms.inventory import list_source
-from replica_audit.transforms.partitions import PartitionAudit
-from replica_audit.transforms.segments import collected_scans, scan_segment
+from replica_audit.transforms.clusters import ClusterFacts
 
 Row = dict[str, Any]
 
@@ -38,66 +30,12 @@ def audit_cluster(
 ) -> tuple[dict[str, list[Row]], ClusterFacts]:
     """The same, with the facts of the cluster."""
     (cluster_root,) = discover([str(root)]).roots
-    has_file = metadata and cluster_root.head is not None
-    names = ("cluster_id", "broker_id", "path", "kind")
-    sources = [dict(zip(names, source, strict=True)) for source in cluster_root.sources() if metadata or source[3] != "metadata"]
-    partitions: dict[tuple[str, int], Row] = {}
-    tables: dict[str, list[Row]] = defaultdict(list)
-    copies: list[Row] = []
-    logged: list[Row] = []
-    with KeptText() as kept:
-        for row in (made for source in sources for made in list_source(source)):
-            if row.get("problem"):
-                tables["problems"].append(row["problem"])
-            elif row.get("metadata_copy"):
-                copies.append(row["metadata_copy"])
-            elif row.get("versions"):
-                logged.append(row["versions"])
-            else:
-                _gather(partitions, row, kept)
-    head = cluster_root.head if has_file else None
-    best = max(copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
-    cluster = cluster or cluster_facts(head, best, settings or Settings(), logged)
-    tables["problems"] += _give_commits(partitions, {cluster_root.cluster_id: cluster})
-    for _key, entry in sorted(partitions.items()):
-        audited = PartitionAudit(entry, cluster).row()
-        for table in AUDITED.names[1:]:
-            tables[table] += [as_dict(row) for row in getattr(audited, table)]
-    return tables, cluster
+    sources = [source for source in cluster_root.sources() if metadata or source[3] != "metadata"]
+    head = cluster_root.head if metadata else None
+    found = local.audit_cluster(sources, head, settings or Settings(), facts=cluster)
+    return {name: rows(table) for name, table in (*found.tables.items(), ("problems", found.problems))}, found.facts
 
 
-def _give_commits(partitions: dict[tuple[str, int], Row], clusters: dict[str, ClusterFacts]) -> list[Row]:
-    problems = []
-    for row in [row for (topic, _), row in partitions.items() if topic == GROUP_OFFSETS_TOPIC]:
-        for found in list_commits(row, clusters):
-            if found.get("problem"):
-                problems.append(found["problem"])
-            elif (found["topic"], found["partition"]) in partitions:
-                partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
-    return problems
-
-
-def _gather(partitions: dict[tuple[str, int], Row], row: Row, kept: KeptText) -> None:
-    key = (row["topic"], row["partition"])
-    empty = {"cluster_id": row["cluster_id"], "topic": key[0], "partition": key[1], "claims": [], "replicas": [], "segments": []}
-    empty |= {"events": [], "commits": []}
-    entry = partitions.setdefault(key, empty)
-    if row.get("event"):
-        entry["events"].append({"broker_id": row["broker_id"], "event": row["event"]})
-        return
-    if row.get("metadata"):
-        entry["claims"].append({"broker_id": row["broker_id"], "metadata": row["metadata"]})
-        return
-    entry["replicas"].append({"broker_id": row["broker_id"], "replica": row["replica"]})
-    if row["replica"]["scans"]:
-        place = {
-            **{name: row[name] for name in ("cluster_id", "broker_id")},
-            **{n: row["replica"][n] for n in ("scans", "log_dir", "directory")},
-        }
-        for scans in collected_scans(iter([pa.RecordBatch.from_pylist([place])])):
-            entry["segments"] += [{"broker_id": row["broker_id"], "segment": scan} for scan in scans["segment"].to_pylist()]
-        return
-    for file in row["replica"]["segments"]:
-        keys = {name: row["replica"][name] for name in ("log_dir", "directory", "topic", "partition")}
-        for scanned in scan_segment({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **keys, "file": file}, kept):
-            entry["segments"].append({"broker_id": row["broker_id"], "segment": scanned["segment"]})
+def rows(table: pa.Table) -> list[Row]:
+    """A table's rows without the keys of their run and cluster; maps are dictionaries."""
+    return table.drop_columns([name for name in ("run_id", "cluster_id") if name in table.column_names]).to_pylist(maps_as_pydicts="strict")

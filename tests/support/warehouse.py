@@ -13,12 +13,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.report.exit_code import exit_code
 from replica_audit.storage.sources import discover
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.tables.encoding import as_dict, row_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
-from replica_audit.transforms.findings import history_row
+from replica_audit.transforms.finding_history import history_row
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]
@@ -45,7 +45,12 @@ def write_warehouse(
     run |= {"status": status, "config": json.dumps(settings.model_dump(), sort_keys=True)}
     if status == "complete":
         found = [row for _root, _cluster, of_cluster in audited for row in of_cluster["found"]]
-        run |= {"finished_at": started_at + timedelta(seconds=5), "exit_code": _exit_code(found), "versions": {"replica-audit": "0"}}
+        verdicts = [row["verdict"] for _root, _cluster, of_cluster in audited for row in of_cluster["replica_verdicts"]]
+        run |= {
+            "finished_at": started_at + timedelta(seconds=5),
+            "exit_code": _exit_code(settings, found, verdicts),
+            "versions": {"replica-audit": "0"},
+        }
     for root, cluster_id, of_cluster in audited:
         keys = {"run_id": run_id, "cluster_id": cluster_id}
         history = _with_history(cluster_id, of_cluster["found"], _before(warehouse, cluster_id), of_cluster["checked"], run_id)
@@ -63,7 +68,7 @@ def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
     for table in TABLES:
         if table.name in tables:
             rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=table.arrow)
-            write_deltalake(str(warehouse / table.name), rows, mode="append")
+            write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge")
 
 
 def _arrow_row(table: Table, row: Row) -> Row:
@@ -85,11 +90,9 @@ def _audited(root: Path, settings: Settings) -> tuple[str, dict[str, list[Row]]]
     return cluster.cluster_id, of_cluster
 
 
-def _exit_code(found: Iterable[Row]) -> int:
-    severities = {row["severity"] for row in found}
-    if severities & {str(Severity.CRITICAL), str(Severity.ERROR)}:
-        return 1
-    return 3 if any(row["code"] == Verdict.INCONCLUSIVE for row in found) else 0
+def _exit_code(settings: Settings, found: Iterable[Row], verdicts: Iterable[str]) -> int:
+    severities = Counter(row["severity"] for row in found)
+    return exit_code(severities, Counter(verdicts), fail_on=settings.fail_on, has_replicas=True, all_inputs_read=True)
 
 
 def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:

@@ -13,7 +13,8 @@ from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import Table, struct_of
 from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of, with_columns_of
 from replica_audit.tables.findings import CheckedPartition, RunFinding
-from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ExchangeRound, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.pair_structs import EvidenceFact, ExchangeRound
+from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.transforms.valid_rows import CODE, encoded_audits
 from tests.tables.values import full_row
 
@@ -53,8 +54,8 @@ def test_a_missing_column_is_refused() -> None:
         TruncationPoint(**values)
     with pytest.raises(RowMismatchError, match=r"missing columns \['applies'\]"):
         row_of(TruncationPoint, values)
-    with pytest.raises(TypeError, match="complete"):
-        ExchangeRound(requested_epoch=1, answered_epoch=1, answered_end_offset=3, truncate_to=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="text"):
+        EvidenceFact(path="p", broker_id=1, offset=None, leader_epoch=None)  # type: ignore[call-arg]
 
 
 def test_a_row_of_the_driver_has_the_columns_of_its_table() -> None:

@@ -11,13 +11,13 @@ import crc32c
 import pyarrow as pa
 import pytest
 
+from replica_audit.engine.spark import SOURCES, inventory, segments
 from replica_audit.formats import native_code
 from replica_audit.formats.segment_fold import Scan
 from replica_audit.formats.segment_reader import scan_file
 from replica_audit.formats.segment_scan import read_batches, scan
 from replica_audit.model import Damage
-from replica_audit.transforms.inventory import SOURCES, inventory
-from replica_audit.transforms.segments import scan_segments, segments
+from replica_audit.transforms.segments import scan_segments
 from tests.formats import kafka_files as kf
 
 if TYPE_CHECKING:

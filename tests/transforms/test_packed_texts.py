@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.transforms import segments as of_segments
-from replica_audit.transforms.inventory import SOURCES, inventory, list_source
+from replica_audit.engine import spark as spark_stages
+from replica_audit.engine.spark import SOURCES, inventory, segments
+from replica_audit.transforms.inventory import list_source
 from replica_audit.transforms.segments import scan_segments
 from tests.formats import packed_dumps
 from tests.formats.packed_dumps import PACKED
@@ -125,10 +126,10 @@ def test_spark_reads_each_packed_text_in_one_task(
     packed_dumps.write(broker, "2.txt", packed_dumps.text(SECTIONS, 1))
     counts = tmp_path / "counts"
     counts.mkdir()
-    monkeypatch.setattr(of_segments, "scan_segments", counting(counts))
+    monkeypatch.setattr(spark_stages, "scan_segments", counting(counts))
     listed = inventory(spark.createDataFrame([("c", 1, str(broker), "broker")], SOURCES)).persist()
     total = len(shuffled) + len(other) + len(TEXT)
-    rows = [row.asDict(recursive=True) for row in of_segments.segments(listed, 8, total, has_collections=False).collect()]
+    rows = [row.asDict(recursive=True) for row in segments(listed, 8, total, has_collections=False).collect()]
     listed.unpersist()
     assert len(rows) == 200
     of_tasks = [json.loads(count.read_text(encoding="utf-8")) for count in counts.iterdir()]

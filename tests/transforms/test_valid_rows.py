@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -137,3 +138,23 @@ def test_a_check_is_read_as_a_database_reads_it(name: str, check: str, data: st.
         (expected,) = database.execute(f"SELECT {check} FROM (SELECT {columns})", row).fetchone()  # noqa: S608
     alone = type(table)(name=f"{name}-alone", grain="", columns=(), constraints={name: check})
     assert (checker(alone)(SimpleNamespace(**row)) is None) == bool(expected), in_python(check)
+
+
+def test_cycles_are_looked_for_between_batches_and_not_while_one_is_made():
+    seen = []
+
+    def made(row: Row) -> Iterator[Row]:
+        seen.append(gc.isenabled())
+        yield {"x": row["x"]}
+
+    schema = pa.schema([("x", pa.int64())])
+    given = (pa.RecordBatch.from_pylist([{"x": one}] * 300) for one in range(2))
+    assert [(batch.num_rows, gc.isenabled()) for batch in map_rows(made, schema)(given)] == [(256, True), (256, True), (88, True)]
+    assert not any(seen)
+
+    def broken(_row: Row) -> Iterator[Row]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_rows(broken, schema)(iter([pa.RecordBatch.from_pylist([{"x": 1}])])))
+    assert gc.isenabled()

@@ -37,7 +37,7 @@ def divergence(row: Row, _folder: Path) -> None:
 
 def follower_step(row: Row, _folder: Path) -> None:
     lookup = EpochEntry(*row["follower_lookup"]) if row["follower_lookup"] else UNDEFINED
-    offset, completed = tr.follower_step(
+    offset, completed, _case = tr.follower_step(
         EpochEntry(*row["leader_reply"]), lookup, row["follower_log_end_offset"], row["initial_fetch_offset"]
     )
     assert {"truncate_to": offset, "completed": completed} == row["expect"]

@@ -8,18 +8,13 @@ import os
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
 from replica_audit.storage.catalog import is_catalog_name
 
-if TYPE_CHECKING:
-    from replica_audit.config import Settings
-
-ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = ROOT / "tests" / "data" / "sample"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _AUDIT_HELP = """\
@@ -56,7 +51,7 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
     """
     is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
     if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
-        _settings(given)  # takes long to import
+        settings_of(given)  # takes long to import
     if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
@@ -73,17 +68,11 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
     look(given.input or [str(SAMPLE)], given.cluster_metadata, thorough=thorough)
 
 
-def _settings(given: argparse.Namespace) -> Settings:
-    from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
-
-    return config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
-
-
 def _audit(given: argparse.Namespace) -> int:
     _check(given, thorough=True)
     given.run_id = given.run_id or _new_run_id()
     given.run_date = given.run_date or datetime.now(UTC).date()
-    settings, warehouse = _settings(given), _warehouse(given.warehouse)
+    settings, warehouse = settings_of(given), _warehouse(given.warehouse)
     if not is_catalog_name(warehouse) and "://" not in warehouse:
         _make(given.warehouse, Path(warehouse))
     from replica_audit import pipeline
@@ -160,23 +149,12 @@ COMMAND = Command(
     check=_check,
     interrupted="interrupted: the run is not complete, its rows do not count",
     options=(
-        Option(
-            flag="--input",
-            help="directory with one folder per broker, or a folder of such directories, also s3a://BUCKET/PREFIX; repeatable "
-            "(default: the sample data)",
-            arguments={"action": "append", "metavar": "DIR"},
-        ),
+        INPUT,
         Option(
             flag="--warehouse",
             help="where the Delta tables are: a directory, a URI, or catalog.schema (default: ./warehouse)",
             arguments={"default": "warehouse", "metavar": "DIR"},
         ),
-        Option(
-            flag="--cluster-metadata",
-            help="cluster-metadata.json to use instead of the one beside the broker folders",
-            arguments={"type": Path, "metavar": "FILE"},
-        ),
-        Option(flag="--config", help="YAML file with settings, such as conf/audit.yaml", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--run-id",
             help="name of the run; a run of the same name is replaced (default: UTC time and a random part)",
@@ -192,25 +170,7 @@ COMMAND = Command(
             help="date that the run is for, YYYY-MM-DD (default: today, UTC)",
             arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
         ),
-        Option(flag="--topics", setting="topics", help="audit only topics whose whole name matches", arguments={"metavar": "REGEX"}),
-        Option(
-            flag="--protocol",
-            setting="protocol",
-            help="truncation rule: auto, high-watermark, kip-101, kip-279 or truncate-on-fetch (default: auto)",
-            arguments={"metavar": "RULE"},
-        ),
-        Option(
-            flag="--what-if-leaders",
-            setting="what_if_leaders",
-            help="also compute every replica as the leader of the others: what each choice would lose, ranked",
-            arguments={"action": "store_true"},
-        ),
-        Option(
-            flag="--fail-on",
-            setting="fail_on",
-            help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
-            arguments={"metavar": "SEVERITY"},
-        ),
+        *RULES,
         Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}

@@ -99,7 +99,7 @@ def page(run: PastRun, top: int) -> str:
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)
-    tables = ChosenPartitions(run.tables.location, run.run_id, {(key.topic, key.partition) for key in keys})
+    tables = ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys})
 
     def explained(key: Key) -> Explained:
         return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))

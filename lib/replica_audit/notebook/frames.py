@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.arrow_tables import ArrowTables
 from replica_audit.tables import TABLES, Table
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _ORDER = (
 class Place:
     """Where frames come from: the tables, and the session that makes Spark's the default."""
 
-    tables: WarehouseTables
+    tables: ArrowTables
     spark: SparkSession | None = None
 
 
@@ -85,7 +85,7 @@ def known_table(name: str) -> Table:
     return _NAMED[name]
 
 
-def pandas_frame(tables: WarehouseTables, table: Table, equal: dict[str, Value]) -> pd.DataFrame:
+def pandas_frame(tables: ArrowTables, table: Table, equal: dict[str, Value]) -> pd.DataFrame:
     """The rows as pandas; a table that the warehouse does not have has none."""
     return to_pandas(tables.columns(table.name, table.arrow, **equal))
 
@@ -101,7 +101,7 @@ def to_pandas(rows: pa.Table) -> pd.DataFrame:
     return made.sort_values(order, ignore_index=True) if order else made
 
 
-def _spark_frame(spark: SparkSession, tables: WarehouseTables, table: Table, equal: dict[str, Value]) -> DataFrame:
+def _spark_frame(spark: SparkSession, tables: ArrowTables, table: Table, equal: dict[str, Value]) -> DataFrame:
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 

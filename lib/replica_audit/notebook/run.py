@@ -106,10 +106,12 @@ class Run:
 
         Returns:
             cluster_id, name (`TOPIC-N`), verdict and severity (the worst of its followers'), followers, removed_records,
-            removed_below_high_watermark (sums over the followers).
+            removed_committed (offsets of committed records that the leader does not hold); both are sums over the followers.
         """
         equal = _keys(self.run_id, cluster)
         rows = pandas_frame(self._place.tables, REPLICA_VERDICTS, equal)
+        # a run of an older version knew no other evidence than checkpointed high watermarks
+        rows["removed_committed"] = rows["removed_committed"].fillna(rows["removed_below_high_watermark"])
         rows["name"] = rows["topic"] + "-" + rows["partition"].astype(str)
         for column, order in (("severity", _SEVERITIES), ("verdict", _VERDICTS)):
             rows[column] = pd.Categorical(rows[column], categories=order, ordered=True)
@@ -119,9 +121,9 @@ class Run:
             severity=("severity", "first"),
             followers=("follower_id", "count"),
             removed_records=("removed_records", "sum"),
-            removed_below_high_watermark=("removed_below_high_watermark", "sum"),
+            removed_committed=("removed_committed", "sum"),
         ).reset_index()
-        worst = ["severity", "removed_below_high_watermark", "removed_records", "cluster_id", "name"]
+        worst = ["severity", "removed_committed", "removed_records", "cluster_id", "name"]
         return made.sort_values(worst, ascending=[True, False, False, True, True], ignore_index=True)
 
     def partition(self, name: str, *, cluster: str | None = None) -> Partition:

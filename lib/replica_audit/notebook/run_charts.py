@@ -10,7 +10,7 @@ import pandas as pd
 from replica_audit.notebook.pictures import INK, LOUD, QUIET, finished
 from replica_audit.protocol.verdict import Verdict
 
-_VERDICTS = [str(verdict) for verdict in Verdict]
+VERDICTS = [str(verdict) for verdict in Verdict]
 MOST_RUNS = 60
 MEASURES = ("cut", "committed and lost")
 
@@ -107,7 +107,7 @@ def _grid(data: pd.DataFrame, *, x: str, x_order: list[str], y: str, y_order: li
 def _present(data: pd.DataFrame) -> list[str]:
     """The verdicts that occur, worst first; those of another version last."""
     there = set(data["verdict"])
-    return [verdict for verdict in _VERDICTS if verdict in there] + sorted(there - set(_VERDICTS))
+    return [verdict for verdict in VERDICTS if verdict in there] + sorted(there - set(VERDICTS))
 
 
 def _latest(runs: pd.DataFrame) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -12,6 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from replica_audit.config import load
+from replica_audit.errors import UsageError
+from replica_audit.local_run import triage as audit_here
 from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
@@ -40,6 +44,37 @@ def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = 
     opened = Warehouse(Place(tables=WarehouseTables(str(location)), spark=spark))
     opened.run_ids  # noqa: B018 - a place without runs is told at once, not by the first plot
     return opened
+
+
+def triage(
+    *inputs: str | Path,
+    topics: str = "",
+    protocol: str = "auto",
+    what_if_leaders: bool = True,
+    cluster_metadata: str | Path | None = None,
+) -> Run:
+    """Audit directories at once, in this process: no Spark, no Java, no warehouse. Nothing is written.
+
+    Args:
+        inputs: directories with one folder per broker, or folders of such directories, as of `audit --input`.
+        topics: regular expression that a topic's whole name must match; empty for all.
+        protocol: the truncation rule: auto, high-watermark, kip-101, kip-279 or truncate-on-fetch.
+        what_if_leaders: also compute every replica as the leader of the others.
+        cluster_metadata: a cluster-metadata.json to use instead of the one beside the broker folders.
+
+    Returns:
+        The run, as `open_warehouse().latest()` returns one.
+
+    Raises:
+        UsageError: the inputs contradict each other, or nothing in them can be audited.
+        ConfigError: an argument has a value that the setting of its name cannot have.
+    """
+    if not inputs:
+        raise UsageError("triage: give a directory with one folder per broker")
+    settings = load(None, {"topics": topics, "protocol": protocol, "what_if_leaders": what_if_leaders})
+    metadata = Path(cluster_metadata) if cluster_metadata is not None else None
+    done = audit_here([str(given) for given in inputs], settings, metadata=metadata, tell=lambda _line: None)
+    return Warehouse(Place(tables=done.tables)).latest()
 
 
 class Warehouse:

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.past.run import PastRun, in_order
-from replica_audit.report.json_report import CODES_BY_LOSS
-from replica_audit.report.worst_first import SEVERITIES
+from replica_audit.report.first_findings import worst_first
 
 _AT_ONCE = 1000
 _KEYS = ["cluster_id", "topic", "partition", "code", "broker_id"]
@@ -22,17 +20,7 @@ def all_findings(run: PastRun, statuses: tuple[str, ...]) -> Iterator[dict[str, 
     """The rows of `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost."""
     names = [column.name for column in tables.FINDINGS.columns]
     found = _with_facts(run, run.read(tables.FINDINGS, names, ds.field("status").isin(list(statuses))))
-    offline = pc.index_in(found["code"], pa.array(CODES_BY_LOSS[:1]))  # null, which comes last, for all others
-    ranked = found.append_column("offline_rank", offline)
-    ranked = ranked.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
-    ranked = ranked.append_column("code_rank", pc.index_in(found["code"], pa.array(CODES_BY_LOSS)))
-    order = [
-        *((name, "ascending") for name in ("offline_rank", "severity_rank", "code_rank")),
-        ("removed_committed", "descending"),
-        ("removed_records", "descending"),
-        *((name, "ascending") for name in ("cluster_id", "topic", "partition", "broker_id")),
-    ]
-    places = in_order(ranked, order)
+    places = worst_first(found)
     for start in range(0, len(places), _AT_ONCE):
         yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
 

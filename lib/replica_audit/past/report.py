@@ -1,7 +1,7 @@
 """The tables of a past run → the report that people read, without Spark.
 
-What `summary` counts in the rows of a run that is under way is counted here in its tables, by the same orders and limits, so that both give
-the same `Report`. Columns are read as Arrow; Python objects are made only of what is shown.
+An audit shows it of the run that it has just completed, `report` of any run. Columns are read as Arrow; Python objects are made only of
+what is shown.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     return Report(
         run_id=run.run_id,
         warehouse=run.tables.location,
+        inputs=run.runs[0].inputs or (),
         exit_code=run.runs[0].exit_code or 0,
         fail_on=settings.get("fail_on", str(Severity.ERROR)),
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from replica_audit.report.explained_rows import Run
 from replica_audit.report.question import chosen_run
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.arrow_tables import ArrowTables
 from replica_audit.tables import Table
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed
@@ -50,7 +50,7 @@ class RunRow(Run):
 class PastRun:
     """One complete run of a warehouse."""
 
-    def __init__(self, tables: WarehouseTables, run_id: str | None) -> None:
+    def __init__(self, tables: ArrowTables, run_id: str | None) -> None:
         """Find the run: the one of this id, or the latest that is complete.
 
         Raises:

@@ -104,7 +104,7 @@ def unknown_offset_rounds(leader: ReplicaState, follower: ReplicaState) -> Alter
             _truncate(replay, answer)
             reason = f"epoch {epoch} is the newest that both know, it ends at {answer.start_offset} on the leader"
             break
-        replay.ask(epoch, None, UNDEFINED_EPOCH_OFFSET, None, complete=False)
+        replay.ask(epoch, None, UNDEFINED_EPOCH_OFFSET, complete=False)
     else:
         replay.fall_back(follower.high_watermark)
         reason = _no_common_epoch(follower)
@@ -138,7 +138,7 @@ def epoch_sequence_exchange(leader: ReplicaState, follower: ReplicaState, *, seq
             _truncate(replay, EpochEntry(match.epoch, min(end, match.start_offset)))
             reason = f"epoch {match.epoch} is the newest that both know, it ends at {end} on the leader and at {match.start_offset} here"
             break
-        replay.ask(sequence[-1].epoch, None, UNDEFINED_EPOCH_OFFSET, None, complete=False)
+        replay.ask(sequence[-1].epoch, None, UNDEFINED_EPOCH_OFFSET, complete=False)
     else:
         replay.fall_back(follower.high_watermark)
     asked = sum(step.request is Request.OFFSET_FOR_LEADER_EPOCH for step in replay.steps)
@@ -162,7 +162,7 @@ def high_watermark_epoch(leader: ReplicaState, follower: ReplicaState) -> Altern
     end = kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset)
     reason = f"the high watermark {follower.high_watermark} stands in epoch {epoch}"
     if end == UNDEFINED_EPOCH_OFFSET:
-        replay.ask(epoch, None, end, None, complete=True)
+        replay.ask(epoch, None, end)
         replay.fall_back(follower.high_watermark)
         reason += ", whose end the leader cannot tell"
     else:
@@ -254,8 +254,9 @@ def _truncate(replay: Replay, answer: EpochEntry) -> None:
     """Apply an answer for an epoch that the follower knows, as KIP-279's follower does: to the smaller of both ends."""
     own = replay.follower
     own_lookup = EpochEntry(answer.epoch, _own_end(own, answer.epoch))
-    target, complete = follower_step(answer, own_lookup, own.log_end_offset, own.high_watermark)
-    replay.ask(answer.epoch, None, answer.start_offset, target, complete)
+    replay.ask(
+        answer.epoch, None, answer.start_offset, follower_step(answer, own_lookup, own.log_end_offset, own.high_watermark), own_lookup
+    )
 
 
 def _own_end(replica: ReplicaState, epoch: int) -> int:

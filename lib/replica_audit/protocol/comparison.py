@@ -17,6 +17,7 @@ from replica_audit.protocol.content import ContentComparison
 from replica_audit.protocol.epoch_table import latest_epoch
 from replica_audit.protocol.exchange import Truncation
 from replica_audit.protocol.holes import Hole, hole_at
+from replica_audit.protocol.observed import Contradiction
 from replica_audit.protocol.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.replica import Replica
 
@@ -52,7 +53,7 @@ class Comparison:
     """One leader and one of its followers, with the truncation that the cluster's protocol performs.
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
-    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say, in one sentence.
+    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say.
     `content` is what comparing the batches gave, None where they were not compared.
     """
 
@@ -61,7 +62,7 @@ class Comparison:
     context: Context
     effect: Effect
     witnesses: Sequence[Replica] = ()
-    did_otherwise: str | None = None
+    did_otherwise: Contradiction | None = None
     content: ContentComparison | None = None
     difference: lineage.Piece | None = field(init=False)
     cannot_rejoin: CannotRejoin | None = field(init=False)
@@ -142,10 +143,11 @@ class Comparison:
     @property
     def metadata_is_older(self) -> bool:
         """Whether the follower was written in an epoch that neither the metadata nor the leader knows: they are of before its election."""
+        if self.context.simultaneous or self.context.leader_epoch < 0:
+            return False
         known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs))
         written = max((span.leader_epoch for span in self.follower.history), default=-1)
-        in_table = any(entry.epoch == written for entry in self.follower.log.epochs)
-        return not self.context.simultaneous and self.context.leader_epoch >= 0 and in_table and written > known
+        return written > known and any(entry.epoch == written for entry in self.follower.log.epochs)
 
     @property
     def rests_on_unknown_high_watermark(self) -> bool:
@@ -243,8 +245,12 @@ def cleaned_until(leader: Replica, follower: Replica) -> int:
 
 def difference(leader: Replica, follower: Replica, context: Context, end: int) -> lineage.Piece | None:
     """The first difference below `end` that is evidence: above both log starts and both cleaner checkpoints."""
+    return _difference(leader, follower, follower.history, context, end)
+
+
+def _difference(leader: Replica, follower: Replica, held: lineage.History, context: Context, end: int) -> lineage.Piece | None:
     start = max(leader.log.log_start_offset, follower.log.log_start_offset, cleaned_until(leader, follower))
-    return lineage.first_difference(leader.history, follower.history, start, end, gaps_count=not context.compacted)
+    return lineage.first_difference(leader.history, held, start, end, gaps_count=not context.compacted)
 
 
 def catches_up(leader: Replica, effect: Effect) -> bool:
@@ -266,14 +272,10 @@ def surviving_difference(leader: Replica, follower: Replica, context: Context, e
     if truncation.restart_offset is not None:
         return None
     survives_to = truncation.fetch_offset if effect.physical_offset is None else min(effect.physical_offset, truncation.fetch_offset)
-    survivor = Replica(
-        broker_id=follower.broker_id,
-        log=follower.log,
-        history=lineage.until(follower.history, survives_to),
-        cleaner_offset=follower.cleaner_offset,
-    )
+    all_survives = not follower.history or follower.history[-1].end_offset <= survives_to
+    survives = follower.history if all_survives else tuple(lineage.until(follower.history, survives_to))
     compared_to = survives_to if effect.fetcher_fails else truncation.fetch_offset
-    return difference(leader, survivor, context, min(compared_to, leader.log.log_end_offset))
+    return _difference(leader, follower, survives, context, min(compared_to, leader.log.log_end_offset))
 
 
 def removal_start(follower: Replica, effect: Effect) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from replica_audit.model import Run, Window
 from replica_audit.protocol.replica_log import LoadedLog
@@ -54,13 +55,28 @@ class WindowComparison:
 
 def merged(windows: Iterable[Window], width: int = 0) -> tuple[Window, ...]:
     """The windows of a log from those of its segments, by offset: all as wide as the widest of them, and `width` offsets at least."""
-    parts = list(windows)
+    parts = tuple(windows)
+    if _are_merged(parts, width):
+        return parts
     bits = max([width, *(part.window_end_offset - part.window_start_offset for part in parts), 1]) - 1
     shift = bits.bit_length()
     sums: dict[int, tuple[int, int]] = {}
     for part in parts:
         add_digest(sums, part.window_start_offset >> shift, part.digest, part.batch_count)
     return tuple(window(number, shift, *both) for number, both in sorted(sums.items()))
+
+
+def _are_merged(parts: Sequence[Window], width: int) -> bool:
+    """Whether windows are of one width, wide enough, each once and in order, as those of a log of one segment are."""
+    if not parts:
+        return True
+    first, end, _digest, _count = parts[0]
+    own = end - first
+    if own < width or own & (own - 1):
+        return False
+    starts = [part.window_start_offset for part in parts if part.window_end_offset - part.window_start_offset == own]
+    in_order = all(before < after for before, after in pairwise(starts))
+    return len(starts) == len(parts) and in_order and not any(start % own for start in starts)
 
 
 def add_digest(sums: dict[int, tuple[int, int]], number: int, digest: int, batch_count: int) -> None:
@@ -81,6 +97,20 @@ def compare_windows(leader: LoadedLog, follower: LoadedLog, floor: int) -> Windo
     A window counts where neither side has batches in it beyond the range that is compared. What does not count as evidence: batches of
     different formats (a follower of an older version is sent another one), and runs with fewer records than offsets (compaction).
     """
+    if _are_the_same(leader, follower, floor):
+        return WindowComparison(differing=(), open=(), excused=any(map(_lacks_records, leader.runs)))
+    return walk_windows(leader, follower, floor)
+
+
+def _are_the_same(leader: LoadedLog, follower: LoadedLog, floor: int) -> bool:
+    """Whether runs and digests are the same over both logs as wholes: then no window is cut by the floor or by an end."""
+    if leader.windows != follower.windows or leader.runs != follower.runs or not leader.runs or floor > leader.runs[0].first_offset:
+        return False
+    return leader.log_end_offset == leader.digested_until == follower.log_end_offset == follower.digested_until
+
+
+def walk_windows(leader: LoadedLog, follower: LoadedLog, floor: int) -> WindowComparison:
+    """`compare_windows`, window by window."""
     start = max(floor, *(log.runs[0].first_offset if log.runs else log.log_end_offset for log in (leader, follower)))
     end = min(leader.log_end_offset, follower.log_end_offset)
     sides = [{each.window_start_offset: each for each in windows} for windows in _equally_wide(leader.windows, follower.windows)]
@@ -121,10 +151,15 @@ def _is_evidence(leader: Sequence[Run], follower: Sequence[Run], part: Offsets) 
     formats = []
     for runs in (leader, follower):
         inside = [run for run in runs if run.last_offset >= part[0] and run.first_offset < part[1]]
-        if any(run.record_count != run.last_offset - run.first_offset + 1 for run in inside):
+        if any(map(_lacks_records, inside)):
             return False
         formats.append({(run.magic, run.leader_epoch < 0) for run in inside})
     return formats[0] == formats[1]
+
+
+def _lacks_records(run: Run) -> bool:
+    """Whether a run has fewer records than offsets: compaction took some."""
+    return run.record_count != run.last_offset - run.first_offset + 1
 
 
 def _joined(parts: Iterable[Offsets]) -> Iterator[Offsets]:

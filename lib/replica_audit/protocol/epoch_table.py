@@ -29,7 +29,7 @@ UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 def table(pairs: Iterable[tuple[int, int]]) -> EpochTable:
     """Pairs of (epoch, start offset), already in order, as a table; nothing is checked."""
-    return tuple(EpochEntry(epoch, start) for epoch, start in pairs)
+    return tuple(map(EpochEntry._make, pairs))
 
 
 def latest_epoch(entries: EpochTable) -> int:

@@ -7,28 +7,13 @@ The shape that all generations of the truncation rule share. Sources: AbstractFe
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from replica_audit.protocol.epoch_table import EMPTY, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
+from replica_audit.protocol.epoch_table import EMPTY, UNDEFINED, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
+from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange, Protocol, Request
 
-
-class Protocol(StrEnum):
-    """The generations of the truncation rule, oldest first."""
-
-    HIGH_WATERMARK = "high-watermark"
-    KIP_101 = "kip-101"
-    KIP_279 = "kip-279"
-    TRUNCATE_ON_FETCH = "truncate-on-fetch"
-
-
-class Request(StrEnum):
-    """What a follower asks its leader."""
-
-    FETCH = "fetch"
-    OFFSET_FOR_LEADER_EPOCH = "offset_for_leader_epoch"
-    LIST_OFFSETS_LATEST = "list_offsets_latest"
-    LIST_OFFSETS_EARLIEST = "list_offsets_earliest"
+__all__ = ("Protocol", "Request")  # besides what is defined here: who replays an exchange names them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +33,38 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One request and its answer. `answered_*` are None where the answer carries none (records, or OFFSET_OUT_OF_RANGE)."""
+    """One request, its answer, and what the follower does.
+
+    `case` decided that; None for a ListOffsets request, which belongs to the out-of-range answer before it. `log_end_offset` is the
+    follower's when it asks. `answered_*` are None where the answer carries none (records, or OFFSET_OUT_OF_RANGE). `own_lookup` is what the
+    follower's own table says of the answered epoch, None where none was looked up or it knows none as high. `truncate_to` is None where
+    nothing is cut; `dropped_epochs` are those that a cut takes from its table; `restart_offset` is where it starts again, empty.
+    """
 
     request: Request
+    case: Case | None = None
     fetch_offset: int | None = None
+    log_end_offset: int | None = None
     requested_epoch: int | None = None
     answered_epoch: int | None = None
     answered_end_offset: int | None = None
-    out_of_range: bool = False
+    own_lookup: EpochEntry | None = None
+    out_of_range: OutOfRange | None = None
     truncate_to: int | None = None
+    restart_offset: int | None = None
+    dropped_epochs: tuple[int, ...] = ()
     complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """How a follower falls back to its high watermark, after so many requests; `truncate_to` is None where that cuts nothing."""
+
+    because: FallsBack
+    after_step: int
+    high_watermark: int
+    log_end_offset: int
+    truncate_to: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +72,8 @@ class Truncation:
     """What one protocol does with one follower.
 
     `steps` holds every request in order; `cuts` every truncation that was ordered, as (offset, complete), effective or not;
-    `effective_cuts` the offsets that really shortened the log by an answer of the leader; `high_watermark_cut` the offset that the
-    fallback cut to.
+    `effective_cuts` the offsets that really shortened the log by an answer of the leader; `fallback` the cut to the high watermark, None if
+    it came to none.
     `fetch_offset` is where records first flow, or where a loop without end stands (`stuck`).
     """
 
@@ -74,12 +81,21 @@ class Truncation:
     steps: tuple[Step, ...]
     cuts: tuple[tuple[int, bool], ...]
     effective_cuts: tuple[int, ...]
-    falls_back_to_high_watermark: bool
-    high_watermark_cut: int | None
+    fallback: Fallback | None
     restart_offset: int | None
     stuck: bool
     fetch_offset: int
     follower_after: ReplicaState
+
+    @property
+    def falls_back_to_high_watermark(self) -> bool:
+        """Whether the follower falls back to its high watermark."""
+        return self.fallback is not None
+
+    @property
+    def high_watermark_cut(self) -> int | None:
+        """The offset to which that really cut the log."""
+        return None if self.fallback is None else self.fallback.truncate_to
 
     @property
     def truncation_offset(self) -> int | None:
@@ -95,7 +111,8 @@ class Truncation:
 def truncated(replica: ReplicaState, offset: int) -> ReplicaState:
     """`UnifiedLog.truncateTo(offset)` on offsets and table; at or above the log end only table entries without data go (KAFKA-10706)."""
     if offset >= replica.log_end_offset:
-        return replace(replica, epochs=truncate_from_end(replica.epochs, replica.log_end_offset))
+        epochs = truncate_from_end(replica.epochs, replica.log_end_offset)
+        return replica if epochs is replica.epochs else replace(replica, epochs=epochs)
     if offset < replica.first_segment_base:
         return restarted(replica, offset)
     return replace(
@@ -112,7 +129,15 @@ def restarted(replica: ReplicaState, offset: int) -> ReplicaState:
     return replace(replica, log_start_offset=offset, log_end_offset=offset, epochs=EMPTY, high_watermark=offset, first_segment_base=offset)
 
 
-def follower_step(answer: EpochEntry, own_lookup: EpochEntry, log_end_offset: int, fetch_offset: int) -> tuple[int, bool]:
+class Decision(NamedTuple):
+    """What a follower does with an answer: the offset to truncate to, whether that ends the truncation, and the case that decided."""
+
+    offset: int
+    complete: bool
+    case: Case
+
+
+def follower_step(answer: EpochEntry, own_lookup: EpochEntry, log_end_offset: int, fetch_offset: int) -> Decision:
     """The follower's decision on one (epoch, end offset) answer (AbstractFetcherThread.getOffsetTruncationState, 2.0.1 to 4.2.0).
 
     Args:
@@ -120,17 +145,16 @@ def follower_step(answer: EpochEntry, own_lookup: EpochEntry, log_end_offset: in
         own_lookup: the follower's own `end_offset_for` of the answered epoch.
         log_end_offset: the follower's, exclusive.
         fetch_offset: where the follower stands: the fallback for an undefined answer.
-
-    Returns:
-        (offset to truncate to, whether that ends the truncation).
     """
     if answer.start_offset == UNDEFINED_EPOCH_OFFSET:
-        return fetch_offset, True
-    if answer.epoch == UNDEFINED_EPOCH or own_lookup.start_offset == UNDEFINED_EPOCH_OFFSET:
-        return min(answer.start_offset, log_end_offset), True
+        return Decision(fetch_offset, True, Case.UNDEFINED)
+    if answer.epoch == UNDEFINED_EPOCH:
+        return Decision(min(answer.start_offset, log_end_offset), True, Case.NO_EPOCH)
+    if own_lookup.start_offset == UNDEFINED_EPOCH_OFFSET:
+        return Decision(min(answer.start_offset, log_end_offset), True, Case.LATER_EPOCH)
     if own_lookup.epoch != answer.epoch:
-        return min(own_lookup.start_offset, log_end_offset), False
-    return min(own_lookup.start_offset, answer.start_offset, log_end_offset), True
+        return Decision(min(own_lookup.start_offset, log_end_offset), False, Case.UNKNOWN_EPOCH)
+    return Decision(min(own_lookup.start_offset, answer.start_offset, log_end_offset), True, Case.COMMON_EPOCH)
 
 
 def diverging_epoch(leader: ReplicaState, fetch_offset: int, last_fetched_epoch: int) -> EpochEntry | None:
@@ -140,15 +164,21 @@ def diverging_epoch(leader: ReplicaState, fetch_offset: int, last_fetched_epoch:
         OffsetOutOfRange: the epoch is unknown to the leader, or the offset lies below its log start.
     """
     answer = end_offset_for(leader.epochs, last_fetched_epoch, leader.log_end_offset)
-    if UNDEFINED_EPOCH in answer or fetch_offset < leader.log_start_offset:
-        raise OffsetOutOfRange
+    if UNDEFINED_EPOCH in answer:
+        raise OffsetOutOfRange(OutOfRange.EPOCH)
+    if fetch_offset < leader.log_start_offset:
+        raise OffsetOutOfRange(OutOfRange.BELOW_START)
     if answer.epoch < last_fetched_epoch or answer.start_offset < fetch_offset:
         return answer
     return None
 
 
 class OffsetOutOfRange(Exception):
-    """The leader's OFFSET_OUT_OF_RANGE."""
+    """The leader's OFFSET_OUT_OF_RANGE; `why` it answers so."""
+
+    def __init__(self, why: OutOfRange) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(slots=True)
@@ -161,30 +191,38 @@ class Replay:
     steps: list[Step] = field(default_factory=list)
     cuts: list[tuple[int, bool]] = field(default_factory=list)
     effective: list[int] = field(default_factory=list)
-    fell_back: bool = False
-    high_watermark_cut: int | None = None
+    fallback: Fallback | None = None
     restart_offset: int | None = None
 
-    def ask(self, requested: int, answered_epoch: int | None, answered: int, target: int | None, complete: bool) -> None:
-        """Record an OffsetsForLeaderEpoch request and apply its answer."""
-        cut = None if target is None else self._cut(target, complete)
-        self.steps.append(
-            Step(
-                request=Request.OFFSET_FOR_LEADER_EPOCH,
-                requested_epoch=requested,
-                answered_epoch=answered_epoch,
-                answered_end_offset=answered,
-                truncate_to=cut,
-                complete=complete,
-            )
+    def ask(
+        self,
+        requested: int,
+        answered_epoch: int | None,
+        answered: int,
+        decision: Decision | None = None,
+        own_lookup: EpochEntry | None = None,
+        *,
+        complete: bool = True,
+    ) -> None:
+        """Record an OffsetsForLeaderEpoch request, and apply the decision on its answer; None: the leader cannot tell the end."""
+        step = Step(
+            request=Request.OFFSET_FOR_LEADER_EPOCH,
+            case=Case.UNDEFINED,
+            log_end_offset=self.follower.log_end_offset,
+            requested_epoch=requested,
+            answered_epoch=answered_epoch,
+            answered_end_offset=answered,
+            own_lookup=own_lookup,
+            complete=complete,
         )
+        self.steps.append(step if decision is None else self._decided(step, decision))
 
-    def fall_back(self, offset: int) -> None:
+    def fall_back(self, offset: int, because: FallsBack = FallsBack.UNDEFINED) -> None:
         """Cut to the high watermark: no answer of the leader, hence no step."""
-        self.fell_back = True
+        end = self.follower.log_end_offset
+        cut = offset if offset < end else None
+        self.fallback = Fallback(because=because, after_step=len(self.steps), high_watermark=offset, log_end_offset=end, truncate_to=cut)
         self.cuts.append((offset, True))
-        if offset < self.follower.log_end_offset:
-            self.high_watermark_cut = offset
         self.follower = truncated(self.follower, offset)
 
     def fetch_until_records(self, *, sends_epoch: bool) -> Truncation:
@@ -200,49 +238,48 @@ class Replay:
     def _fetch(self, sends_epoch: bool) -> bool:
         offset = self.follower.log_end_offset
         epoch = latest_epoch(self.follower.epochs) if sends_epoch and self.follower.epochs else None
-        step = Step(request=Request.FETCH, fetch_offset=offset, requested_epoch=epoch)
+        step = Step(request=Request.FETCH, case=Case.RECORDS, fetch_offset=offset, log_end_offset=offset, requested_epoch=epoch)
         try:
             answer = None if epoch is None else diverging_epoch(self.leader, offset, epoch)
             if answer is None and not self.leader.log_start_offset <= offset <= self.leader.log_end_offset:
-                raise OffsetOutOfRange
-        except OffsetOutOfRange:
-            self._out_of_range(step)
+                raise OffsetOutOfRange(OutOfRange.BELOW_START if offset < self.leader.log_start_offset else OutOfRange.BEYOND_END)
+        except OffsetOutOfRange as refused:
+            self._out_of_range(replace(step, out_of_range=refused.why))
             return False
         if answer is None:
             self.steps.append(step)
             return True
         own_lookup = end_offset_for(self.follower.epochs, answer.epoch, offset)
-        target, complete = follower_step(answer, own_lookup, offset, offset)
-        cut = self._cut(target, complete)
-        self.steps.append(
-            replace(step, answered_epoch=answer.epoch, answered_end_offset=answer.start_offset, truncate_to=cut, complete=complete)
-        )
+        step = replace(step, answered_epoch=answer.epoch, answered_end_offset=answer.start_offset, own_lookup=_known(own_lookup))
+        self.steps.append(self._decided(step, follower_step(answer, own_lookup, offset, offset)))
         return False
 
     def _out_of_range(self, step: Step) -> None:
         """AbstractFetcherThread.fetchOffsetAndTruncate: cut to the leader's end if longer, else restart at its start if shorter."""
-        latest = self.leader.log_end_offset
-        shorter_than_own = latest < self.follower.log_end_offset
-        cut = self._cut(latest, True) if shorter_than_own else None
-        restarts = not shorter_than_own and self.leader.log_start_offset > self.follower.log_end_offset
-        self.steps.append(
-            replace(step, out_of_range=True, answered_end_offset=latest, truncate_to=cut, complete=shorter_than_own or restarts)
-        )
-        self.steps.append(Step(request=Request.LIST_OFFSETS_LATEST, answered_end_offset=latest))
-        if not shorter_than_own:
-            self.steps.append(Step(request=Request.LIST_OFFSETS_EARLIEST, answered_end_offset=self.leader.log_start_offset))
-        if restarts:
-            self.restart_offset = self.leader.log_start_offset
-            self.follower = restarted(self.follower, self.restart_offset)
+        latest, earliest = self.leader.log_end_offset, self.leader.log_start_offset
+        step = replace(step, answered_end_offset=latest)
+        listed = [Step(request=Request.LIST_OFFSETS_LATEST, answered_end_offset=latest)]
+        if latest < self.follower.log_end_offset:
+            self.steps += [self._decided(step, Decision(latest, True, Case.OUT_OF_RANGE_LONGER)), *listed]
+            return
+        listed.append(Step(request=Request.LIST_OFFSETS_EARLIEST, answered_end_offset=earliest))
+        if earliest > self.follower.log_end_offset:
+            self.steps += [replace(step, case=Case.OUT_OF_RANGE_RESTART, restart_offset=earliest), *listed]
+            self.restart_offset = earliest
+            self.follower = restarted(self.follower, earliest)
+            return
+        self.steps += [replace(step, case=Case.OUT_OF_RANGE_AGAIN, complete=False), *listed]
 
-    def _cut(self, offset: int, complete: bool) -> int | None:
-        self.cuts.append((offset, complete))
-        effective = offset < self.follower.log_end_offset
-        self.follower = truncated(self.follower, offset)
-        if not effective:
-            return None
-        self.effective.append(offset)
-        return offset
+    def _decided(self, step: Step, decision: Decision) -> Step:
+        """The step with what was decided, once it is done."""
+        before = self.follower
+        self.cuts.append((decision.offset, decision.complete))
+        self.follower = truncated(before, decision.offset)
+        if decision.offset >= before.log_end_offset:
+            return replace(step, case=decision.case, complete=decision.complete)
+        self.effective.append(decision.offset)
+        dropped = tuple(entry.epoch for entry in before.epochs[len(self.follower.epochs) :])
+        return replace(step, case=decision.case, complete=decision.complete, truncate_to=decision.offset, dropped_epochs=dropped)
 
     def _result(self, *, stuck: bool) -> Truncation:
         return Truncation(
@@ -250,10 +287,14 @@ class Replay:
             steps=tuple(self.steps),
             cuts=tuple(self.cuts),
             effective_cuts=tuple(self.effective),
-            falls_back_to_high_watermark=self.fell_back,
-            high_watermark_cut=self.high_watermark_cut,
+            fallback=self.fallback,
             restart_offset=self.restart_offset,
             stuck=stuck,
             fetch_offset=self.follower.log_end_offset,
             follower_after=self.follower,
         )
+
+
+def _known(own_lookup: EpochEntry) -> EpochEntry | None:
+    """What a table says of an epoch; None if it knows none as high."""
+    return None if own_lookup == UNDEFINED else own_lookup

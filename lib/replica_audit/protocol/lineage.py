@@ -100,13 +100,37 @@ def _at(history: History, index: int, offset: int, end: int) -> tuple[int | None
 
 def first_difference(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Piece | None:
     """The first piece of [start, end) on which the histories differ: another epoch, or, where `gaps_count`, held by one side only."""
+    return next(differences(left, right, start, end, gaps_count=gaps_count), None)
+
+
+def differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
+    """All such pieces, in order.
+
+    Nearly all histories begin with the same spans, over which nothing can differ: those are passed over.
+    """
+    if left != right:
+        yield from walked_differences(left, right, max(start, agreed_until(left, right)), end, gaps_count=gaps_count)
+
+
+def agreed_until(left: History, right: History) -> int:
+    """Up to where both histories surely agree, exclusive: the end of the shorter one, if all its spans are also the other's.
+
+    Its last span may end earlier or later than the other's. 0 where they differ anywhere before.
+    """
+    last = min(len(left), len(right)) - 1
+    if last < 0 or left[last][:2] != right[last][:2] or left[:last] != right[:last]:
+        return 0
+    return min(left[last].end_offset, right[last].end_offset)
+
+
+def walked_differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
+    """`differences`, piece by piece from the start."""
     for piece in pieces(left, right, start, end):
         if piece.left_epoch is None or piece.right_epoch is None:
             if gaps_count:
-                return piece
+                yield piece
         elif differ(piece):
-            return piece
-    return None
+            yield piece
 
 
 def differ(piece: Piece) -> bool:

@@ -181,6 +181,22 @@ class _Fold:
         self.log_end_offset = event.offset if event.complete is False else None  # records flow once it is complete
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """A line of a broker's own log by which it truncated otherwise than the rule says; `rule_offset` None: the rule cuts nothing."""
+
+    offset: int
+    path: str
+    line: int
+    rule_offset: int | None
+
+    @property
+    def sentence(self) -> str:
+        """What differs, in one sentence."""
+        rule = "does not truncate" if self.rule_offset is None else f"truncates to {self.rule_offset}"
+        return f"the broker truncated to {self.offset} ({self.path or 'server.log'}, line {self.line}), the rule {rule}"
+
+
 def agrees(
     observed: ObservedTruncation,
     truncation: Truncation,
@@ -189,8 +205,8 @@ def agrees(
     leader_id: int | None = None,
     leader_epoch: int | None = None,
     after_copy: bool = False,
-) -> str | None:
-    """Hold what a broker logged against the rule. Returns None, or a sentence that says what differs.
+) -> Contradiction | None:
+    """Hold what a broker logged against the rule. Returns None, or what differs.
 
     What can have another reason proves nothing: cuts without effect; cuts to the high watermark, which moves between copy and start; cuts
     after OFFSET_OUT_OF_RANGE, which go to the leader's end of that moment; restarts; missing lines; cuts beyond the rule's, which a later
@@ -211,17 +227,17 @@ def agrees(
     if truncation.falls_back_to_high_watermark and any(cut.ordered_by is EventKind.LOG_TRUNCATION for cut in cuts):
         return None
     if cuts and not steps and after_copy and truncation.restart_offset is None and not truncation.stuck:
-        return _sentence(cuts[0], "does not truncate")
+        return _contradiction(cuts[0], None)
     for cut in cuts:
         same = [i for i, step in enumerate(steps) if step.truncate_to == cut.offset and (i == 0 or cut.complete in (None, step.complete))]
         if not same:
-            return _sentence(cut, f"truncates to {steps[0].truncate_to}") if steps and _contradicts(cut, steps) else None
+            return _contradiction(cut, steps[0].truncate_to) if steps and _contradicts(cut, steps) else None
         steps = steps[same[0] + 1 :]
     return None
 
 
-def _sentence(cut: ObservedCut, rule: str) -> str:
-    return f"the broker truncated to {cut.offset} ({cut.path or 'server.log'}, line {cut.line}), the rule {rule}"
+def _contradiction(cut: ObservedCut, rule_offset: int | None) -> Contradiction:
+    return Contradiction(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
 
 
 def _comparable(cuts: Sequence[ObservedCut], log_end_offset: int, leader: tuple[int | None, int | None]) -> list[ObservedCut]:

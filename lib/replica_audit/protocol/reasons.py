@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from replica_audit.protocol.catch_up import WrongLine
+from replica_audit.protocol.commitment import Doubt, Evidence
+from replica_audit.protocol.committed import Committed
 from replica_audit.protocol.comparison import Comparison, removal_start
 from replica_audit.protocol.holes import Hole
 from replica_audit.protocol.lineage import Piece
 from replica_audit.protocol.rejoin import CannotRejoin
+
+_DOUBTS: dict[Doubt, str] = {
+    Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
+    Doubt.WAITED_FOR: "another replica may have been about to join the ISR",
+    Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
+    Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongEpoch:
+    """Where a broker's leader-epoch-checkpoint first contradicts its batches: its epoch there (None: none), and theirs (-1: none)."""
+
+    broker_id: int
+    offset: int
+    table_epoch: int | None
+    batch_epoch: int
+
+
+def wrong_epoch(role: str, wrong: WrongEpoch) -> str:
+    """What the table says, and what the batches hold."""
+    says = "no epoch" if wrong.table_epoch is None else f"epoch {wrong.table_epoch}"
+    held = f"epoch {wrong.batch_epoch}" if wrong.batch_epoch >= 0 else "none"
+    return f"{role} {wrong.broker_id}'s leader-epoch-checkpoint gives {says} at offset {wrong.offset}, its batches {held}"
+
+
+def proofs(found: Sequence[Committed]) -> Iterator[str]:
+    """One clause for each proof, those of one kind and broker together."""
+    by_bound: dict[tuple[Evidence, int, int | None, frozenset[Doubt]], int] = {}
+    for one in found:
+        key = (one.bound.evidence, one.bound.broker_id, one.bound.metadata_offset, one.bound.doubts)
+        by_bound[key] = by_bound.get(key, 0) + one.offsets
+    for (evidence, broker, metadata_offset, doubts), offsets in by_bound.items():
+        at = f"metadata offset {metadata_offset}"
+        match evidence:
+            case Evidence.CHECKPOINT:
+                how = f"below the checkpointed high watermark of broker {broker}"
+            case Evidence.SOLE:
+                how = f"broker {broker} led alone in the ISR ({at})"
+            case Evidence.ALL:
+                how = f"held by every in-sync replica of leader {broker} ({at})"
+        much = f"{offsets} " if len(by_bound) > 1 else ""
+        likely = f", very likely: {' and '.join(_DOUBTS[doubt] for doubt in sorted(doubts))}" if doubts else ""
+        yield f"{much}{how}{likely}"
 
 
 def difference(c: Comparison, piece: Piece) -> str:

@@ -6,11 +6,13 @@ after it), becomeLeader (an epoch without a record), the log start, and the clea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
 from replica_audit.protocol.epoch_table import EpochTable, epoch_for_offset
+from replica_audit.protocol.once import once
 from replica_audit.protocol.replica_log import LoadedLog, epochs_from_runs
 
 
@@ -53,21 +55,22 @@ class EpochStart(NamedTuple):
         return "checkpoint" if self.segment_start_offset is None else "both"
 
 
+@once
 def reconcile(
     log: LoadedLog,
     in_effect: EpochTable,
-    checkpoint: EpochTable | None,
+    checkpoint: Sequence[tuple[int, int]] | None,
     *,
     cleaned_until: int,
     compacted: bool,
     leader: EpochTable | None = None,
-) -> list[EpochStart]:
+) -> tuple[EpochStart, ...]:
     """Every epoch that checkpoint or batches know, ascending.
 
     Args:
         log: the loaded replica.
         in_effect: the table its broker uses.
-        checkpoint: the entries as found in the file, None if none was collected.
+        checkpoint: the entries as found in the file, (epoch, start offset); None if none was collected.
         cleaned_until: the larger cleaner checkpoint of the partition's replicas, 0 if none.
         compacted: whether batches may be missing anywhere.
         leader: the leader's table, to tell refetched compacted ranges; None for the leader itself.
@@ -95,7 +98,7 @@ def reconcile(
         else:
             difference = None
         rows.append(EpochStart(epoch, start, ends.get(epoch), claimed, held, epoch in effective, difference))
-    return rows
+    return tuple(rows)
 
 
 def _why(log: LoadedLog, claimed: int | None, held: int | None, in_effect: bool, cleaned_until: int) -> Difference:

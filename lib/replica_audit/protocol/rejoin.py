@@ -46,7 +46,7 @@ def cannot_rejoin(
         state = replace(state, epochs=leader.log.epochs_on_disk)
         found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
     if found is not None and not leader.alive:
-        state = _elected(state, leader, follower, leader_epoch)
+        state = elected(state, leader, follower, leader_epoch)
         found = refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower()))
     if found is None or (leader.alive and not state.epochs and not believed):
         return None
@@ -60,7 +60,7 @@ def cannot_rejoin(
     return CannotRejoin(refusal=found, broker_id=broker_id if lines else None, lines=lines, fresh_too=_refuses_a_fresh_one(leader, state))
 
 
-def _elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
+def elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
     """A leader that does not run, as it will lead: in an epoch above all others, which its table then has at its log end."""
     latest = [latest_epoch(side.log.epochs) for side in (leader, follower)]
     written = [span.leader_epoch for side in (leader, follower) for span in side.history]
@@ -72,8 +72,9 @@ def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int
 
     It does where a running follower stays out of the ISR, and the metadata already knew the newest epoch that the file lacks.
     """
-    newest = max((run.leader_epoch for run in leader.log.runs), default=-1)
-    return simultaneous or (bool(follower.alive) and not follower.in_isr and 0 <= newest <= leader_epoch)
+    if simultaneous or not follower.alive or follower.in_isr:
+        return simultaneous
+    return 0 <= max((run.leader_epoch for run in leader.log.runs), default=-1) <= leader_epoch
 
 
 def _may_be_newer(line: WrongLine, leader: Replica) -> bool:

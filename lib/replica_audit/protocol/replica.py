@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replica_audit.protocol import lineage
-from replica_audit.protocol.epoch_table import EpochTable, truncate_from_end
+from replica_audit.protocol.epoch_table import EpochTable
 from replica_audit.protocol.exchange import ReplicaState
 from replica_audit.protocol.replica_log import LoadedLog
 
@@ -34,14 +34,22 @@ class Replica:
     in_isr: bool = False
     frozen: bool = False
     stopped_cleanly: bool = False
+    _leads: ReplicaState = field(init=False, repr=False, compare=False)
+    _follows: ReplicaState = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make both sides of the exchange, for which every rule asks."""
+        leads, epochs = self._state(self.log.epochs), self.log.epochs_in_log
+        object.__setattr__(self, "_leads", leads)
+        object.__setattr__(self, "_follows", leads if epochs is self.log.epochs else self._state(epochs))
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
-        return self._state(self.log.epochs)
+        return self._leads
 
     def as_follower(self) -> ReplicaState:
-        """The follower's side: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
-        return self._state(truncate_from_end(self.log.epochs, self.log.log_end_offset))
+        """The follower's side: its table without what lies at or above the log end."""
+        return self._follows
 
     def _state(self, epochs: EpochTable) -> ReplicaState:
         log = self.log
@@ -50,12 +58,12 @@ class Replica:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             epochs=epochs,
-            high_watermark=log.log_end_offset if self._has_used_its_high_watermark else clamped,
+            high_watermark=log.log_end_offset if self.has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
         )
 
     @property
-    def _has_used_its_high_watermark(self) -> bool:
+    def has_used_its_high_watermark(self) -> bool:
         """Whether nothing is left to be cut by it: a running broker truncated by the one in memory when it became a follower.
 
         One that is frozen and out of the ISR has yet to learn whom it follows; of its high watermark the file knows best.

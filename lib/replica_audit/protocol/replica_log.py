@@ -5,12 +5,14 @@ Sources: LogLoader, LogSegment.recover and UnifiedLog of 4.2.0, held against rea
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
-from replica_audit.protocol.epoch_table import EMPTY, Building, EpochTable, epoch_for_offset, latest_epoch, truncate_from_start
+from replica_audit.protocol.epoch_table import EMPTY, Building, EpochTable, latest_epoch, truncate_from_end, truncate_from_start
+from replica_audit.protocol.once import once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,11 @@ class LoadedLog:
     segment_bases: tuple[int, ...] = ()
     epochs_on_disk: EpochTable = EMPTY
 
+    @property
+    def epochs_in_log(self) -> EpochTable:
+        """The table of every replica but a live leader: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
+        return truncate_from_end(self.epochs, self.log_end_offset)
+
 
 def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
     """Put finished `.swap` files in the place of the segments they replace (LogLoader.load); ascending by base offset.
@@ -57,6 +64,7 @@ def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
     ]
 
 
+@once
 def load_log(
     segments: Sequence[Segment],
     *,
@@ -69,7 +77,7 @@ def load_log(
     """Load a replica the way LogLoader does.
 
     Args:
-        segments: at least one, ascending by base offset, `.swap` files already in place.
+        segments: a tuple of at least one, ascending by base offset, `.swap` files already in place.
         checkpoint: the epoch table of `leader-epoch-checkpoint`, healed; empty if there is none.
         log_start_checkpoint: the entry of `log-start-offset-checkpoint`; None if there is none.
         recovery_point: first offset that may not have been flushed; 0 if unknown.
@@ -153,6 +161,7 @@ def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
     return building.table()
 
 
+@once
 def contradiction(
     epochs: EpochTable, runs: Sequence[Run], floor: int, *, table_may_be_older: bool = False
 ) -> tuple[Run, int, int | None] | None:
@@ -165,12 +174,15 @@ def contradiction(
     running broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any.
     """
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
+    newest, starts = latest_epoch(epochs), [entry.start_offset for entry in epochs]
     for run in runs[since:]:
-        if run.last_offset < floor or (table_may_be_older and run.leader_epoch > latest_epoch(epochs) >= 0):
+        epoch, first, last = run[:3]
+        if last < floor or (table_may_be_older and epoch > newest >= 0):
             continue
-        for offset in (max(run.first_offset, floor), run.last_offset):
-            said = epoch_for_offset(epochs, offset)
-            if (UNDEFINED_EPOCH if said is None else said) != run.leader_epoch:
+        for offset in (first if first > floor else floor, last):
+            later = bisect_right(starts, offset)
+            said = epochs[later - 1].epoch if later else None
+            if (UNDEFINED_EPOCH if said is None else said) != epoch:
                 return run, offset, said
     return None
 

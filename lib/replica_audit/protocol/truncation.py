@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 from replica_audit.model import UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for, latest_epoch
-from replica_audit.protocol.exchange import Protocol, Replay, ReplicaState, Truncation, follower_step
+from replica_audit.protocol.exchange import Decision, Replay, ReplicaState, Truncation, follower_step
+from replica_audit.protocol.exchange_cases import Case, FallsBack, Protocol
+from replica_audit.protocol.once import once
 
 
 def high_watermark(leader: ReplicaState, follower: ReplicaState) -> Truncation:
     """Up to 0.10.2: cut to the own high watermark, no question asked."""
     replay = Replay(Protocol.HIGH_WATERMARK, leader, follower)
-    replay.fall_back(follower.high_watermark)
+    replay.fall_back(follower.high_watermark, FallsBack.ASKS_NOTHING)
     return replay.fetch_until_records(sends_epoch=False)
 
 
@@ -24,10 +26,11 @@ def kip_101(leader: ReplicaState, follower: ReplicaState) -> Truncation:
     replay = Replay(Protocol.KIP_101, leader, follower)
     requested = latest_epoch(follower.epochs)
     offset = kip101_end_offset_for(leader.epochs, requested, leader.log_end_offset)
-    target = None if offset == UNDEFINED_EPOCH_OFFSET else min(offset, follower.log_end_offset)
-    replay.ask(requested, None, offset, target, complete=True)
-    if target is None:
+    if offset == UNDEFINED_EPOCH_OFFSET:
+        replay.ask(requested, None, offset)
         replay.fall_back(follower.high_watermark)
+    else:
+        replay.ask(requested, None, offset, Decision(min(offset, follower.log_end_offset), True, Case.NO_EPOCH))
     return replay.fetch_until_records(sends_epoch=False)
 
 
@@ -39,18 +42,18 @@ def kip_279(leader: ReplicaState, follower: ReplicaState) -> Truncation:
     while not complete:
         own = replay.follower
         if not own.epochs:
-            replay.fall_back(fetch_offset)
+            replay.fall_back(fetch_offset, FallsBack.NO_EPOCHS)
             break
         requested = latest_epoch(own.epochs)
         answer = end_offset_for(leader.epochs, requested, leader.log_end_offset)
-        target, complete = follower_step(
-            answer, end_offset_for(own.epochs, answer.epoch, own.log_end_offset), own.log_end_offset, fetch_offset
-        )
-        undefined = answer.start_offset == UNDEFINED_EPOCH_OFFSET
-        replay.ask(requested, answer.epoch, answer.start_offset, None if undefined else target, complete)
-        if undefined:
-            replay.fall_back(target)
-        fetch_offset = target
+        own_lookup = end_offset_for(own.epochs, answer.epoch, own.log_end_offset)
+        decision = follower_step(answer, own_lookup, own.log_end_offset, fetch_offset)
+        fetch_offset, complete = decision.offset, decision.complete
+        if decision.case is Case.UNDEFINED:
+            replay.ask(requested, answer.epoch, answer.start_offset)
+            replay.fall_back(fetch_offset)
+        else:
+            replay.ask(requested, answer.epoch, answer.start_offset, decision, None if decision.case is Case.LATER_EPOCH else own_lookup)
     return replay.fetch_until_records(sends_epoch=False)
 
 
@@ -58,13 +61,13 @@ def truncate_on_fetch(leader: ReplicaState, follower: ReplicaState) -> Truncatio
     """2.8 and later (KAFKA-10554): every fetch carries the last fetched epoch, and the leader answers where the logs part."""
     replay = Replay(Protocol.TRUNCATE_ON_FETCH, leader, follower)
     if not follower.epochs:
-        replay.fall_back(follower.high_watermark)
+        replay.fall_back(follower.high_watermark, FallsBack.NO_EPOCHS)
     return replay.fetch_until_records(sends_epoch=True)
 
 
 RULES: dict[Protocol, Callable[[ReplicaState, ReplicaState], Truncation]] = {
-    Protocol.HIGH_WATERMARK: high_watermark,
-    Protocol.KIP_101: kip_101,
-    Protocol.KIP_279: kip_279,
-    Protocol.TRUNCATE_ON_FETCH: truncate_on_fetch,
+    Protocol.HIGH_WATERMARK: once(high_watermark),
+    Protocol.KIP_101: once(kip_101),
+    Protocol.KIP_279: once(kip_279),
+    Protocol.TRUNCATE_ON_FETCH: once(truncate_on_fetch),
 }

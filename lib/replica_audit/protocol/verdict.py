@@ -6,14 +6,13 @@ high watermarks and ISRs as proof of commitment. A verdict never rests on offset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.protocol import reasons
-from replica_audit.protocol.commitment import Doubt, Evidence
-from replica_audit.protocol.committed import Committed
 from replica_audit.protocol.comparison import Comparison, removal_start
+from replica_audit.protocol.reasons import WrongEpoch
 from replica_audit.protocol.replica_log import contradiction, moved_start
 
 
@@ -36,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a follower cannot be compared: the words with which the reason of `inconclusive` begins."""
+    """Why a follower cannot be compared: of every `inconclusive`, in words."""
 
     NOT_COLLECTED = "not collected"
     LEADER_COPIED_EARLIER = "leader copied earlier"
@@ -73,20 +72,22 @@ SEVERITIES: dict[Verdict, Severity] = {
 }
 
 
-_DOUBTS: dict[Doubt, str] = {
-    Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
-    Doubt.WAITED_FOR: "another replica may have been about to join the ISR",
-    Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
-    Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict and the sentence that explains it."""
+    """A verdict and the sentence that explains it.
+
+    `cause` is there where the verdict is inconclusive, `wrong_epoch` where it is that an epoch table alone is wrong.
+    """
 
     verdict: Verdict
     reason: str
+    cause: Cause | None = None
+    wrong_epoch: WrongEpoch | None = None
+
+    def __post_init__(self) -> None:
+        """Hold that nothing is inconclusive without a cause."""
+        if (self.verdict is Verdict.INCONCLUSIVE) != (self.cause is not None):
+            raise ValueError(f"{self.verdict} with cause {self.cause}")
 
     @property
     def severity(self) -> Severity:
@@ -96,7 +97,7 @@ class Judgement:
 
 def inconclusive(cause: Cause, why: str) -> Judgement:
     """The judgement that nothing can be said."""
-    return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"{cause}: {why}")
+    return Judgement(verdict=Verdict.INCONCLUSIVE, cause=cause, reason=f"{cause}: {why}")
 
 
 def judge(comparison: Comparison) -> Judgement:
@@ -104,7 +105,8 @@ def judge(comparison: Comparison) -> Judgement:
     for rule in _RULES:
         judgement = rule(comparison)
         if judgement is not None:
-            return replace(judgement, reason="; ".join([judgement.reason, *_besides(comparison, judgement.verdict)]))
+            besides = list(_besides(comparison, judgement.verdict))
+            return replace(judgement, reason="; ".join([judgement.reason, *besides])) if besides else judgement
     raise AssertionError("the last rule always holds")
 
 
@@ -115,7 +117,7 @@ def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
     if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN) and c.cut is not None:
         yield reasons.cut_besides(c)
     if c.did_otherwise is not None:
-        yield c.did_otherwise
+        yield c.did_otherwise.sentence
     if c.cleaned_beyond_the_cut:
         yield (
             f"its cleaner had gone on to {c.follower.cleaner_offset}, beyond the cut: what it took for the sake of records that go now is "
@@ -182,29 +184,9 @@ def _committed_loss(c: Comparison) -> Judgement | None:
         return None
     lost, rest = sum(one.offsets for one in found), c.lacked_by_the_leader - sum(one.offsets for one in found)
     certainly = "were very likely" if all(one.bound.doubts for one in found) else "were"
-    reason = f"{lost} of the removed offsets {certainly} committed ({'; '.join(_proofs(found))}), and the leader does not hold them"
+    reason = f"{lost} of the removed offsets {certainly} committed ({'; '.join(reasons.proofs(found))}), and the leader does not hold them"
     others = f"; whether {rest} more that it does not hold were committed is unknown" if rest > 0 else ""
     return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason + others)
-
-
-def _proofs(found: Sequence[Committed]) -> Iterator[str]:
-    """One clause for each proof, those of one kind and broker together."""
-    by_bound: dict[tuple[Evidence, int, int | None, frozenset[Doubt]], int] = {}
-    for one in found:
-        key = (one.bound.evidence, one.bound.broker_id, one.bound.metadata_offset, one.bound.doubts)
-        by_bound[key] = by_bound.get(key, 0) + one.offsets
-    for (evidence, broker, metadata_offset, doubts), offsets in by_bound.items():
-        at = f"metadata offset {metadata_offset}"
-        match evidence:
-            case Evidence.CHECKPOINT:
-                how = f"below the checkpointed high watermark of broker {broker}"
-            case Evidence.SOLE:
-                how = f"broker {broker} led alone in the ISR ({at})"
-            case Evidence.ALL:
-                how = f"held by every in-sync replica of leader {broker} ({at})"
-        much = f"{offsets} " if len(by_bound) > 1 else ""
-        likely = f", very likely: {' and '.join(_DOUBTS[doubt] for doubt in sorted(doubts))}" if doubts else ""
-        yield f"{much}{how}{likely}"
 
 
 def _cannot_rejoin(c: Comparison) -> Judgement | None:
@@ -216,7 +198,7 @@ def _cannot_rejoin(c: Comparison) -> Judgement | None:
 def _truncated_otherwise(c: Comparison) -> Judgement | None:
     if c.did_otherwise is None:
         return None
-    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"the broker's own log contradicts the rule: {c.did_otherwise}")
+    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"the broker's own log contradicts the rule: {c.did_otherwise.sentence}")
 
 
 def _stale_tail(c: Comparison) -> Judgement | None:
@@ -261,11 +243,8 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
         found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:
             run, offset, said = found
-            says = "no epoch" if said is None else f"epoch {said}"
-            whose = f"{role} {replica.broker_id}'s"
-            held = f"epoch {run.leader_epoch}" if run.leader_epoch >= 0 else "none"
-            reason = f"{whose} leader-epoch-checkpoint gives {says} at offset {offset}, its batches {held}"
-            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reason)
+            wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
+            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reasons.wrong_epoch(role, wrong), wrong_epoch=wrong)
     return None
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from replica_audit.protocol.confirmation import Status
 from replica_audit.report.data import Choice, Cluster, Finding, Report, findings_about_followers
+from replica_audit.report.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.leader_words import pair
 from replica_audit.report.partition_lines import leader_and_isr_lines, offline_lines
 
@@ -90,11 +91,14 @@ def blocks(report: Report) -> Iterator[Block]:
 
 def ending(report: Report) -> Iterator[str]:
     """The last lines: what is new, where the tables are, the exit code and what it means."""
-    if report.changes:
+    if not report.warehouse:
+        yield "Tables: none are kept, and no earlier run is compared with; audit writes them."
+    elif report.changes:
         yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
     if report.changes.get(Status.UNCONFIRMED):
         yield UNCONFIRMED
-    yield f"Tables: {report.warehouse} (run {report.run_id})"
+    if report.warehouse:
+        yield f"Tables: {report.warehouse} (run {report.run_id})"
     yield f"Exit code {report.exit_code}: {meaning(report)}."
 
 
@@ -194,7 +198,7 @@ def _findings(report: Report) -> Grid:
 
 def _finding_row(one: Finding) -> tuple[str, ...]:
     name, compared = f"{one.topic}-{one.partition}", pair(one.leader_id, one.follower_id, one.leader_source)
-    return name, compared, _offset(one.divergence_offset), cut(one), _loses(one)
+    return name, compared, cell(one.divergence_offset), cut(one), loses(one)
 
 
 def _impacts(report: Report) -> Grid:
@@ -254,69 +258,7 @@ def _cost(choice: Choice | None) -> tuple[str, str]:
     if choice.rank is None:
         return str(choice.candidate_id), "cannot be read"
     records, committed = choice.lost_records or 0, choice.lost_committed or 0
-    return str(choice.candidate_id), f"{records} ({_committed(records, committed)})"
-
-
-def _offset(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def cut(finding: Finding) -> str:
-    """Where the follower truncates, as a cell."""
-    if finding.restart_offset is not None:
-        return f"start {finding.restart_offset}"
-    return _offset(finding.truncation_offset)
-
-
-def _loses(finding: Finding) -> str:
-    already = "already: " if finding.already_truncated else ""
-    match finding.verdict:
-        case "committed_loss":
-            return f"{already}{_records(finding)}"
-        case "stale_tail":
-            return f"{already}{finding.removed_records} records"
-        case "log_matching_violation":
-            return _and_lost(finding, *_diverged(finding))
-        case "cannot_rejoin":
-            return _and_lost(finding, "never catches up", "stays out")
-        case "truncated_otherwise":
-            return "its broker did otherwise"
-        case "content_mismatch":
-            return "stays; other bytes"
-        case "epoch_table_only":
-            return "nothing; checkpoint wrong"
-        case "unreadable":
-            return "cannot be read"
-        case "stale_topic_id":
-            return "log of an earlier topic"
-        case _:
-            return finding.reason.split(":")[0]
-
-
-def _diverged(finding: Finding) -> tuple[str, str]:
-    """How a divergence stays: alone, and beside what is lost."""
-    if finding.fetcher_fails:
-        return "stays; fetch fails", "fetch fails"
-    return ("stays diverged", "stays") if finding.still_diverged else ("diverged in the ISR", "in the ISR")
-
-
-def _and_lost(finding: Finding, alone: str, short: str) -> str:
-    """What stays wrong, in few words beside the records lost if there are any."""
-    if not finding.removed_records:
-        return alone
-    already = "already " if finding.already_truncated else ""
-    committed = f", {finding.removed_committed} committed" if finding.removed_committed else ""
-    return f"{short}; {already}{finding.removed_records} lost{committed}"
-
-
-def _records(finding: Finding) -> str:
-    records, committed = finding.removed_records or 0, finding.removed_committed or 0
-    return f"{records} records, {_committed(records, committed)}"
-
-
-def _committed(records: int, committed: int) -> str:
-    """How many of the offsets that go had been committed; of a compacted log there are fewer records than that."""
-    return f"{committed}{' offsets' if committed > records else ''} committed"
+    return str(choice.candidate_id), f"{records} ({committed_part(records, committed)})"
 
 
 def _count(number: int, noun: str) -> str:

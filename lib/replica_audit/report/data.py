@@ -9,6 +9,7 @@ from typing import Any
 
 from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.exit_code import compared_followers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Finding:
     inferred_because: str | None = None
     removed_below_high_watermark: int | None = None
     commit_evidence: str | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +176,11 @@ def findings_about_followers(clusters: Sequence[Cluster]) -> int:
     return sum(count for severity, count in counts if severity is not Severity.NONE)
 
 
-def compared_followers(clusters: Sequence[Cluster]) -> int:
-    """Followers of which anything could be said: neither unreadable nor inconclusive."""
-    unknown = (str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE))
-    return sum(count for cluster in clusters for verdict, count in cluster.verdicts.items() if verdict not in unknown)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One run. `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
+    """One run, of `inputs`; `warehouse` is empty if it keeps no tables.
 
+    `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
     `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
     verdict; `partition_codes` counts both by code, without leaders that cannot be read.
     `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
@@ -209,6 +206,7 @@ class Report:
     offline: tuple[OfflinePartition, ...] = ()
     others: tuple[ReplicaFinding, ...] = ()
     partition_codes: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
 
     @property
     def unreadable_leaders(self) -> int:
@@ -223,7 +221,7 @@ class Report:
     @property
     def compared_followers(self) -> int:
         """Followers that could be compared with their leaders; 0: the run proves nothing."""
-        return compared_followers(self.clusters)
+        return sum(compared_followers(cluster.verdicts) for cluster in self.clusters)
 
     def as_json(self) -> dict[str, Any]:
         """The same content as plain values."""

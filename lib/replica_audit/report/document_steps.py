@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.protocol.epoch_table import EpochEntry, truncate_from_end
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.report.exchange_steps import Case, LogState, Step
+from replica_audit.protocol.epoch_table import EpochEntry
+from replica_audit.protocol.exchange_cases import Case, Protocol
+from replica_audit.report.exchange_steps import Step
 from replica_audit.report.explained_rows import EpochStart
 from replica_audit.report.explanation import Explanation, Outcome
 from replica_audit.report.leader_words import leader_name
 from replica_audit.report.paragraphs import epoch, listed, paragraph
+from replica_audit.report.spans import LogState
 
 _WIDEST = len("4.7.1")
 _MOST = 4  # entries of a table that are listed
@@ -25,6 +26,8 @@ def document_step_lines(explanation: Explanation) -> Iterator[str]:
     point, outcome = explanation.applied, explanation.outcome
     leader, follower = explanation.leader.state, explanation.follower.state
     if point is None or outcome is None or leader is None or follower is None or point.protocol == Protocol.HIGH_WATERMARK:
+        return
+    if not outcome.is_recorded:
         return
     yield f"The steps of KIP-101{_INSTEAD.get(point.protocol, '')}"
     for number, text in _steps(explanation, outcome, leader, follower):
@@ -51,12 +54,13 @@ def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, followe
         yield "3", f"{leader_name(explanation.verdict)} entered epoch {entered.epoch} at {entered.start_offset}"
     yield "4.1", _recovered(as_found, follower)
     for step in exchanged.steps:
-        yield from _asked(explanation, step)
+        yield from asked(explanation, step)
     if exchanged.stuck or (explanation.applied is not None and explanation.applied.fetcher_fails):
         return
     is_kip_279 = explanation.verdict.protocol == Protocol.KIP_279
     yield "4.6", f"{'(5) ' if is_kip_279 else ''}it fetches from {exchanged.fetch_offset}"
-    learnt = _learnt(leader, follower, outcome, restarts=explanation.verdict.restart_offset is not None)
+    found = (explanation.applied.learnt_epochs if explanation.applied else None) or ()
+    learnt = [EpochEntry(entry.epoch, entry.start_offset) for entry in found]
     yield "4.7.1", f"while it fetches it adds {_entries(learnt)}" if learnt else "while it fetches no later epoch comes"
 
 
@@ -76,19 +80,6 @@ def _recovered(found: Sequence[EpochStart], follower: LogState) -> str:
     return "; ".join(told)
 
 
-def _learnt(leader: LogState, follower: LogState, outcome: Outcome, *, restarts: bool) -> list[EpochEntry]:
-    """The entries that fetched batches add: of the leader's epochs above the follower's last one, where its records of them begin."""
-    begin = outcome.exchange.fetch_offset
-    kept = () if restarts else truncate_from_end(follower.epochs, begin)
-    last = kept[-1].epoch if kept else -1
-    ends = [*(entry.start_offset for entry in leader.epochs[1:]), leader.log_end_offset]
-    return [
-        EpochEntry(entry.epoch, max(entry.start_offset, begin))
-        for entry, end in zip(leader.epochs, ends, strict=False)
-        if entry.epoch > last and end > max(entry.start_offset, begin)
-    ]
-
-
 def _entries(entries: Sequence[EpochEntry]) -> str:
     if not entries:
         return "no epoch"
@@ -98,10 +89,11 @@ def _entries(entries: Sequence[EpochEntry]) -> str:
     return ", ".join(said)
 
 
-def _asked(explanation: Explanation, step: Step) -> Iterator[Told]:
+def asked(explanation: Explanation, step: Step) -> Iterator[Told]:
+    """One round, or the fallback, as the steps of the document that applies."""
     match explanation.verdict.protocol:
         case Protocol.KIP_101:
-            yield from _kip_101(explanation, step)
+            yield from _kip_101(step)
         case Protocol.KIP_279:
             yield from _kip_279(step)
         case _:
@@ -115,7 +107,7 @@ def _cuts(step: Step) -> str:
     return "truncates nothing" if step.truncate_to is None else f"truncates to {step.truncate_to}"
 
 
-def _kip_101(explanation: Explanation, step: Step) -> Iterator[Told]:
+def _kip_101(step: Step) -> Iterator[Told]:
     match step.case:
         case Case.NO_EPOCH | Case.UNDEFINED:
             asked = step.requested_epoch
@@ -124,7 +116,7 @@ def _kip_101(explanation: Explanation, step: Step) -> Iterator[Told]:
                 yield "4.3", "the leader cannot find the LastOffset"
                 return
             yield "4.3", f"LastOffset is {step.answered_end_offset}"
-            yield "4.4", _sequence(explanation, step)
+            yield "4.4", _sequence(step)
             yield "4.5", f"it {_cuts(step)}"
         case Case.HIGH_WATERMARK:
             yield "4.5", f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
@@ -132,11 +124,9 @@ def _kip_101(explanation: Explanation, step: Step) -> Iterator[Told]:
             yield "-", f"no step: the fetch from {step.log_end_offset} is out of range, it {_cuts(step)}"
 
 
-def _sequence(explanation: Explanation, step: Step) -> str:
+def _sequence(step: Step) -> str:
     """What becomes of the follower's sequence file."""
-    state = explanation.follower.state
-    cut = step.truncate_to
-    gone = [entry.epoch for entry in state.epochs if entry.start_offset >= cut] if state is not None and cut is not None else []
+    gone = step.dropped_epochs
     return f"its sequence file loses {listed(map(epoch, gone))}" if gone else "its sequence file stays as it is"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from replica_audit.protocol import lineage
+from replica_audit.protocol.lineage import History
 from replica_audit.report.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
+from replica_audit.report.explained_structs import Difference
 from replica_audit.report.explanation import Explanation, Replica
 from replica_audit.report.leader_words import is_inferred
 from replica_audit.report.paragraphs import paragraph
@@ -31,7 +32,7 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
         _bar(f"{'broker' if is_inferred(verdict) else 'leader'} {verdict.leader_id}", explanation.leader, _leader_marks(explanation)),
         _follower_bar(explanation),
     ]
-    if point is not None and outcome is not None and not outcome.exchange.stuck:
+    if point is not None and outcome is not None and outcome.is_recorded and not outcome.exchange.stuck:
         goes = outcome.physical_offset is not None
         if goes or point.fetcher_fails or outcome.conflicts:
             then = strokes(outcome.history, outcome.conflicts, None)
@@ -78,7 +79,7 @@ def _leader_marks(explanation: Explanation) -> list[Mark]:
     point, outcome = explanation.applied, explanation.outcome
     if explanation.verdict.restart_offset is not None:
         marks.append(Mark(explanation.verdict.restart_offset, "R"))
-    if point is not None and outcome is not None and point.fetcher_fails:
+    if point is not None and outcome is not None and point.fetcher_fails and outcome.exchange.fetch_offset is not None:
         marks.append(Mark(outcome.exchange.fetch_offset, "F"))
     return marks
 
@@ -99,7 +100,7 @@ def _follower_bar(explanation: Explanation) -> Bar:
     )
 
 
-def strokes(history: lineage.History, conflicts: Sequence[lineage.Piece], physical: int | None) -> tuple[Stroke, ...]:
+def strokes(history: History, conflicts: Sequence[Difference], physical: int | None) -> tuple[Stroke, ...]:
     """A history as segments: cut where it is cut, and where it begins or ends to conflict. `fill` is KEPT, CONFLICTS or GOES."""
     borders = {border for piece in conflicts for border in (piece.first_offset, piece.end_offset)}
     if physical is not None:

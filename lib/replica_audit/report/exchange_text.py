@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
-from replica_audit.model import UNDEFINED_EPOCH_OFFSET
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.report.exchange_steps import Case, Exchange, OutOfRange, Step
+from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange, Protocol
+from replica_audit.report.exchange_steps import Exchange, Step
 from replica_audit.report.explained_rows import TruncationPoint
 from replica_audit.report.explained_structs import Stuck
 from replica_audit.report.explanation import Explanation
@@ -24,7 +24,8 @@ _OLD_TRUNCATE = "ReplicaFetcherThread.maybeTruncate of 1.1"
 _OUT_OF_RANGE = "AbstractFetcherThread.fetchOffsetAndTruncate"
 _OLD_OUT_OF_RANGE = "ReplicaFetcherThread.handleOffsetOutOfRange of 1.1"
 _OLD = (Protocol.HIGH_WATERMARK, Protocol.KIP_101)
-_RULES = {
+NOT_RECORDED = "The version of this run did not record what was decided in each round, nor which offsets conflict: audit again to see that."
+RULES = {
     Case.RECORDS: ("no divergence up to the fetch offset: records", "KIP-595; Partition.readRecords"),
     Case.COMMON_EPOCH: ("both know the epoch: the smallest of both its ends and the log end", f"KIP-279; {_STATE}"),
     Case.UNKNOWN_EPOCH: ("unknown epoch: the end of the own epoch below, and ask again", f"KIP-279; {_STATE}"),
@@ -42,7 +43,10 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     document = DOCUMENTS.get(explanation.verdict.protocol)
     yield f"The exchange ({document or explanation.verdict.protocol})"
     if point is None or outcome is None:
-        yield from paragraph("None can be replayed: it takes two logs that can be read.")
+        yield from paragraph("None: an exchange takes two logs that can be read.")
+        return
+    if not outcome.is_recorded:
+        yield from paragraph(NOT_RECORDED)
         return
     words = Words(explanation, point)
     for step in outcome.exchange.steps:
@@ -58,6 +62,7 @@ class Words:
         self.leader = leader_name(explanation.verdict)
         self.follower = f"follower {explanation.follower.broker_id}"
         self.leader_log = explanation.leader.log
+        self.checkpointed = explanation.follower.log.high_watermark if explanation.follower.log else None
         self.stuck = explanation.verdict.stuck
         self.cut = point.truncation_offset is not None or point.restart_offset is not None
 
@@ -67,7 +72,7 @@ class Words:
         said = [] if step.number is None else [f"{self.follower} {self.asks(step)}", f"{self.leader} answers {self.answer(step)}"]
         said.append(f"{self.follower} {self.does(step)}")
         if step.case is not Case.UNDEFINED:  # the fallback that follows has the rule
-            said.append(f"rule: {' ('.join(self.rule(step.case))})")
+            said.append(f"rule: {' ('.join(self.rule(step))})")
         for number, text in enumerate(said):
             yield from paragraph(text, first=first if not number else " " * len(first))
 
@@ -91,8 +96,12 @@ class Words:
                 return f"{step.answered_end_offset}, and names no epoch"
             case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
                 return f"OFFSET_OUT_OF_RANGE: {self._why(step)}"
-            case _:
+            case Case.HIGH_WATERMARK:
+                return ""  # nothing was asked
+            case Case.COMMON_EPOCH | Case.UNKNOWN_EPOCH | Case.LATER_EPOCH:
                 return f"{'diverging: ' if step.fetches else ''}{epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
+            case _ as never:
+                assert_never(never)
 
     def _why(self, step: Step) -> str:
         start = None if self.leader_log is None else self.leader_log.log_start_offset
@@ -110,10 +119,9 @@ class Words:
             case Case.RECORDS:
                 return "cannot append them" if self.point.fetcher_fails else "cuts nothing more" if self.cut else "cuts nothing"
             case Case.COMMON_EPOCH:
-                return f"has {epoch(step.answered_epoch)} end at {step.own_lookup.start_offset}: {self._cuts(step)}"
+                return f"has {epoch(step.answered_epoch)} end at {step.own_end_offset}: {self._cuts(step)}"
             case Case.UNKNOWN_EPOCH:
-                own = step.own_lookup
-                has = "has none below it" if own.epoch < 0 else f"has epoch {own.epoch} below it end at {own.start_offset}"
+                has = f"has {epoch(step.own_epoch)} below it end at {step.own_end_offset}"
                 return f"does not know {epoch(step.answered_epoch)}, {has}: {self._cuts(step)}, asks again"
             case Case.LATER_EPOCH:
                 return f"knows no epoch as high: {self._cuts(step)}"
@@ -123,12 +131,15 @@ class Words:
                 return "falls back to its high watermark"
             case Case.HIGH_WATERMARK:
                 return self._falls_back(step)
-            case _:
+            case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
                 return f"ends at {step.log_end_offset}: {self._adjusts(step)}"
+            case _ as never:
+                assert_never(never)
 
     def _falls_back(self, step: Step) -> str:
-        if step.truncate_to is None and step.offset is not None and step.offset < step.log_end_offset:
-            return f"runs, and knows a newer high watermark than the {step.offset} of its checkpoint: cuts nothing"
+        if step.in_memory:
+            known = "that of its checkpoint" if self.checkpointed is None else f"the {self.checkpointed} of its checkpoint"
+            return f"runs, and knows a newer high watermark than {known}: cuts nothing"
         return f"has the high watermark {step.offset}: {self._cuts(step)}"
 
     def _adjusts(self, step: Step) -> str:
@@ -140,19 +151,22 @@ class Words:
     def _cuts(self, step: Step) -> str:
         return f"cuts nothing, its log ends at {step.log_end_offset}" if step.truncate_to is None else f"truncates to {step.truncate_to}"
 
-    def rule(self, case: Case) -> tuple[str, str]:
+    def rule(self, step: Step) -> tuple[str, str]:
         """What decides, and where Kafka says so."""
         is_old = self.point.protocol in _OLD
-        if case is not Case.HIGH_WATERMARK:
-            rule, source = _RULES[case]
+        if step.because is None:
+            rule, source = RULES[step.case]
             return rule, _OLD_OUT_OF_RANGE if is_old and source == _OUT_OF_RANGE else source
-        if self.point.protocol == Protocol.HIGH_WATERMARK:
-            return "who begins to follow cuts what is not known as committed", "ReplicaManager.makeFollowers of 0.10"
-        if self.point.protocol == Protocol.KIP_101:
-            return "the leader cannot tell the end: cut what is not known as committed", f"KIP-101; {_OLD_TRUNCATE}"
-        if any(answer.answered_end_offset == UNDEFINED_EPOCH_OFFSET for answer in self.point.rounds):
-            return "the leader cannot tell the end: cut what is not known as committed", f"KIP-279; {_STATE}"
-        return "a follower without epochs: cut what is not known as committed", "AbstractFetcherThread.truncateToHighWatermark"
+        match step.because:
+            case FallsBack.ASKS_NOTHING:
+                return "who begins to follow cuts what is not known as committed", "ReplicaManager.makeFollowers of 0.10"
+            case FallsBack.UNDEFINED:
+                source = f"KIP-101; {_OLD_TRUNCATE}" if is_old else f"KIP-279; {_STATE}"
+                return "the leader cannot tell the end: cut what is not known as committed", source
+            case FallsBack.NO_EPOCHS:
+                return "a follower without epochs: cut what is not known as committed", "AbstractFetcherThread.truncateToHighWatermark"
+            case _ as never:
+                assert_never(never)
 
     def end(self, exchanged: Exchange) -> Iterator[str]:
         """How it ends, in lines."""
@@ -162,7 +176,14 @@ class Words:
     def ending(self, exchanged: Exchange) -> Iterator[str]:
         """How it ends."""
         at = exchanged.fetch_offset
-        if exchanged.stuck and self.stuck is None and self.point.catches_up is not None:
+        if at is None:
+            return
+        if exchanged.stuck and self.stuck is None and not self.point.ends_with_election:
+            yield (
+                "By the copied files this has no end. They do not prove that it is so on the brokers: of one that runs, table and log may "
+                "be newer than their copies."
+            )
+        elif exchanged.stuck and self.stuck is None:
             yield (
                 "This has no end as the leader's table is now. It does not run, and begins a new epoch when it leads again: then it "
                 "answers otherwise."

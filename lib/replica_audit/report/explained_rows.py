@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from replica_audit.report.explained_structs import Hole, Stuck, WrongLine
+from replica_audit.protocol.verdict import Cause
+from replica_audit.report.explained_structs import (
+    Contradiction,
+    Difference,
+    Fact,
+    Fallback,
+    Hole,
+    LearntEpoch,
+    Round,
+    Stuck,
+    WrongEpoch,
+    WrongLine,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -106,22 +118,19 @@ class Verdict:
     compacted: bool | None = None
     evidence: str | None = None
     inferred_because: str | None = None
+    leader_diverged_end_offset: int | None = None
+    cause: Cause | None = None
+    wrong_epoch: WrongEpoch | None = None
+    did_otherwise: Contradiction | None = None
+    differences: tuple[Difference, ...] | None = None
+    conflicts: tuple[Difference, ...] | None = None
+    cleaned_beyond_cut: bool | None = None
+    rests_on: tuple[Fact, ...] | None = None
 
     @property
     def committed(self) -> int | None:
         """Committed offsets that are lost; a run of an older version counted only those below a high watermark."""
         return self.removed_below_high_watermark if self.removed_committed is None else self.removed_committed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One answer of the leader: an element of `truncation_points.rounds`."""
-
-    requested_epoch: int | None
-    answered_epoch: int | None
-    answered_end_offset: int | None
-    truncate_to: int | None
-    complete: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +149,18 @@ class TruncationPoint:
     removed_offsets: int
     still_diverged: bool
     catches_up: bool | None = None
+    physical_offset: int | None = None
+    fetch_offset: int | None = None
+    stuck: bool | None = None
+    ends_with_election: bool | None = None
+    restarts_once_failed: bool | None = None
+    fallback: Fallback | None = None
+    learnt_epochs: tuple[LearntEpoch, ...] | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run kept what was decided in each round; one of an older version did not."""
+        return self.fetch_offset is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +204,7 @@ class EpochStart:
     segment_start_offset: int | None
     in_effect: bool = True
     difference: str | None = None
+    end_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from replica_audit.protocol import lineage
-from replica_audit.protocol.epoch_table import table
-from replica_audit.report.exchange_steps import Exchange, LogState, exchange
+from replica_audit.protocol.epoch_table import EpochEntry
+from replica_audit.protocol.lineage import Span
+from replica_audit.report.exchange_steps import Exchange, exchange
 from replica_audit.report.explained_rows import (
     EpochStart,
     InputError,
@@ -21,10 +21,11 @@ from replica_audit.report.explained_rows import (
     TruncationPoint,
     Verdict,
 )
+from replica_audit.report.explained_structs import Difference
 from replica_audit.report.partition_facts import PartitionFacts, partition_facts
 from replica_audit.report.question import Question, Subject, find
-from replica_audit.report.short_paths import below, common_folder
-from replica_audit.report.spans import history_of_batches, joined
+from replica_audit.report.short_paths import below, common_folder, lies_in
+from replica_audit.report.spans import LogState, clipped, history_of_batches, history_of_entries, joined
 
 _CURRENT = "current"
 
@@ -39,26 +40,28 @@ class Replica:
 
     broker_id: int
     log: ReplicaLog | None = None
-    history: tuple[lineage.Span, ...] = ()
+    history: tuple[Span, ...] = ()
     by_table: bool = False
     epochs: tuple[EpochStart, ...] = ()
-    first_segment_base: int = 0
 
     @property
     def state(self) -> LogState | None:
         """The side of the exchange; None where there is no log."""
         if self.log is None or self.log.log_start_offset is None or self.log.log_end_offset is None:
             return None
-        # of a replica that cannot be read the table has no entry in effect; the exchange was replayed with what its file says
-        in_effect = [entry for entry in self.epochs if entry.in_effect] or [
-            entry for entry in self.epochs if self.log.unreadable_reason is not None and entry.checkpoint_start_offset is not None
-        ]
         return LogState(
-            epochs=table((entry.leader_epoch, entry.start_offset) for entry in in_effect),
+            epochs=tuple(EpochEntry(entry.leader_epoch, entry.start_offset) for entry in self.in_effect),
             log_start_offset=self.log.log_start_offset,
             log_end_offset=self.log.log_end_offset,
-            first_segment_base=self.first_segment_base,
         )
+
+    @property
+    def in_effect(self) -> list[EpochStart]:
+        """The entries of its table; of a replica that cannot be read none is in effect, and the exchange took what its file says."""
+        is_unreadable = self.log is not None and self.log.unreadable_reason is not None
+        return [entry for entry in self.epochs if entry.in_effect] or [
+            entry for entry in self.epochs if is_unreadable and entry.checkpoint_start_offset is not None
+        ]
 
     @property
     def path(self) -> str | None:
@@ -71,13 +74,15 @@ class Outcome:
     """What the protocol that applies does to the follower.
 
     `physical_offset` is where its files are really cut, None if they are not. `history` is what it holds once records flow again, up to
-    what the leader holds now; `conflicts` are the pieces of it that survive and are not the leader's (left: leader, right: follower).
+    what the leader holds now; `conflicts` are the parts of it that are not the leader's. `is_recorded`: the run kept what was decided in
+    each round; of a run of an older version there are no steps, no `history` and no `conflicts`.
     """
 
     exchange: Exchange
     physical_offset: int | None
-    history: tuple[lineage.Span, ...]
-    conflicts: tuple[lineage.Piece, ...]
+    history: tuple[Span, ...]
+    conflicts: tuple[Difference, ...]
+    is_recorded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,7 @@ class Explanation:
     Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
     `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
-    could not be compared. `differences` are the pieces on which both logs differ from `verdict.divergence_offset` on. `cut_short` names the
+    could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the
     tables that were too long to be read whole. `choices` are what each replica would cost as the leader, empty where that was not tried.
     """
 
@@ -104,7 +109,7 @@ class Explanation:
     choices: tuple[LeaderChoice, ...]
     applied: TruncationPoint | None
     outcome: Outcome | None
-    differences: tuple[lineage.Piece, ...]
+    differences: tuple[Difference, ...]
     input_errors: tuple[InputError, ...]
     cut_short: tuple[str, ...]
 
@@ -152,11 +157,10 @@ def _followers(
     rules = tables.rows("what_if_rules", RuleOutcome, **keys)
     choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
     for judged in subject.verdicts:
-        verdict = replace(judged, reason=below(folder, judged.reason), evidence=judged.evidence and below(folder, judged.evidence))
+        verdict = _below(folder, judged)
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
         of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
         applied = next((point for point in of_pair if point.applies), None)
-        differences = _differences(verdict, leader, follower)
         yield Explanation(
             run=subject.run,
             warehouse=tables.location,
@@ -171,10 +175,17 @@ def _followers(
             choices=choices,
             applied=applied,
             outcome=_outcome(verdict, applied, leader, follower),
-            differences=differences,
+            differences=verdict.differences or (),
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
         )
+
+
+def _below(folder: str, verdict: Verdict) -> Verdict:
+    """The verdict with its paths shortened."""
+    facts = verdict.rests_on and tuple(replace(one, path=below(folder, one.path), text=below(folder, one.text)) for one in verdict.rests_on)
+    evidence = verdict.evidence and below(folder, verdict.evidence)
+    return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts)
 
 
 def _generation(point: TruncationPoint) -> tuple[int, str]:
@@ -189,70 +200,36 @@ def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[Segme
         return Replica(broker_id=broker_id)
     rows = [row for row in batches if row.broker_id == broker_id and row.log_dir == log.log_dir]
     entries = tuple(sorted((entry for entry in epochs if entry.broker_id == broker_id), key=lambda entry: entry.leader_epoch))
-    bases = [row.segment_base_offset for row in rows if row.segment_base_offset is not None]
-    made = Replica(
-        broker_id=broker_id,
-        log=log,
-        epochs=entries,
-        first_segment_base=min(bases, default=log.log_start_offset or 0),
-    )
+    made = Replica(broker_id=broker_id, log=log, epochs=entries)
     state = made.state
     if state is None:
         return made
     # rows of segment_epochs do not name the directory: one set aside beside the current one would be drawn into it
     ambiguous = sum(one.log_dir == log.log_dir for one in own) > 1
     by_table = ambiguous or (not rows and state.log_start_offset < state.log_end_offset)
-    history = (
-        lineage.history_of_table(state.epochs, state.log_start_offset, state.log_end_offset)
-        if by_table
-        else history_of_batches(rows, state)
-    )
-    return Replica(
-        broker_id=broker_id,
-        log=log,
-        history=tuple(history),
-        by_table=by_table,
-        epochs=entries,
-        first_segment_base=made.first_segment_base,
-    )
-
-
-def _differences(verdict: Verdict, leader: Replica, follower: Replica) -> tuple[lineage.Piece, ...]:
-    """Where both hold other batches at the same offsets; the verdict says from where on that is evidence."""
-    if verdict.divergence_offset is None or leader.state is None or follower.state is None:
-        return ()
-    end = min(leader.state.log_end_offset, follower.state.log_end_offset)
-    return tuple(filter(lineage.differ, _pieces(leader, follower.history, verdict.divergence_offset, end)))
-
-
-def _pieces(leader: Replica, history: lineage.History, start: int, end: int) -> Iterable[lineage.Piece]:
-    return lineage.pieces(leader.history, history, start, end)
+    history = history_of_entries(made.in_effect, state) if by_table else history_of_batches(rows, state)
+    return replace(made, history=tuple(history), by_table=by_table)
 
 
 def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica, follower: Replica) -> Outcome | None:
-    if applied is None or leader.state is None or follower.state is None or follower.log is None:
+    if applied is None or leader.state is None or follower.state is None:
         return None
-    exchanged = exchange(applied, leader.state, follower.state, follower.log.high_watermark)
-    end = follower.state.log_end_offset
-    goes = applied.truncation_offset is not None or applied.restart_offset is not None
-    physical = end - applied.removed_offsets if goes else None
-    history = lineage.until(follower.history, end if physical is None else physical)
-    reached = end if physical is None else physical
-    if not applied.fetcher_fails and not exchanged.stuck:
-        fetched = (span._replace(first_offset=max(span.first_offset, exchanged.fetch_offset)) for span in leader.history)
-        history += [span for span in fetched if span.first_offset < span.end_offset]
-        reached = max(exchanged.fetch_offset, leader.state.log_end_offset)
-    conflicts: list[lineage.Piece] = []
-    if applied.still_diverged and verdict.divergence_offset is not None:
-        # the cleaner takes batches from every replica by itself: what one of them misses there is no conflict
-        compacted = verdict.compacted
-        if compacted is None:  # of a run of an older version
-            compacted = any(side.log is not None and side.log.cleaner_offset is not None for side in (leader, follower))
-        for piece in _pieces(leader, history, verdict.divergence_offset, min(reached, leader.state.log_end_offset)):
-            one_misses_it = piece.left_epoch is None or piece.right_epoch is None
-            if (one_misses_it and not compacted) or (not one_misses_it and lineage.differ(piece)):
-                conflicts.append(piece)
-    return Outcome(exchange=exchanged, physical_offset=physical, history=tuple(joined(history)), conflicts=tuple(conflicts))
+    exchanged, end = exchange(applied), follower.state.log_end_offset
+    physical = applied.physical_offset
+    if not applied.is_recorded and (applied.truncation_offset is not None or applied.restart_offset is not None):
+        physical = end - applied.removed_offsets  # which a run of an older version counts from there
+    history: list[Span] = []
+    if exchanged.fetch_offset is not None:
+        history = clipped(follower.history, 0, end if physical is None else physical)
+        if not applied.fetcher_fails and not exchanged.stuck:
+            history += clipped(leader.history, exchanged.fetch_offset, leader.state.log_end_offset)
+    return Outcome(
+        exchange=exchanged,
+        physical_offset=physical,
+        history=tuple(joined(history)),
+        conflicts=verdict.conflicts or (),
+        is_recorded=applied.is_recorded,
+    )
 
 
 def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict, folder: str) -> tuple[InputError, ...]:
@@ -262,8 +239,8 @@ def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: V
         if side.log is None or side.path is None:
             continue
         for error in _errors(tables, run, side.broker_id, folder):
-            inside = error.path == side.path or error.path.startswith(f"{side.path}/")
-            if inside or posixpath.dirname(error.path) == side.log.log_dir or error.path in (verdict.evidence or ""):
+            is_shared = posixpath.dirname(error.path) == side.log.log_dir
+            if is_shared or lies_in(side.path, error.path) or any(lies_in(error.path, fact.path) for fact in verdict.rests_on or ()):
                 found.append(error)
     found += _errors(tables, run, None, folder)
     return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from replica_audit.protocol import lineage
 from replica_audit.protocol.verdict import Verdict
 from replica_audit.report.document_steps import document_step_lines
 from replica_audit.report.drawing import WIDTH
@@ -12,12 +11,15 @@ from replica_audit.report.drawn_logs import drawing_lines
 from replica_audit.report.epoch_tables import epoch_table_lines
 from replica_audit.report.exchange_text import exchange_lines
 from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.report.explained_rows import Verdict as VerdictRow
+from replica_audit.report.explained_structs import Difference
 from replica_audit.report.explanation import Explained, Explanation, Outcome, Replica
 from replica_audit.report.leader_words import known_from, leader_name
-from replica_audit.report.paragraphs import count, epoch, listed, moment, offsets, paragraph
+from replica_audit.report.paragraphs import count, epoch, listed, offsets, paragraph, span_of_time
 from replica_audit.report.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.remedies import steps
 from replica_audit.report.rules_text import observed_lines, rule_lines
+from replica_audit.report.spans import clipped
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5
@@ -80,9 +82,7 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
             f"{between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
         )
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
-        first, last = moment(verdict.first_removed_timestamp_ms), moment(verdict.last_removed_timestamp_ms)
-        until = "" if first == last else f" to {last.removeprefix(first.split()[0]).lstrip()}"
-        yield from paragraph(f"Batches written {first}{until} UTC.")
+        yield from paragraph(f"Batches written {span_of_time(verdict.first_removed_timestamp_ms, verdict.last_removed_timestamp_ms)} UTC.")
     below = verdict.committed
     if below:
         yield from paragraph(
@@ -118,7 +118,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
     stays_to = follower.log_end_offset if outcome.physical_offset is None else outcome.physical_offset
     if point.still_diverged:
         yield from paragraph("What stays conflicts with the leader's log.")
-    elif not lineage.until(explanation.follower.history, stays_to):
+    elif not clipped(explanation.follower.history, 0, stays_to):
         yield from paragraph("Nothing stays.")
     elif follower.log_start_offset < leader.log_start_offset:
         below = offsets(follower.log_start_offset, min(stays_to, leader.log_start_offset))
@@ -127,13 +127,13 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
         yield from paragraph("What stays agrees with the leader's log.")
 
 
-def _who_has(explanation: Explanation, piece: lineage.Piece) -> str:
+def _who_has(explanation: Explanation, piece: Difference) -> str:
     leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
-    if piece.left_epoch is None:
-        return f"a hole in the log of {leader}, {follower} has {epoch(piece.right_epoch)}"
-    if piece.right_epoch is None:
-        return f"a hole in the log of {follower}, {leader} has {epoch(piece.left_epoch)}"
-    return f"the leader has {epoch(piece.left_epoch)}, the follower {epoch(piece.right_epoch)}"
+    if piece.leader_epoch is None:
+        return f"a hole in the log of {leader}, {follower} has {epoch(piece.follower_epoch)}"
+    if piece.follower_epoch is None:
+        return f"a hole in the log of {follower}, {leader} has {epoch(piece.leader_epoch)}"
+    return f"the leader has {epoch(piece.leader_epoch)}, the follower {epoch(piece.follower_epoch)}"
 
 
 def _evidence(explanation: Explanation) -> Iterator[str]:
@@ -141,12 +141,19 @@ def _evidence(explanation: Explanation) -> Iterator[str]:
     leader = leader_name(explanation.verdict) if explanation.leader.broker_id >= 0 else "leader"
     for name, side in ((leader, explanation.leader), (f"follower {explanation.follower.broker_id}", explanation.follower)):
         yield from paragraph(described(explanation, side), first=f"{name}: ")
-    for fact in (explanation.verdict.evidence or "").split("; "):
-        if fact:
-            yield from paragraph(fact, first="- ")
+    for fact in facts(explanation.verdict):
+        yield from paragraph(fact, first="- ")
     if explanation.folder:
         yield from paragraph(explanation.folder, first="all below ")
-    yield from paragraph(explanation.warehouse, first="tables in ")
+    if explanation.warehouse:
+        yield from paragraph(explanation.warehouse, first="tables in ")
+
+
+def facts(verdict: VerdictRow) -> tuple[str, ...]:
+    """What the verdict rests on, fact by fact; of a run of an older version, which has one text, that text."""
+    if verdict.rests_on is not None:
+        return tuple(fact.text for fact in verdict.rests_on)
+    return (verdict.evidence,) if verdict.evidence else ()
 
 
 def described(explanation: Explanation, side: Replica) -> str:
@@ -163,8 +170,9 @@ def described(explanation: Explanation, side: Replica) -> str:
     said.append(f"leader-epoch-checkpoint {log.checkpoint_state}")
     if log.recovery_cut_offset is not None:
         said.append(f"log recovery cuts it at {log.recovery_cut_offset}")
-    if log.unreadable_reason not in (None, explanation.verdict.reason):
-        said.append(str(log.unreadable_reason))
+    is_the_reason = side is explanation.follower and explanation.verdict.verdict == Verdict.UNREADABLE
+    if log.unreadable_reason is not None and not is_the_reason:
+        said.append(log.unreadable_reason)
     return ", ".join(said)
 
 

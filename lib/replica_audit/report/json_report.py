@@ -8,13 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from replica_audit.protocol.confirmation import FOUND_NOW, Status
-from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import Verdict
 from replica_audit.report.data import Report
-from replica_audit.report.worst_first import VERDICTS_BY_LOSS
 
 Rows = Callable[[tuple[str, ...]], Iterable[Mapping[str, Any]]]
-CODES_BY_LOSS = [str(PartitionCode.OFFLINE_PARTITION), *VERDICTS_BY_LOSS, *(str(code) for code in PartitionCode)]
 _LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}
 _LISTED_APART = ("findings", "offline", "others")
 # of a finding about a follower these are always there; other facts only where they are known

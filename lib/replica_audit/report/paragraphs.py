@@ -11,6 +11,9 @@ from itertools import zip_longest
 from replica_audit.report.drawing import WIDTH
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 86_400_000
+_LATEST_MS = 253_402_300_800_000  # what comes later has no date of four digits
+_DATE = len("2026-11-21 ")
 
 
 class _Wrapper(textwrap.TextWrapper):
@@ -78,6 +81,15 @@ def moment(timestamp_ms: int) -> str:
         return f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     except OverflowError:
         return f"{timestamp_ms} ms"
+
+
+def span_of_time(first_ms: int, last_ms: int) -> str:
+    """From one timestamp to another, in UTC; the day once."""
+    first, last = moment(first_ms), moment(last_ms)
+    day, is_time = _DAY_MS, max(first_ms, last_ms) < _LATEST_MS
+    if first_ms == last_ms:
+        return first
+    return f"{first} to {last[_DATE:] if is_time and first_ms // day == last_ms // day else last}"
 
 
 def listed(values: Iterable[object], most: int = 5) -> str:

@@ -28,7 +28,8 @@ def partition_head(facts: PartitionFacts) -> Iterator[str]:
     yield from paragraph(f"{facts.run.run_id} of {facts.run.run_date}", first="run       ")
     if facts.folder:
         yield from paragraph(facts.folder, first="below     ")
-    yield from paragraph(facts.warehouse, first="tables in ")
+    if facts.warehouse:
+        yield from paragraph(facts.warehouse, first="tables in ")
 
 
 def finding_lines(facts: PartitionFacts) -> Iterator[str]:

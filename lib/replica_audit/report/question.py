@@ -169,6 +169,8 @@ def _others(question: Question, names: Sequence[TopicPartition]) -> str:
     if close:
         like = (f"{topic}-{question.partition if question.partition in there else min(there)}" for topic, there in close)
         return f"did you mean {' or '.join(like)}?"
+    if len(partitions) <= _LISTED:
+        return f"it has {_listed(f'{topic}-{number}' for topic, there in sorted(partitions.items()) for number in sorted(there))}"
     return f"it has {len(partitions)} other topics; perhaps it was limited by --topics"
 
 

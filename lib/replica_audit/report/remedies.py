@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.verdict import Cause, Verdict
+from replica_audit.protocol.exchange_cases import Protocol
+from replica_audit.protocol.verdict import Verdict
 from replica_audit.report import rejoin_remedies
+from replica_audit.report.cause_remedies import inconclusive
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.leader_words import caveat, has_no_leader, what_would_settle_it
 from replica_audit.report.paragraphs import listed
@@ -26,12 +27,12 @@ def steps(explanation: Explanation) -> Iterator[str]:
             f"{caveat(verdict)} Choose a leader first: what each choice loses is listed with the partition. What follows holds if broker "
             f"{verdict.leader_id} is elected."
         )
-    yield from _BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
+    yield from BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
     unsettled = what_would_settle_it(verdict)
     if unsettled:
         yield unsettled
-    cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
-    if verdict.truncation_offset is not None and (cleaned or 0) > verdict.truncation_offset:
+    if verdict.cleaned_beyond_cut:
+        cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
         yield (
             f"The cleaner had compacted this replica up to {cleaned}, beyond the cut: once it has caught up it may lack keys that the "
             f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}."
@@ -71,10 +72,7 @@ def _save(explanation: Explanation) -> str:
 
 def is_cut_already(explanation: Explanation) -> bool:
     """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
-    verdict = explanation.verdict
-    if verdict.already_truncated is not None:
-        return verdict.already_truncated
-    return verdict.truncation_offset is not None and verdict.observed_truncation_offset == verdict.truncation_offset
+    return bool(explanation.verdict.already_truncated)
 
 
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
@@ -114,7 +112,7 @@ def _if_it_led(explanation: Explanation) -> str:
 def _of_the_leader(explanation: Explanation) -> str:
     """What becomes of the leader's own records if the follower leads."""
     verdict, leader = explanation.verdict, explanation.leader.state
-    if leader is not None and verdict.divergence_offset is not None and leader.log_end_offset <= verdict.divergence_offset:
+    if leader is not None and verdict.divergence_offset is not None and verdict.leader_diverged_end_offset is None:
         return f"nothing is cut of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
     return f"broker {verdict.leader_id} is cut where the logs diverge"
 
@@ -175,14 +173,16 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
     if point is None or outcome is None:
         return
-    if outcome.exchange.stuck and explanation.verdict.stuck is None and point.catches_up is not None:
+    if outcome.exchange.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
+        yield "By the copied files the exchange has no end, which they do not prove of brokers that run: copy both again, and audit again."
+    elif outcome.exchange.stuck and explanation.verdict.stuck is None:
         yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
     elif outcome.exchange.stuck:
         yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
     leader, physical = explanation.leader.state, outcome.physical_offset
-    if physical is not None and leader is not None and physical < leader.log_start_offset:
+    if point.restarts_once_failed and leader is not None:
         yield (
             f"After the failed fetch, restart broker {broker}: its log then ends at {physical}, below the leader's log start "
             f"{leader.log_start_offset}, so it starts again, empty, and catches up."
@@ -230,39 +230,6 @@ def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
     yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
 
 
-def _inconclusive(explanation: Explanation) -> Iterator[str]:
-    verdict = explanation.verdict
-    kind = verdict.reason.split(":")[0]
-    match kind:
-        case Cause.NOT_COLLECTED:
-            yield f"Copy the log directories of broker {verdict.follower_id}, too, and audit again."
-        case Cause.LEADER_COPIED_EARLIER | Cause.FOLLOWER_COPIED_EARLIER:
-            yield (
-                "Copy both brokers again, at one instant if the storage has snapshots (then set simultaneous_copies: true), else the "
-                "leader after the follower; and audit again."
-            )
-        case Cause.NO_COMMON_RANGE:
-            yield (
-                f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether what it holds is what the "
-                "leader once held can no longer be told."
-            )
-            yield f"If its records matter, {_save(explanation)}: nobody else may have them."
-        case Cause.NO_EPOCHS:
-            yield (
-                "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
-                "(kafka-dump-log.sh --print-data-log) where it matters."
-            )
-        case Cause.TEXT_NOT_WHOLE:
-            yield "Dump the segment that the reason names again and keep the whole text, or copy the segment itself; and audit again."
-        case Cause.LEADER_UNKNOWN | "leader unreadable":  # as older runs have it
-            yield (
-                "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
-                "until it is known which of them is to lead: the first fetch from a leader that lost its log cuts them."
-            )
-        case _:
-            yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
-
-
 def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
     verdict = explanation.verdict
     yield (
@@ -271,7 +238,9 @@ def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
     )
     if list(corrected_lines(explanation)):
         yield "If the corrected lines cannot be written, have that replica fetch its log anew; if it leads, let another one lead first."
-    elif verdict.reason.startswith("leader "):
+    elif verdict.wrong_epoch is None:  # a run of an older version has it in its reason only
+        yield "Have the replica whose table the reason names fetch its log anew; if it leads, let another one lead first."
+    elif verdict.wrong_epoch.broker_id == verdict.leader_id:
         yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
     else:
         yield f"Have the follower fetch anew: {_refetch(explanation)}."
@@ -299,10 +268,10 @@ def _unknown(explanation: Explanation) -> Iterator[str]:
     yield f"This version knows no remedy for {explanation.verdict.verdict}; see the reason and the evidence."
 
 
-_BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
+BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.UNREADABLE: _unreadable,
     Verdict.STALE_TOPIC_ID: _stale_topic_id,
-    Verdict.INCONCLUSIVE: _inconclusive,
+    Verdict.INCONCLUSIVE: lambda explanation: inconclusive(explanation.verdict, _save(explanation)),
     Verdict.LOG_MATCHING_VIOLATION: _log_matching_violation,
     Verdict.COMMITTED_LOSS: _committed_loss,
     Verdict.CANNOT_REJOIN: _cannot_rejoin,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.protocol.verdict import Verdict
 from replica_audit.report.explained_rows import RuleOutcome, TruncationPoint
 from replica_audit.report.explanation import Explanation
 from replica_audit.report.fitted_table import fitted
@@ -92,8 +91,8 @@ def observed_lines(explanation: Explanation) -> Iterator[str]:
         return
     gives = "no cut" if cut is None else f"{cut}"
     yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
-    contradicts = verdict.verdict == Verdict.TRUNCATED_OTHERWISE or f"the broker truncated to {seen} " in verdict.reason
-    if not contradicts:
+    is_known = explanation.applied is not None and explanation.applied.is_recorded
+    if is_known and verdict.did_otherwise is None:
         yield from paragraph("That alone is no contradiction: the log may tell of another exchange, before these copies or after them.")
 
 

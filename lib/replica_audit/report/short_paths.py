@@ -17,3 +17,8 @@ def common_folder(logs: Sequence[ReplicaLog]) -> str:
 def below(folder: str, text: str) -> str:
     """A text without the folder that its paths begin with."""
     return text.replace(f"{folder}/", "") if folder.strip("/") else text
+
+
+def lies_in(folder: str, path: str) -> bool:
+    """Whether a path is a folder, or lies in it."""
+    return path == folder or path.startswith(f"{folder}/")

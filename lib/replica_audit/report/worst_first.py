@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from replica_audit.protocol.partition_findings import PartitionCode
 from replica_audit.protocol.verdict import Severity, Verdict
 
 SHOWN_PROBLEMS = 20
 SEVERITIES = [str(severity) for severity in Severity]
 VERDICTS_BY_LOSS = [str(Verdict.COMMITTED_LOSS), *(str(verdict) for verdict in Verdict if verdict is not Verdict.COMMITTED_LOSS)]
+CODES_BY_LOSS = [str(PartitionCode.OFFLINE_PARTITION), *VERDICTS_BY_LOSS, *(str(code) for code in PartitionCode)]
 
 
 def by_verdict(counts: Mapping[str, int]) -> dict[str, int]:

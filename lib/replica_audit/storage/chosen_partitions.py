@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.arrow_tables import ArrowTables, Equal
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -18,25 +18,30 @@ RowT = TypeVar("RowT", bound="DataclassInstance")
 Key = tuple[str, int]
 
 
-class ChosenPartitions(WarehouseTables):
-    """A warehouse that keeps what it read of the chosen partitions of one run; what else is asked for is read once and kept, too."""
+class ChosenPartitions(ArrowTables):
+    """Tables that keep what it read of the chosen partitions of one run; what else is asked for is read once and kept, too."""
 
-    def __init__(self, location: str, run_id: str, chosen: Collection[Key]) -> None:
-        """Name the place, the run and its partitions, as (topic, partition); nothing is read yet."""
-        super().__init__(location)
+    def __init__(self, tables: ArrowTables, run_id: str, chosen: Collection[Key]) -> None:
+        """Take the tables, the run and its partitions, as (topic, partition); nothing is read yet."""
+        super().__init__(tables.location)
+        self._tables = tables
         self.run_id, self.chosen = run_id, frozenset(chosen)
         self._read: dict[str, dict[Key, list[dict[str, Any]]]] = {}
         self._kept: dict[Any, tuple[Any, ...]] = {}
         self._there: dict[str, bool] = {}
 
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """As of the tables."""
+        return self._tables.dataset(table, equal, names)
+
     def has(self, table: str) -> bool:
-        """Whether the warehouse holds a table of this name."""
+        """Whether there is a table of this name."""
         if table not in self._there:
             self._there[table] = super().has(table)
         return self._there[table]
 
     def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
-        """As of any warehouse."""
+        """As of any tables."""
         asked = (table, kind, tuple(sorted(equal.items(), key=lambda item: item[0])))
         if asked not in self._kept:
             topic, partition = equal.get("topic"), equal.get("partition")
@@ -45,12 +50,12 @@ class ChosenPartitions(WarehouseTables):
         return self._kept[asked]
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
-        """As of any warehouse."""
+        """As of any tables."""
         if equal.get("run_id") == self.run_id and (equal.get("topic"), equal.get("partition")) in self.chosen:
             return tuple(dict.fromkeys(self.rows(table, kind, **equal)))
         return super().distinct(table, kind, **equal)
 
-    def _of_chosen(self, table: str, kind: type[RowT], equal: dict[str, str | int | None]) -> tuple[RowT, ...]:
+    def _of_chosen(self, table: str, kind: type[RowT], equal: Equal) -> tuple[RowT, ...]:
         if table not in self._read:
             self._read[table] = self._all_of(table)
         found = self._read[table].get((str(equal["topic"]), int(equal["partition"] or 0)), ())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from replica_audit.errors import UsageError
 from replica_audit.storage.java_errors import is_conflict
@@ -30,6 +30,9 @@ _CLAIMS = 40  # each number tried is twice the one before
 _RUNNING = "running"
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_ATTEMPT = pa.schema(
+    [AUDIT_RUNS.arrow.field(name).with_nullable(True) for name in ("status", "attempt", "holder", "started_at", "alive_at")]
+)
 _held_here: set[tuple[str, str, datetime]] = set()
 
 
@@ -176,22 +179,17 @@ def take(
 
 def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
     """The latest attempt at a run; None if there is none."""
-    rows = warehouse.read(AUDIT_RUNS).where(F.col("run_id") == F.lit(run_id))
-    # a table that an older version made lacks columns
-    wanted = [F.col(name) if name in rows.columns else F.lit(None).alias(name) for name in ("status", "attempt", "holder")]
-    times = [
-        F.unix_micros(F.col(name) if name in rows.columns else F.lit(None).cast("timestamp")).alias(name)
-        for name in ("started_at", "alive_at")
-    ]
+    # a table that an older version made lacks columns: they are null
+    rows = warehouse.tables.columns(AUDIT_RUNS.name, _OF_ATTEMPT, run_id=run_id).to_pylist()
     found = [
         Attempt(
             number=row["attempt"] or 0,
-            started_at=_EPOCH + row["started_at"] * _MICROSECOND,
+            started_at=row["started_at"].astimezone(UTC),
             status=row["status"],
-            holder=Process(**row["holder"].asDict()) if row["holder"] else None,
-            alive_at=None if row["alive_at"] is None else _EPOCH + row["alive_at"] * _MICROSECOND,
+            holder=Process(**row["holder"]) if row["holder"] else None,
+            alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
         )
-        for row in rows.select(*wanted, *times).collect()  # one for each cluster
+        for row in rows  # one for each cluster
     ]
     return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
 

@@ -6,8 +6,11 @@ import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
@@ -15,16 +18,22 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
+from replica_audit.storage.arrow_tables import ArrowTables
 from replica_audit.storage.catalog import is_catalog_name
+from replica_audit.storage.faults import warehouse_place
 from replica_audit.storage.java_errors import is_conflict
+from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.spark_tables import CatalogTables, SparkTables
+from replica_audit.storage.transactions import Commit, Transactions
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
-from replica_audit.transforms.arrow import spark_schema
 
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
+_BY_NAME = {table.name: table for table in TABLES}
 
 
 class Warehouse:
@@ -35,14 +44,39 @@ class Warehouse:
         self.spark = spark
         self.location = location
         self.in_catalog = is_catalog_name(location)
+        self._transactions = Transactions(spark)
 
     def identifier(self, table: Table) -> str:
         """The table's name in SQL."""
-        return f"{self.location}.{table.name}" if self.in_catalog else f"delta.`{self.location.rstrip('/')}/{table.name}`"
+        return f"{self.location}.{table.name}" if self.in_catalog else f"delta.`{self.path(table)}`"
+
+    def path(self, table: Table) -> str:
+        """Where the table is, unless that is the catalog's business."""
+        return f"{self.location.rstrip('/')}/{table.name}"
 
     def read(self, table: Table) -> DataFrame:
         """The whole table."""
         return self.spark.table(self.identifier(table))
+
+    @cached_property
+    def tables(self) -> ArrowTables:
+        """The tables as they are read without a query of Spark's; through Spark where only it can open them."""
+        if self.in_catalog:
+            return CatalogTables(self.location, self._place)
+        found = WarehouseTables(self.location)
+        if warehouse_place(self.location) is not None:
+            return found
+        with suppress(UsageError):
+            if found.has(AUDIT_RUNS.name):
+                return found
+        return SparkTables(self.location, lambda name: self.read(_BY_NAME[name]) if self._exists(_BY_NAME[name]) else None)
+
+    def _place(self, name: str) -> str | None:
+        """Where the catalog keeps a table."""
+        if not self._exists(_BY_NAME[name]):
+            return None
+        detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier(_BY_NAME[name])}").first()
+        return detail["location"] if detail else None
 
     def create_missing(self) -> None:
         """Create the tables that are not there yet, and let those of an older version take what this one writes.
@@ -50,16 +84,28 @@ class Warehouse:
         Raises:
             UsageError: the place cannot be written, or holds something else under a table's name.
         """
-        missing = [table for table in TABLES if not self._exists(table)]
-        older = [table for table in TABLES if table.widened and table not in missing]
         with ThreadPoolExecutor(_WRITERS) as pool:
-            jobs = [pool.submit(self._create, table) for table in missing] + [pool.submit(self._widen, table) for table in older]
-            for done in jobs:
+            for done in [pool.submit(self._make_ready, table) for table in TABLES]:
                 done.result()
 
-    def _widen(self, table: Table) -> None:
+    def _make_ready(self, table: Table) -> None:
+        kept = self._properties(table)
+        if kept is None:
+            self._create(table)
+            self._properties(table)  # from here on a change of the table is another process's
+        elif table.widened:
+            self._widen(table, kept)
+
+    def _properties(self, table: Table) -> dict[str, str] | None:
+        """The properties of a table; None if it is not there."""
+        if not self.in_catalog:
+            return self._transactions.properties(self.path(table))
+        if not self._exists(table):
+            return None
+        return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
+
+    def _widen(self, table: Table, kept: dict[str, str]) -> None:
         """Replace the constraints that an older version has narrower."""
-        kept = {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
         for name in table.widened:
             check = table.constraints[name]
             was = kept.get(f"delta.constraints.{name}", check)
@@ -75,7 +121,7 @@ class Warehouse:
     def _exists(self, table: Table) -> bool:
         if self.in_catalog:
             return self.spark.catalog.tableExists(self.identifier(table))
-        return DeltaTable.isDeltaTable(self.spark, f"{self.location.rstrip('/')}/{table.name}")
+        return DeltaTable.isDeltaTable(self.spark, self.path(table))
 
     def _create(self, table: Table) -> None:
         deadline = time.monotonic() + _CREATED_IN_SECONDS
@@ -116,23 +162,33 @@ class Warehouse:
             fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
         """
         written = rows.select([F.col(column.name) for column in table.columns])
-        # a table that an older version made gets the columns that it lacks
-        writer = written.write.format("delta").option("userMetadata", run_id).option("mergeSchema", "true")
-        writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{run_id}'") if replace else writer.mode("append")
-        if fence is not None:
-            writer = writer.option("txnAppId", f"replica-audit:{run_id}").option("txnVersion", str(fence))
         for tries_left in reversed(range(_TRIES)):
             try:
-                if self.in_catalog:
-                    writer.saveAsTable(self.identifier(table))
-                else:
-                    writer.save(f"{self.location.rstrip('/')}/{table.name}")
+                self._write(table, written, Commit(run_id=run_id, fence=fence), replace=replace)
             except Exception as error:
                 if not tries_left or not is_conflict(error):
                     raise
                 time.sleep(random.uniform(0.1, 1.0))  # noqa: S311
             else:
                 return
+
+    def _write(self, table: Table, rows: DataFrame, commit: Commit, *, replace: bool) -> None:
+        if not self.in_catalog:
+            path = self.path(table)
+            # the number of an attempt at a run is known to the table for good; that of what it writes counts up from when it began
+            is_old = table is AUDIT_RUNS
+            done = self._transactions.replace(path, rows, commit) if replace else self._transactions.append(path, rows, commit, is_old)
+            if done:
+                return
+        # a table that an older version made gets the columns that it lacks
+        writer = rows.write.format("delta").option("userMetadata", commit.run_id).option("mergeSchema", "true")
+        writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{commit.run_id}'") if replace else writer.mode("append")
+        if commit.fence is not None:
+            writer = writer.option("txnAppId", commit.application).option("txnVersion", str(commit.fence))
+        if self.in_catalog:
+            writer.saveAsTable(self.identifier(table))
+        else:
+            writer.save(self.path(table))
 
     def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """`write_run` for several tables, a few at a time."""
@@ -143,12 +199,13 @@ class Warehouse:
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
         """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
         rows = [with_columns_of(table, row) for row in rows]
-        schema = spark_schema(table.arrow)
-        return self.spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
+        values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in table.arrow} for row in rows]
+        return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=table.arrow), spark_schema(table.arrow))
 
-    def complete_runs(self) -> DataFrame:
-        """The rows of `audit_runs` that count: of runs that ended, and could read something."""
-        return self.read(AUDIT_RUNS).where("status = 'complete' AND coalesce(exit_code, 0) <> 2")
+
+def _in_arrow(kind: pa.DataType, value: object) -> object:
+    """A column's value as Arrow takes it: a map as pairs."""
+    return list(value.items()) if pa.types.is_map(kind) and isinstance(value, dict) else value
 
 
 def definition(table: Table) -> str:

@@ -19,7 +19,7 @@ from replica_audit.tables.columns import (
     struct_of,
     table,
 )
-from replica_audit.tables.pairs import AlreadyTruncated, LogHole, NeverCatchesUp, WrongLines
+from replica_audit.tables.pairs import AlreadyTruncated, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
 from replica_audit.tables.what_if import WhatIfLeader
 
 
@@ -107,6 +107,7 @@ class FindingFacts:
     stuck: NeverCatchesUp = None
     wrong_lines: WrongLines = None
     hole: LogHole = None
+    cause: NotComparedBecause = None
     evidence: Annotated[str | None, "files, offsets and epochs that the finding rests on"] = None
     isr: Annotated[tuple[Int, ...] | None, "offline_partition, in_sync_outside_isr: the ISR by the metadata"] = None
     elr: Annotated[tuple[Int, ...] | None, "offline_partition: the eligible leader replicas (KIP-966)"] = None

@@ -18,65 +18,19 @@ from replica_audit.tables.columns import (
     Topic,
     table,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeRound:
-    """One answer of the leader."""
-
-    requested_epoch: Int | None
-    answered_epoch: Int | None
-    answered_end_offset: Bigint | None
-    truncate_to: Bigint | None
-    complete: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedFetch:
-    """The fetch that the leader refuses for good."""
-
-    fetch_offset: Bigint
-    requested_epoch: Int | None
-    answered_epoch: Int | None
-    answered_end_offset: Bigint | None
-    back_to_offset: Bigint
-    before_records: bool
-    fresh_replica_too: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongCheckpointLine:
-    """A line of a leader-epoch-checkpoint that its batches contradict."""
-
-    epoch: Int
-    start_offset: Bigint | None
-    found_offset: Bigint | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingOffsets:
-    """Offsets [first, end) that one of two logs misses."""
-
-    broker_id: Int
-    first_offset: Bigint
-    end_offset: Bigint
-    segment_before: Bigint | None
-    segment_after: Bigint | None
-    is_cut: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedSpan:
-    """Offsets [first, end) of one leader epoch that were committed, and what proves it."""
-
-    evidence: str
-    leader_epoch: Int
-    first_offset: Bigint
-    end_offset: Bigint
-    broker_id: Int | None
-    metadata_offset: Bigint | None
-    not_ruled_out: tuple[str, ...]
-
+from replica_audit.tables.pair_structs import (
+    AddedTableEntry,
+    CommittedSpan,
+    ContradictingLine,
+    DifferingOffsets,
+    EvidenceFact,
+    ExchangeRound,
+    HighWatermarkFallback,
+    MissingOffsets,
+    RefusedFetch,
+    WrongCheckpointLine,
+    WrongTableEpoch,
+)
 
 AlreadyTruncated = Annotated[bool | None, "whether it has truncated since it was copied, according to its broker's server.log"]
 NeverCatchesUp = Annotated[
@@ -93,6 +47,11 @@ LogHole = Annotated[
     MissingOffsets | None,
     "where a log_matching_violation is that one log misses offsets: the broker that misses them, [first, end), the base offsets of"
     " the segments before and after it (null: inside a segment), and whether the cut makes it",
+]
+NotComparedBecause = Annotated[
+    str | None,
+    "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
+    "range, leader unknown or unreadable, no epochs or text not whole; null: it is compared",
 ]
 
 
@@ -137,11 +96,34 @@ class TruncationPoint:
     restart_offset: Annotated[Bigint | None, "the leader's log start at which the follower restarts empty; null: it does not"]
     fetcher_fails: Annotated[bool, "whether the next fetch offset lies inside a batch of the leader, so that appending fails"]
     round_trips: Annotated[Int, "requests to the leader before the fetch that brings records"]
-    rounds: Annotated[tuple[ExchangeRound, ...], "the leader's answers in order"]
+    rounds: Annotated[
+        tuple[ExchangeRound, ...],
+        "the leader's answers in order. request: fetch or offset_for_leader_epoch. decided_by: the case of the rule: common-epoch, "
+        "unknown-epoch (it asks again), later-epoch (above all of its own), no-epoch, undefined, records, out-of-range-longer, out-of-"
+        "range-restart or out-of-range-again. log_end_offset: the follower's when it asks, where a fetch begins. own_epoch, "
+        "own_end_offset: what its own table says of the answered epoch; null: not looked up, or none as high. out_of_range: why: "
+        "epoch, below-start or beyond-end. dropped_epochs: those that the cut takes from its table",
+    ]
     falls_back_to_high_watermark: Annotated[bool, "whether the follower falls back to its high watermark"]
     removed_offsets: Annotated[Bigint, "offsets from the physical cut to the log end offset"]
     still_diverged: Annotated[bool, "whether what survives the cut conflicts with the leader"]
     catches_up: Annotated[bool | None, "whether its fetches then go on until it holds all that the leader holds"]
+    physical_offset: Annotated[
+        Bigint | None,
+        "first offset that the files lose: the base offset of the batch that holds the cut; the log start on a restart; null: not cut",
+    ]
+    fetch_offset: Annotated[Bigint | None, "where records flow again, or where an exchange without end comes back to"]
+    stuck: Annotated[bool | None, "whether the exchange has no end: the same request brings the same answer"]
+    ends_with_election: Annotated[bool | None, "whether it ends all the same once the leader, which does not run, is elected anew"]
+    restarts_once_failed: Annotated[bool | None, "whether a restart after the failed fetch empties the log, so that it catches up"]
+    fallback: Annotated[
+        HighWatermarkFallback | None,
+        "how it falls back to its high watermark, after so many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
+        "in_memory: its broker runs, so that a newer one than the file's counts; truncate_to null: that cuts nothing",
+    ]
+    learnt_epochs: Annotated[
+        tuple[AddedTableEntry, ...] | None, "entries that what it then fetches adds to its table; of the protocol that applies"
+    ]
 
 
 TRUNCATION_POINTS = table(
@@ -215,6 +197,24 @@ class ReplicaVerdict:
         "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or leader-not-named; "
         "null: it is known",
     ]
+    cause: NotComparedBecause
+    wrong_epoch: Annotated[
+        WrongTableEpoch | None,
+        "of epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there "
+        "(null: none) and that of the batches (-1: none)",
+    ]
+    did_otherwise: Annotated[
+        ContradictingLine | None,
+        "the line of its broker's server.log that contradicts the rule: where it truncated, and where the rule does (null: nowhere)",
+    ]
+    differences: Annotated[
+        tuple[DifferingOffsets, ...] | None, "offsets [first, end) that both hold in different epochs, from the divergence on"
+    ]
+    conflicts: Annotated[
+        tuple[DifferingOffsets, ...] | None, "offsets [first, end) that differ still once records flow again; an epoch of null: missing"
+    ]
+    cleaned_beyond_cut: Annotated[bool | None, "whether the follower's cleaner had gone on beyond the cut"]
+    rests_on: Annotated[tuple[EvidenceFact, ...] | None, "the evidence fact by fact: a file, and what it has at an offset, also in words"]
 
 
 REPLICA_VERDICTS = table(

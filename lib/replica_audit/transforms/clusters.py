@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from replica_audit.config import Settings
 from replica_audit.formats.cluster_metadata import ClusterMetadata
 from replica_audit.model import BrokerEvent, MinIsrSetting
@@ -44,24 +41,6 @@ class ClusterFacts:
     def applies(self) -> Protocol:
         """The truncation rule that the cluster runs."""
         return self.generation.protocol
-
-
-def metadata_copies(inventory: DataFrame) -> dict[str, Row]:
-    """For each cluster the copy of the metadata log that reaches farthest, as a row of the shape METADATA_COPY; one small collect."""
-    copies = inventory.where(F.col("metadata_copy").isNotNull())
-    best = copies.groupBy("cluster_id").agg(
-        F.max_by("metadata_copy", F.struct("metadata_copy.log_epoch", "metadata_copy.log_end_offset")).alias("copy")
-    )
-    return {row["cluster_id"]: row["copy"].asDict(recursive=True) for row in best.collect()}
-
-
-def logged_versions(inventory: DataFrame) -> dict[str, list[Row]]:
-    """For each cluster the versions that its brokers' own logs tell, each combination once; one small collect."""
-    told = inventory.where(F.col("versions").isNotNull()).select("cluster_id", "versions").distinct()
-    found: dict[str, list[Row]] = {}
-    for row in told.collect():
-        found.setdefault(row["cluster_id"], []).append(row["versions"].asDict())
-    return found
 
 
 def cluster_facts(head: ClusterMetadata | None, copy: Row | None, settings: Settings, logged: Sequence[Row] = ()) -> ClusterFacts:

@@ -9,7 +9,7 @@ from replica_audit.protocol.commitment import Evidence
 from replica_audit.protocol.committed import Committed, by_evidence
 from replica_audit.protocol.comparison import Comparison
 from replica_audit.protocol.verdict import Judgement, Verdict
-from replica_audit.tables.pairs import CommittedSpan
+from replica_audit.tables.pair_structs import CommittedSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

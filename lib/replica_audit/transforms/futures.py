@@ -15,8 +15,9 @@ from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.verdict import Cause, Judgement, Severity, Verdict, inconclusive, judge, stale_topic
 from replica_audit.tables.replicas import FutureReplica
-from replica_audit.transforms.pairs import Pair, Side, measure
+from replica_audit.transforms.pairs import Pair, measure
 from replica_audit.transforms.replicas import Loaded
+from replica_audit.transforms.sides import Side
 
 _LOCAL = "local"
 
@@ -104,7 +105,7 @@ def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
     if current is None:
         return _missing()
     if current.log is None or current.unreadable:
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=f"the current replica is unreadable: {current.unreadable}")
+        return _no_leader(f"the current replica is unreadable: {current.unreadable}")
     own, theirs = future.files.topic_id, current.files.topic_id
     if own and theirs and own != theirs:
         return stale_topic(own, theirs, "the current replica's")
@@ -112,7 +113,12 @@ def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
 
 
 def _missing() -> Judgement:
-    return Judgement(verdict=Verdict.INCONCLUSIVE, reason="the broker's current replica is not in the input")
+    return _no_leader("the broker's current replica is not in the input")
+
+
+def _no_leader(why: str) -> Judgement:
+    """The current replica, which leads here, cannot be compared with."""
+    return Judgement(verdict=Verdict.INCONCLUSIVE, cause=Cause.LEADER_UNKNOWN, reason=why)
 
 
 def _severity(judgement: Judgement) -> str:

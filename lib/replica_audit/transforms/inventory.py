@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-
-from pyspark.sql import DataFrame
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats import broker_files, cluster_metadata, metadata_log
@@ -15,31 +12,10 @@ from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from replica_audit.formats.whole_file import TooLargeError
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
-from replica_audit.tables import INVENTORY
 from replica_audit.tables.encoding import as_dict
 from replica_audit.transforms import server_logs
-from replica_audit.transforms.arrow import spark_schema
-from replica_audit.transforms.rows import Row, map_rows, metadata_row, replica_row
+from replica_audit.transforms.rows import Row, metadata_row, replica_row
 from replica_audit.transforms.topics import topic_filter
-from replica_audit.transforms.valid_rows import refuse_with_problem
-
-SOURCES = "cluster_id string, broker_id int, path string, kind string"
-
-
-def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
-    """List every source inside tasks.
-
-    Args:
-        sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
-            or server-log); columns SOURCES.
-        topics: regular expression that a topic's whole name must match; empty for all.
-
-    Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
-        replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
-        then false.
-    """
-    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.verdict import Judgement
 from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.transforms.decided_columns import optional_text
 from replica_audit.transforms.pairs import PairKeys
 
 
@@ -48,4 +49,11 @@ def not_compared_row(
         evidence=None,
         reason=judgement.reason,
         inferred_because=inferred_because,
+        cause=optional_text(judgement.cause),
+        wrong_epoch=None,
+        did_otherwise=None,
+        differences=None,
+        conflicts=None,
+        cleaned_beyond_cut=None,
+        rests_on=None,
     )

@@ -6,32 +6,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from replica_audit.formats.locations import located
-from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, HIGH_WATERMARKS
+from replica_audit.protocol.afterwards import ends_with_election, restarts_once_failed
 from replica_audit.protocol.already_cut import has_truncated
 from replica_audit.protocol.comparison import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.cuts import Removal
-from replica_audit.protocol.epoch_table import end_offset_for, kip101_end_offset_for
-from replica_audit.protocol.exchange import Protocol, Request, Step
-from replica_audit.protocol.leadership import INFERRED, Leadership
+from replica_audit.protocol.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
+from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.leadership import Leadership
 from replica_audit.protocol.observed import ObservedTruncation
+from replica_audit.protocol.once import once
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.truncation import RULES
-from replica_audit.protocol.verdict import Judgement, Verdict, judge
-from replica_audit.tables.pairs import EpochEndOffset, ExchangeRound, ReplicaVerdict, TruncationPoint
+from replica_audit.protocol.verdict import Judgement, judge
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.transforms import content, second_read, server_logs
 from replica_audit.transforms.commits import removed_commits
+from replica_audit.transforms.decided_columns import decided_columns
+from replica_audit.transforms.evidence import evidence_columns
+from replica_audit.transforms.exchange_columns import exchange_columns, learnt_epochs_column
 from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
-from replica_audit.transforms.replicas import Loaded
 from replica_audit.transforms.rows import Row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One replica of a pair: as it was loaded, and as the rules see it."""
-
-    loaded: Loaded
-    replica: Replica
+from replica_audit.transforms.sides import Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +60,7 @@ class PairKeys(NamedTuple):
 def lookup_rows(pair: Pair) -> Iterator[EpochEndOffset]:
     """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
     leader, keys = pair.leader.replica.as_leader(), pair.keys
-    for epoch, _start in pair.follower.replica.as_follower().epochs:
-        answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
+    for epoch, answer, kip101 in _answers(leader.epochs, leader.log_end_offset, pair.follower.replica.as_follower().epochs):
         yield EpochEndOffset(
             topic=keys.topic,
             partition=keys.partition,
@@ -75,8 +69,17 @@ def lookup_rows(pair: Pair) -> Iterator[EpochEndOffset]:
             requested_epoch=epoch,
             answered_epoch=answer.epoch,
             end_offset=answer.start_offset,
-            kip101_end_offset=kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset),
+            kip101_end_offset=kip101,
         )
+
+
+@once
+def _answers(leader: EpochTable, log_end_offset: int, follower: EpochTable) -> list[tuple[int, EpochEntry, int]]:
+    """Each epoch of the follower, what a leader answers to it now, and what one of 0.11 to 1.1 answered."""
+    return [
+        (epoch, end_offset_for(leader, epoch, log_end_offset), kip101_end_offset_for(leader, epoch, log_end_offset))
+        for epoch, _start in follower
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,9 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], Repl
 def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
     truncation, follower, keys = effect.truncation, pair.follower.replica, pair.keys
     removed_from = removal_start(follower, effect)
+    removed = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
+    is_cut = truncation.truncation_offset is not None or truncation.restart_offset is not None
+    exchange = exchange_columns(truncation, follower)
     return TruncationPoint(
         topic=keys.topic,
         partition=keys.partition,
@@ -172,32 +178,19 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
         truncation_offset=truncation.truncation_offset,
         restart_offset=truncation.restart_offset,
         fetcher_fails=effect.fetcher_fails,
-        round_trips=truncation.round_trips,
-        rounds=tuple(_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)),
-        falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
-        removed_offsets=0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from),
+        round_trips=exchange.round_trips,
+        rounds=exchange.rounds,
+        falls_back_to_high_watermark=exchange.falls_back_to_high_watermark,
+        removed_offsets=removed,
         still_diverged=still_diverged(pair.leader.replica, follower, pair.context, effect),
         catches_up=catches_up(pair.leader.replica, effect),
-    )
-
-
-def _is_round(step: Step, protocol: Protocol) -> bool:
-    """An answer of the leader; ListOffsets belongs to the out-of-range answer, the clean fetch counts where the fetch is the question."""
-    if step.request is Request.OFFSET_FOR_LEADER_EPOCH:
-        return True
-    return step.request is Request.FETCH and (step.out_of_range or protocol is Protocol.TRUNCATE_ON_FETCH)
-
-
-def _round(step: Step) -> ExchangeRound:
-    def known(epoch: int | None) -> int | None:
-        return None if epoch is None or epoch < 0 else epoch
-
-    return ExchangeRound(
-        requested_epoch=known(step.requested_epoch),
-        answered_epoch=known(step.answered_epoch),
-        answered_end_offset=step.answered_end_offset,
-        truncate_to=step.truncate_to,
-        complete=step.complete,
+        physical_offset=follower.log.log_end_offset - removed if is_cut else None,
+        fetch_offset=exchange.fetch_offset,
+        stuck=exchange.stuck,
+        ends_with_election=ends_with_election(pair.leader.replica, follower, truncation, pair.context.leader_epoch),
+        restarts_once_failed=restarts_once_failed(pair.leader.replica, effect),
+        fallback=exchange.fallback,
+        learnt_epochs=learnt_epochs_column(pair.leader.replica, effect) if truncation.protocol is pair.applies else None,
     )
 
 
@@ -210,6 +203,8 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     offsets, records, size = _removed(measured)
     # where the comparison proves nothing, no loss may be summed up
     commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
+    decided = decided_columns(comparison, judgement)
+    facts = evidence_columns(pair.leader, pair.follower, pair.leadership, comparison, judgement)
     return ReplicaVerdict(
         topic=keys.topic,
         partition=keys.partition,
@@ -243,9 +238,16 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         wrong_lines=rejoin.wrong_lines,
         hole=hole_column(comparison, judgement),
         compacted=comparison.context.compacted,
-        evidence=_evidence(pair, comparison, judgement),
+        evidence=facts.evidence,
         reason=judgement.reason,
         inferred_because=pair.inferred_because,
+        cause=decided.cause,
+        wrong_epoch=decided.wrong_epoch,
+        did_otherwise=decided.did_otherwise,
+        differences=decided.differences,
+        conflicts=decided.conflicts,
+        cleaned_beyond_cut=decided.cleaned_beyond_cut,
+        rests_on=facts.rests_on,
     )
 
 
@@ -255,31 +257,3 @@ def _removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, Non
         return None, None, None
     removal = measured.removal
     return (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0)
-
-
-def _evidence(pair: Pair, comparison: Comparison, judgement: Judgement) -> str | None:
-    """The files that the verdict rests on, each with its offset and epoch."""
-    if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
-        return None
-    at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
-    leads = "compared with" if pair.leadership.source == INFERRED else "leader"  # who is inferred may not lead
-    facts = [_fact(role, side, at) for role, side in ((leads, pair.leader), ("follower", pair.follower))]
-    files = pair.follower.loaded.files
-    if files.high_watermark is not None:
-        facts.append(f"{located(files.log_dir) / HIGH_WATERMARKS}: {files.high_watermark}")
-    if judgement.verdict in (Verdict.EPOCH_TABLE_ONLY, Verdict.CANNOT_REJOIN):
-        facts += [
-            str(located(side.loaded.files.log_dir) / side.loaded.files.directory / EPOCH_CHECKPOINT)
-            for side in (pair.leader, pair.follower)
-        ]
-    return "; ".join(facts)
-
-
-def _fact(role: str, side: Side, offset: int) -> str:
-    held = next((span for span in side.replica.history if span.first_offset <= offset < span.end_offset), None)
-    if held is None:
-        return (
-            f"{role} {side.replica.broker_id}: {side.loaded.file_at(offset)} ends at {side.replica.log.log_end_offset}, nothing at {offset}"
-        )
-    name = f"epoch {held.leader_epoch}" if held.leader_epoch >= 0 else "no epoch"
-    return f"{role} {side.replica.broker_id}: {side.loaded.file_at(offset)} has {name} at {offset}"

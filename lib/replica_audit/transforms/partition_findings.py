@@ -152,6 +152,7 @@ def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: 
         stuck=verdict.stuck,
         wrong_lines=verdict.wrong_lines,
         hole=verdict.hole,
+        cause=verdict.cause,
         evidence=verdict.evidence,
     )
 

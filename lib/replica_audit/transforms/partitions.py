@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import DataFrame
-
 from replica_audit.model import ReplicaFiles
 from replica_audit.protocol.commitment import CommitHistory
 from replica_audit.protocol.comparison import Context
@@ -19,7 +17,6 @@ from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
-from replica_audit.tables import AUDITED
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
@@ -27,7 +24,6 @@ from replica_audit.tables.replicas import ReplicaRole
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.what_if import WhatIfLeader
 from replica_audit.transforms import pairs, replicas
-from replica_audit.transforms.arrow import spark_schema
 from replica_audit.transforms.clusters import ClusterFacts
 from replica_audit.transforms.consumers import as_groups_find_it, impact_rows
 from replica_audit.transforms.corrected_checkpoints import with_corrections
@@ -39,24 +35,22 @@ from replica_audit.transforms.not_compared import not_compared_row
 from replica_audit.transforms.partition_findings import Audited, Compared, checked_row, found_rows
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
-from replica_audit.transforms.rows import Row, mapped, partition_metadata, replica_files
-from replica_audit.transforms.valid_rows import encoded_audits, sifted
+from replica_audit.transforms.rows import Row, partition_metadata, replica_files
+from replica_audit.transforms.sides import Side
+from replica_audit.transforms.valid_rows import sifted
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
 _ALIVE = {"up": True, "paused": True, "down": False}
 
 
-def audit(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
-    """Audit every partition inside tasks.
+def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
+    """Audit one partition.
 
-    Returns:
-        One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
+    Args:
+        row: what is known of it: cluster_id, topic, partition, and the arrays claims, replicas, segments, events and commits.
+        cluster: the facts of its cluster.
     """
-    return gathered.mapInArrow(mapped(partial(_audit, clusters=clusters), encoded_audits), spark_schema(AUDITED))
-
-
-def _audit(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:
-    yield sifted(PartitionAudit(row, clusters[row["cluster_id"]]).row())
+    return sifted(PartitionAudit(row, cluster).row())
 
 
 class PartitionAudit:
@@ -195,7 +189,7 @@ class PartitionAudit:
         leader = self.replicas.get(self.leadership.leader_id)
         topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
         sides = [
-            pairs.Side(loaded=self.compared[broker], replica=replica)
+            Side(loaded=self.compared[broker], replica=replica)
             for broker, replica in sorted(self.replicas.items())
             if not replica.topic_id or topic_id in (None, replica.topic_id)
         ]
@@ -223,7 +217,7 @@ class PartitionAudit:
             incidents=incidents,
         )
 
-    def _make_pair(self, leader: pairs.Side, follower: pairs.Side) -> pairs.Pair:
+    def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""
         is_real = leader.replica.broker_id == self.leadership.leader_id
         return pairs.Pair(
@@ -304,8 +298,8 @@ class PartitionAudit:
             reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
             return inconclusive(Cause.LEADER_UNKNOWN, reason)
         return self._make_pair(
-            pairs.Side(loaded=leader, replica=self.replicas[leader.broker_id]),
-            pairs.Side(loaded=follower, replica=self.replicas[follower_id]),
+            Side(loaded=leader, replica=self.replicas[leader.broker_id]),
+            Side(loaded=follower, replica=self.replicas[follower_id]),
         )
 
     def _witnesses(self, leader: Replica, follower: Replica) -> list[Replica]:

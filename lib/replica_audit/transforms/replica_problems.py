@@ -29,8 +29,13 @@ def no_segments(files: ReplicaFiles) -> Problem:
 
 def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
     """Offsets that no segment holds, and entries of the table that lie beyond the log; `alive` as of the broker."""
+    missing = () if may_have_holes else log.missing
+    may_load = files.checkpoint_state != "unreadable" and not alive
+    beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
+    if not missing and not beyond:
+        return
     directory = located(files.log_dir) / files.directory
-    for first, last in () if may_have_holes else log.missing:
+    for first, last in missing:
         yield Problem(
             path=str(directory),
             kind="directory",
@@ -38,8 +43,6 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
             remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
         )
-    may_load = files.checkpoint_state != "unreadable" and not alive
-    beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
     for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
         detail = f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
         if place == _MAX_BEYOND:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from replica_audit.formats.locations import located
 from replica_audit.formats.log_dir import METADATA_TOPIC
@@ -12,7 +13,8 @@ from replica_audit.formats.segment_problems import TEXT_NOT_WHOLE
 from replica_audit.model import UNDEFINED_EPOCH, Problem, ReplicaFiles, Run, SegmentFile
 from replica_audit.protocol.content import merged
 from replica_audit.protocol.epoch_table import EMPTY, EpochTable, table
-from replica_audit.protocol.lineage import history_of_runs
+from replica_audit.protocol.lineage import Span, history_of_runs
+from replica_audit.protocol.once import once
 from replica_audit.protocol.reconcile import reconcile
 from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
@@ -20,7 +22,9 @@ from replica_audit.protocol.runs import joined
 from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.transforms.history import utc
 from replica_audit.transforms.replica_problems import log_problems, no_segments
-from replica_audit.transforms.rows import Row, segment, segment_file
+from replica_audit.transforms.rows import Row, runs_of, segment, segment_file
+
+_EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class Loaded:
         return Replica(
             broker_id=self.broker_id,
             log=self.log,
-            history=tuple(history_of_runs(self.log.runs)),
+            history=_history(self.log.runs),
             high_watermark=self.files.high_watermark,
             high_watermark_known=self.files.high_watermarks_collected,
             cleaner_offset=self.files.cleaner_offset,
@@ -70,6 +74,11 @@ class Loaded:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
         return max(holding, key=lambda file: file.base_offset).path if holding else str(located(self.files.log_dir) / self.files.directory)
+
+
+@once
+def _history(runs: Sequence[Run]) -> tuple[Span, ...]:
+    return tuple(history_of_runs(runs))
 
 
 def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bool | None, compacted: bool) -> Loaded:
@@ -90,7 +99,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
     log: LoadedLog | None = None
     if segments:
         log = load_log(
-            segments,
+            tuple(segments),
             checkpoint=_checkpoint(files, [run for part in segments for run in part.runs]),
             log_start_checkpoint=files.log_start_offset,
             recovery_point=files.recovery_point or 0,
@@ -188,7 +197,7 @@ def log_row(loaded: Loaded) -> ReplicaLog:
 def segment_rows(broker_id: int, scan: Row, topic: str, partition: int) -> Iterator[SegmentEpoch]:
     """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
     runs: list[Run] = []
-    for run in segment(scan).runs:
+    for run in runs_of(scan):
         if runs and runs[-1].leader_epoch == run.leader_epoch:
             runs[-1] = joined(runs[-1], run)
         else:
@@ -239,17 +248,17 @@ def epoch_rows(
     if loaded.log is None or not loaded.is_compared:
         return
     leads = leader is not None and leader.broker_id == loaded.broker_id
-    replica = loaded.replica(alive=None, in_isr=False)
-    in_effect = (replica.as_leader() if leads else replica.as_follower()).epochs
+    in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
     known = loaded.files.checkpoint_state != "not-collected"
-    checkpoint = table((epoch, start) for _line, epoch, start in loaded.files.checkpoint) if known else None
+    checkpoint = tuple(map(_EPOCH_AND_START, loaded.files.checkpoint)) if known else None
     found = reconcile(
         loaded.log,
         in_effect if loaded.unreadable is None else EMPTY,
         checkpoint,
         cleaned_until=cleaned_until,
         compacted=compacted,
-        leader=None if leads or leader is None else leader.as_leader().epochs,
+        # above the cleaner checkpoints it tells nothing, and the question is the same for all replicas
+        leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
     )
     for entry in found:
         yield EpochStartOffset(

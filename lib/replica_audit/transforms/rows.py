@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import itemgetter
 from typing import TypeVar
 
 import pyarrow as pa
@@ -27,6 +29,9 @@ from replica_audit.transforms.valid_rows import Row as Row
 T = TypeVar("T")
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROWS_PER_BATCH = 256
+# the values of such rows in the order of the tuples that they become
+_RUN, _WINDOW = itemgetter(*Run._fields), itemgetter(*Window._fields)
+_CHECKPOINT_ENTRY, _EPOCH_ENTRY = itemgetter("line", "epoch", "start_offset"), itemgetter("epoch", "start_offset")
 
 
 def never_refused(_row: Row, misfit: Misfit) -> Row:
@@ -46,6 +51,9 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
     """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several."""
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _uncollected(_over_batches(batches))
+
+    def _over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[T] = []
         for batch in batches:
             for row in batch.to_pylist():
@@ -60,6 +68,21 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
     return over_batches
 
 
+def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make each batch without Python looking for cycles meanwhile: rows are hundreds of thousands of objects that hold none."""
+    is_on = gc.isenabled()
+    while True:
+        gc.disable()
+        try:
+            batch = next(made, None)
+        finally:
+            if is_on:
+                gc.enable()
+        if batch is None:
+            return
+        yield batch
+
+
 def replica_row(files: ReplicaFiles) -> Row:
     """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
     row = as_dict(files)
@@ -72,8 +95,8 @@ def replica_files(row: Row) -> ReplicaFiles:
     """A row of the shape REPLICA_FILES as a value."""
     values = dict(row)
     values["segments"] = tuple(SegmentFile(**segment) for segment in row["segments"])
-    values["checkpoint"] = tuple((entry["line"], entry["epoch"], entry["start_offset"]) for entry in row["checkpoint"])
-    values["epochs"] = tuple((entry["epoch"], entry["start_offset"]) for entry in row["epochs"])
+    values["checkpoint"] = tuple(map(_CHECKPOINT_ENTRY, row["checkpoint"]))
+    values["epochs"] = tuple(map(_EPOCH_ENTRY, row["epochs"]))
     values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
     return ReplicaFiles(**values)
 
@@ -102,6 +125,11 @@ def segment_file(row: Row) -> SegmentFile:
     return SegmentFile(**row)
 
 
+def runs_of(row: Row) -> tuple[Run, ...]:
+    """The runs of a row of the shape SEGMENT_SCAN."""
+    return tuple(map(Run._make, map(_RUN, row["runs"])))
+
+
 def segment(row: Row) -> Segment:
     """A row of the shape SEGMENT_SCAN as the segment that was scanned."""
     file = row["file"]
@@ -109,6 +137,6 @@ def segment(row: Row) -> Segment:
         base_offset=file["base_offset"],
         swap=file["swap"],
         damaged=row["damaged"],
-        runs=tuple(Run(**run) for run in row["runs"]),
-        windows=tuple(Window(**window) for window in row["windows"] or ()),
+        runs=runs_of(row),
+        windows=tuple(map(Window._make, map(_WINDOW, row["windows"] or ()))),
     )

@@ -14,7 +14,7 @@ from replica_audit.formats.tree_walk import cannot_read
 from replica_audit.model import Problem
 from replica_audit.protocol.comparison import Comparison
 from replica_audit.protocol.log_events import EventKind, LogEvent
-from replica_audit.protocol.observed import ObservedTruncation, agrees, observe
+from replica_audit.protocol.observed import Contradiction, ObservedTruncation, agrees, observe
 from replica_audit.transforms.rows import Row
 
 _KIND = "server.log"
@@ -119,8 +119,8 @@ def log_events(entries: Iterable[Row], topic: str, partition: int) -> list[LogEv
     return sorted(found, key=lambda event: (began[event.path], event.path, event.line))
 
 
-def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> str | None:
-    """What the broker did that the rule does not say, in one sentence with file and line; None if nothing contradicts the rule."""
+def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> Contradiction | None:
+    """What the broker did that the rule does not say, with file and line; None if nothing contradicts the rule."""
     return agrees(
         seen,
         comparison.effect.truncation,

@@ -47,10 +47,19 @@ def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBa
     try:
         return pa.RecordBatch.from_pylist(rows, schema=schema)
     except _REFUSED:
-        return pa.RecordBatch.from_pylist([_fitting(row, schema, refused) for row in rows], schema=schema)
+        return pa.RecordBatch.from_pylist([_replaced(row, schema, refused) for row in rows], schema=schema)
 
 
-def _fitting(row: Row, schema: pa.Schema, refused: Refused) -> Row:
+def fitting(rows: list[Row], schema: pa.Schema, refused: Refused) -> list[Row]:
+    """The same for rows that stay in Python."""
+    try:
+        pa.RecordBatch.from_pylist(rows, schema=schema)
+    except _REFUSED:
+        return [_replaced(row, schema, refused) for row in rows]
+    return rows
+
+
+def _replaced(row: Row, schema: pa.Schema, refused: Refused) -> Row:
     found = _misfit(row, pa.struct(list(schema)), "")
     return row if found is None else refused(row, found)
 

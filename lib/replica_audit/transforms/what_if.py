@@ -23,7 +23,8 @@ from replica_audit.protocol.verdict import Verdict, judge
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 from replica_audit.transforms.content import only_in_follower
 from replica_audit.transforms.electability import Electability
-from replica_audit.transforms.pairs import Measured, Pair, Side, measure
+from replica_audit.transforms.pairs import Measured, Pair, measure
+from replica_audit.transforms.sides import Side
 
 MakePair = Callable[[Side, Side], Pair]
 

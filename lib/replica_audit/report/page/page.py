@@ -17,9 +17,10 @@ from markupsafe import Markup
 
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict import SEVERITIES, Verdict
-from replica_audit.report.blocks import cut, meaning
+from replica_audit.report.blocks import meaning
 from replica_audit.report.data import Finding
 from replica_audit.report.explanation import Explained
+from replica_audit.report.finding_cells import cut
 from replica_audit.report.offline_text import elect, in_sync, since
 from replica_audit.report.page.data import PageData
 from replica_audit.report.page.listing import for_script, rows_json

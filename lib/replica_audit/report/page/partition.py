@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replica_audit.protocol.exchange_cases import Case
 from replica_audit.report import choices_text, elections_text, groups_text, roles_text, rules_text
 from replica_audit.report.data import Report
 from replica_audit.report.exchange_text import DOCUMENTS, Words
 from replica_audit.report.explained_rows import Verdict
 from replica_audit.report.explanation import Explained, Explanation
 from replica_audit.report.explanation_text import described
+from replica_audit.report.explanation_text import facts as text_facts
 from replica_audit.report.leader_words import caveat, known_from, leader_name
 from replica_audit.report.offline_text import elections, in_sync, since
 from replica_audit.report.page.picture import Picture, picture, worst_first
@@ -92,8 +94,11 @@ class Section:
 
 def command(report: Report, cluster_id: str, topic: str, partition: int) -> str:
     """What prints the explanation of a partition."""
-    words = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id, "--partition", f"{topic}-{partition}"]
-    return f"./spark-submit.sh {shlex.join([*words, *(['--cluster', cluster_id] if len(report.clusters) > 1 else [])])}"
+    place = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id]
+    if not report.warehouse:
+        place = ["triage", *(word for given in report.inputs for word in ("--input", given))]
+    words = [*place, "--partition", f"{topic}-{partition}", *(["--cluster", cluster_id] if len(report.clusters) > 1 else [])]
+    return f"./spark-submit.sh {shlex.join(words)}"
 
 
 def section(report: Report, explained: Explained, anchor: str, cluster: str) -> Section:
@@ -191,7 +196,7 @@ def _grids(one: Explanation) -> Iterator[Grid]:
                 "" if step.number is None else words.asks(step),
                 "" if step.number is None else words.answer(step),
                 words.does(step),
-                " (".join(words.rule(step.case)) + ")" if step.case != "undefined" else "",
+                " (".join(words.rule(step)) + ")" if step.case is not Case.UNDEFINED else "",
             )
             for step in one.outcome.exchange.steps
         )
@@ -208,7 +213,7 @@ def _evidence(one: Explanation) -> Iterator[str]:
     leader = leader_name(one.verdict) if one.leader.broker_id >= 0 else "leader"
     for name, side in ((leader, one.leader), (f"follower {one.follower.broker_id}", one.follower)):
         yield f"{name}: {described(one, side)}"
-    yield from filter(None, (one.verdict.evidence or "").split("; "))
+    yield from text_facts(one.verdict)
     if one.folder:
         yield f"all below {one.folder}"
     if one.cut_short:

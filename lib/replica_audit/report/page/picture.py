@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
+from replica_audit.protocol.exchange_cases import Case
 from replica_audit.report.axis import Axis, Need, axis
 from replica_audit.report.drawing import Stroke as Segment
 from replica_audit.report.drawing import tick_places
 from replica_audit.report.drawn_logs import CONFLICTS, GOES, KEPT, strokes
-from replica_audit.report.exchange_steps import Case, Step
+from replica_audit.report.exchange_steps import Step
 from replica_audit.report.explained_rows import ConsumerImpact, TruncationPoint
 from replica_audit.report.explanation import Explained, Explanation, Replica
 from replica_audit.report.leader_words import has_no_leader, is_inferred
@@ -210,7 +212,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
 def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
     """A question and its answer as an arrow to what was answered, and the cut that follows as one to where it ends."""
     number = "" if step.number is None else f"{step.number}  "
-    asked, answer, does = _said(step)
+    asked, answer, does = said(step)
     names = [f"{number}{asked}", *(text for text in (answer, does) if text)]
     top = sheet.row(names, 2 * LINE if step.truncate_to is not None or step.offset is not None else LINE) + 9
     if step.answered_end_offset is not None and step.answered_end_offset >= 0:
@@ -223,7 +225,7 @@ def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
         sheet.arrow(step.log_end_offset, goes_to, top + LINE, "cut applies", does)
 
 
-def _said(step: Step) -> tuple[str, str, str]:
+def said(step: Step) -> tuple[str, str, str]:
     """Question, answer and effect in a few words; the exchange in full stands below the picture."""
     does = "" if step.truncate_to is None else f"cuts to {step.truncate_to}"
     if step.case is Case.OUT_OF_RANGE_RESTART:
@@ -242,8 +244,12 @@ def _said(step: Step) -> tuple[str, str, str]:
             answer = f"leader: {step.answered_end_offset}"
         case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
             answer = "leader: out of range"
-        case _:
+        case Case.COMMON_EPOCH | Case.UNKNOWN_EPOCH | Case.LATER_EPOCH:
             answer = f"leader: {epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
+        case Case.HIGH_WATERMARK:
+            answer = ""  # nothing was asked
+        case _ as never:
+            assert_never(never)
     return asked, answer, does
 
 

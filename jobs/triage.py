@@ -1,0 +1,10 @@
+"""Audit at once, in this process, for a person who waits: no Spark, no Java, no tables."""
+
+# runs-on: driver
+
+import sys
+
+from replica_audit.cli import run
+
+if __name__ == "__main__":
+    run(["triage", *sys.argv[1:]])

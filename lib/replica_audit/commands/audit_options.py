@@ -1,0 +1,59 @@
+"""The options that audit and triage share: what to audit, and by which rules."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica_audit.commands.command import Option
+
+if TYPE_CHECKING:
+    from replica_audit.config import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLE = ROOT / "tests" / "data" / "sample"
+INPUT = Option(
+    flag="--input",
+    help="directory with one folder per broker, or a folder of such directories, also s3a://BUCKET/PREFIX; repeatable "
+    "(default: the sample data)",
+    arguments={"action": "append", "metavar": "DIR"},
+)
+RULES = (
+    Option(
+        flag="--cluster-metadata",
+        help="cluster-metadata.json to use instead of the one beside the broker folders",
+        arguments={"type": Path, "metavar": "FILE"},
+    ),
+    Option(flag="--config", help="YAML file with settings, such as conf/audit.yaml", arguments={"type": Path, "metavar": "FILE"}),
+    Option(flag="--topics", setting="topics", help="audit only topics whose whole name matches", arguments={"metavar": "REGEX"}),
+    Option(
+        flag="--protocol",
+        setting="protocol",
+        help="truncation rule: auto, high-watermark, kip-101, kip-279 or truncate-on-fetch (default: auto)",
+        arguments={"metavar": "RULE"},
+    ),
+    Option(
+        flag="--what-if-leaders",
+        setting="what_if_leaders",
+        help="also compute every replica as the leader of the others: what each choice would lose, ranked",
+        arguments={"action": "store_true"},
+    ),
+    Option(
+        flag="--fail-on",
+        setting="fail_on",
+        help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",
+        arguments={"metavar": "SEVERITY"},
+    ),
+)
+
+
+def settings_of(given: argparse.Namespace) -> Settings:
+    """The configuration: the file's, then the environment's, then the command line's.
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
+    from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
+
+    return config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})

@@ -1,0 +1,94 @@
+"""`triage`: the audit for a person who waits."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from replica_audit.commands import outputs
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
+from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.errors import UsageError
+
+_TRIAGE_HELP = """\
+Give the answer of audit at once: read what every broker has on disk, in this process, and print the
+same summary. No Spark, no Java, and no tables: nothing is written but the files that --html and
+--json name. With --partition, explain that partition instead: both logs drawn, every question and
+answer between follower and leader, what is lost, what to do.
+
+Everything that is known of a cluster is held in memory (about 1 GB for 10,000 partitions with three
+replicas). For whole fleets, and for a history of findings from night to night, run audit.
+"""
+_TRIAGE_EXIT = """\
+exit codes, those of audit:
+  0    nothing found
+  1    findings at or above --fail-on
+  2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
+  3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
+       or nothing was compared at all
+  70   a defect of this program; the traceback says where
+  130  interrupted
+
+examples:
+  ./spark-submit.sh triage --input /backup/brokers
+  ./spark-submit.sh triage --input /backup/brokers --partition orders-0 | less
+  ./spark-submit.sh triage --input /backup/brokers --topics 'orders|payments' --html triage.html
+"""
+
+
+def _triage(given: argparse.Namespace) -> int:
+    for flag, path in (("--json", given.json), ("--html", given.html)):
+        outputs.check(flag, path)
+    if given.cluster_metadata and not given.cluster_metadata.is_file():
+        raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
+    settings = settings_of(given)
+    from replica_audit.commands.report import write_page
+    from replica_audit.commands.terminal import show_report
+    from replica_audit.local_run import triage
+    from replica_audit.past.findings import all_findings
+    from replica_audit.past.report import report_of
+    from replica_audit.past.run import PastRun
+    from replica_audit.report import explanation, explanation_text, question
+    from replica_audit.report.json_report import json_pieces
+
+    topic, number = question.parse_partition(given.partition) if given.partition else ("", 0)
+    if not given.input:
+        tell(f"no --input: auditing the sample data in {SAMPLE}")
+    done = triage(tuple(given.input or [str(SAMPLE)]), settings, metadata=given.cluster_metadata, tell=tell)
+    run = PastRun(done.tables, done.run_id)
+    report = report_of(run)
+    if given.partition:
+        asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
+        show(explanation_text.render(explanation.explain(done.tables, asked)))
+    else:
+        show("\n")
+        show_report(report)
+    if given.json:
+        outputs.write("--json", given.json, json_pieces(report, partial(all_findings, run)))
+    if given.html:
+        write_page(run, "--html", given.html)
+    return report.exit_code
+
+
+COMMAND = Command(
+    name="triage",
+    description=_TRIAGE_HELP,
+    epilog=_TRIAGE_EXIT,
+    run=_triage,
+    interrupted="interrupted; nothing was written",
+    options=(
+        INPUT,
+        Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
+        Option(
+            flag="--cluster",
+            help="cluster id, where several clusters have the partition of --partition",
+            arguments={"metavar": "ID"},
+        ),
+        *RULES,
+        Option(
+            flag="--json", help="write the summary and every finding as JSON, as audit does", arguments={"type": Path, "metavar": "FILE"}
+        ),
+        Option(flag="--html", help="write the page of the run, as report does", arguments={"type": Path, "metavar": "FILE"}),
+    ),
+)

@@ -1,0 +1,104 @@
+"""The findings of a run, and what they are against those of earlier runs: new, persisting, resolved or unconfirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from replica_audit import tables
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.protocol.confirmation import Status
+from replica_audit.tables.encoding import batch_of, row_of
+from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
+from replica_audit.transforms.finding_history import history_row
+from replica_audit.transforms.rows import MapInArrow, Row, mapped
+from replica_audit.transforms.topics import topic_filter
+
+_PARTITION = ["cluster_id", "topic", "partition"]
+
+
+def findings(audited: DataFrame) -> DataFrame:
+    """The findings of a run.
+
+    Args:
+        audited: rows of the shape AUDITED.
+
+    Returns:
+        cluster_id and the columns of the shape FOUND: one row per finding.
+    """
+    return audited.select("cluster_id", F.inline("found"))
+
+
+def with_history(current: DataFrame, before: DataFrame | None, audited: DataFrame, run_id: str) -> DataFrame:
+    """Add what earlier runs left open.
+
+    Args:
+        current: what `findings` gives.
+        before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
+        audited: rows of the shape AUDITED, of which `checked` tells what was found in order.
+        run_id: of this run.
+
+    Returns:
+        The columns of the table `findings`, as `history_row` makes them.
+    """
+    names = [column.name for column in tables.FINDINGS.columns]
+    types = spark_schema(tables.FINDINGS.arrow)
+    if before is None:
+        return current.mapInArrow(_mapped(partial(_new, run_id=run_id)), types)
+    # the table may have been made by an older version
+    known = [F.col(name) if name in before.columns else F.lit(None).cast(types[name].dataType).alias(name) for name in names]
+    earlier = before.where(F.col("status") != F.lit(str(Status.RESOLVED))).select(*known)
+    now = current.select("cluster_id", "finding_key", F.struct(*current.columns).alias("found"))
+    then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
+    joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
+    checks = audited.select("cluster_id", F.inline("checked"))
+    checks = checks.select(*_PARTITION, F.struct(*tables.CHECKED.names).alias("check"))
+    rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
+    return rows.mapInArrow(_mapped(partial(_history, run_id=run_id)), types)
+
+
+def _mapped(function: Callable[[Row], Iterator[RunFinding]]) -> MapInArrow:
+    return mapped(function, partial(batch_of, RunFinding, schema=tables.FINDINGS.arrow))
+
+
+def _new(row: Row, run_id: str) -> Iterator[RunFinding]:
+    yield history_row(row["cluster_id"], _found(row), None, None, run_id)
+
+
+def _history(row: Row, run_id: str) -> Iterator[RunFinding]:
+    found, check = row["found"], row["check"]
+    # nested columns of an older version may lack some of theirs
+    earlier = None if row["earlier"] is None else row_of(RunFinding, row["earlier"], of_any_version=True)
+    yield history_row(
+        found["cluster_id"] if earlier is None else earlier.cluster_id,
+        None if found is None else _found(found),
+        earlier,
+        None if check is None else row_of(CheckedPartition, check),
+        run_id,
+    )
+
+
+def _found(row: Row) -> FoundFinding:
+    return row_of(FoundFinding, {name: row[name] for name in tables.FOUND.names})
+
+
+def latest_before(findings_table: DataFrame, runs: Mapping[str, str], *, topics: str = "") -> DataFrame:
+    """What the runs before found, as far as this run looks again.
+
+    Args:
+        findings_table: rows of the table `findings`.
+        runs: by the id of each cluster that this run audits, its latest run before this one that counts; at least one.
+        topics: the regular expression that limits this run; empty for all topics.
+
+    Returns:
+        The findings of those runs about their clusters.
+    """
+    of_runs = [(F.col("cluster_id") == F.lit(cluster)) & (F.col("run_id") == F.lit(run)) for cluster, run in runs.items()]
+    rows = findings_table.where(reduce(or_, of_runs))
+    # not rlike: Java's regular expressions are others than those that chose the topics
+    is_wanted = F.udf(topic_filter(topics), "boolean")
+    return rows.where(is_wanted("topic")) if topics else rows

@@ -1,0 +1,188 @@
+"""The stages of an audit in this process, without Spark: the same functions that Spark maps over rows, in the same order.
+
+Everything known of a cluster is in memory at once, so this is for what one person looks at; `engine.spark` serves whole fleets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replica_audit.config import Settings
+from replica_audit.formats.cluster_metadata import ClusterMetadata
+from replica_audit.formats.kept_text import KeptText
+from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS
+from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
+from replica_audit.transforms.gathering import list_commits
+from replica_audit.transforms.inventory import list_source
+from replica_audit.transforms.partitions import judged
+from replica_audit.transforms.rows import Row
+from replica_audit.transforms.segments import collected_scans, scan_segment
+from replica_audit.transforms.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
+
+LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
+_AT_ONCE = 256  # rows that are put into Arrow together
+_SOURCE = ("cluster_id", "broker_id", "path", "kind")
+_EMPTY = {"replica": None, "metadata": None, "event": None, "metadata_copy": None, "versions": None, "problem": None}
+
+Key = tuple[str, int]
+Source = tuple[str, int | None, str, str]
+Progress = Callable[[str, int], None]  # takes what is being done, and how many replicas it is about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAudit:
+    """What the audit of one cluster found.
+
+    `tables`: the rows of every table about partitions, and those of the shapes FOUND and CHECKED as `found` and `checked`; `problems`: rows
+    of `input_errors` that belong to no partition. All have a cluster_id and no run_id. `replicas`: directories that were audited.
+    """
+
+    facts: ClusterFacts
+    tables: Mapping[str, pa.Table]
+    problems: pa.Table
+    replicas: int
+
+
+def audit_cluster(
+    sources: Iterable[Source],
+    head: ClusterMetadata | None,
+    settings: Settings,
+    *,
+    facts: ClusterFacts | None = None,
+    tell: Progress = lambda _doing, _replicas: None,
+) -> ClusterAudit:
+    """Audit one cluster.
+
+    Args:
+        sources: what the inventory lists, as of `Root.sources`.
+        head: of its cluster-metadata.json; None if there is none.
+        settings: of the run.
+        facts: of the cluster, where they are known; None to take them from the metadata.
+        tell: is called when a stage begins.
+    """
+    known = _Known()
+    tell(LISTING, 0)
+    _list(sources, settings.topics, known)
+    replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
+    tell(READING, replicas)
+    _scan(known)
+    best = max(known.copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
+    facts = facts or cluster_facts(head, best, settings, known.versions)
+    _add_commits(known, facts)
+    tell(COMPARING, replicas)
+    tables = _tables(known, facts)
+    problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
+    return ClusterAudit(facts=facts, tables=tables, problems=problems, replicas=replicas)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the sources hold: partitions, copies of the metadata log, versions that server logs show, problems of no replica."""
+
+    partitions: dict[Key, Row] = field(default_factory=dict)
+    copies: list[Row] = field(default_factory=list)
+    versions: list[Row] = field(default_factory=list)
+    problems: list[Row] = field(default_factory=list)
+
+    def partition(self, row: Row) -> Row:
+        key = (row["topic"], row["partition"])
+        if key not in self.partitions:
+            keys = {"cluster_id": row["cluster_id"], "topic": key[0], "partition": key[1]}
+            lists: Row = {name: [] for name in ("claims", "replicas", "segments", "events", "commits")}
+            self.partitions[key] = {**keys, "is_audited": row["is_audited"], **lists}
+        return self.partitions[key]
+
+    def add_problem(self, row: Row) -> None:
+        self.problems.append({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **row["problem"]})
+
+
+def _list(sources: Iterable[Source], topics: str, known: _Known) -> None:
+    rows = (row for source in sources for row in list_source(dict(zip(_SOURCE, source, strict=True)), topics))
+    for row in _fitting(({**_EMPTY, **row} for row in rows), INVENTORY, refuse_with_problem):
+        if row.get("problem"):
+            known.add_problem(row)
+        elif row.get("metadata_copy"):
+            known.copies.append(row["metadata_copy"])
+        elif row.get("versions"):
+            if row["versions"] not in known.versions:
+                known.versions.append(row["versions"])
+        else:
+            of_broker = {"broker_id": row["broker_id"]}
+            of_partition = known.partition(row)
+            if row.get("event"):
+                of_partition["events"].append({**of_broker, "event": row["event"]})
+            elif row.get("metadata"):
+                of_partition["claims"].append({**of_broker, "metadata": row["metadata"]})
+            else:
+                of_partition["replicas"].append({**of_broker, "replica": row["replica"]})
+
+
+def _scan(known: _Known) -> None:
+    places: list[Row] = []
+    with KeptText() as kept:
+        for row in _fitting(_scanned(known, places, kept), SEGMENTS, refuse_scan):
+            _add_segment(known, row)
+    if places:
+        for batch in collected_scans(iter([pa.RecordBatch.from_pylist(places)])):
+            for row in batch.to_pylist():
+                _add_segment(known, row)
+
+
+def _scanned(known: _Known, places: list[Row], kept: KeptText) -> Iterator[Row]:
+    """The segments of replicas that are read here; of those that were scanned on their brokers the places are added."""
+    for partition in known.partitions.values():
+        for of_broker in partition["replicas"]:
+            replica, keys = of_broker["replica"], {"cluster_id": partition["cluster_id"], "broker_id": of_broker["broker_id"]}
+            if replica["scans"]:
+                places.append({**keys, **{name: replica[name] for name in ("scans", "log_dir", "directory")}})
+                continue
+            place = {**keys, **{name: replica[name] for name in ("log_dir", "directory", "topic", "partition")}}
+            for file in replica["segments"]:
+                yield from scan_segment({**place, "file": file}, kept)
+
+
+def _add_segment(known: _Known, row: Row) -> None:
+    known.partitions[row["topic"], row["partition"]]["segments"].append({"broker_id": row["broker_id"], "segment": row["segment"]})
+
+
+def _add_commits(known: _Known, facts: ClusterFacts) -> None:
+    """Give every partition the offsets that groups committed of it."""
+    of_groups = [row for (topic, _number), row in sorted(known.partitions.items()) if topic == GROUP_OFFSETS_TOPIC]
+    for found in (made for row in of_groups for made in list_commits(row, {row["cluster_id"]: facts})):
+        if found.get("problem"):
+            known.add_problem(found)
+        elif (found["topic"], found["partition"]) in known.partitions:
+            known.partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
+
+
+def _tables(known: _Known, facts: ClusterFacts) -> dict[str, pa.Table]:
+    audited = (judged(row, facts) for _key, row in sorted(known.partitions.items()) if row["is_audited"])
+    parts: dict[str, list[pa.Table]] = {name: [] for name in AUDITED.names if name != "cluster_id"}
+    while rows := list(islice(audited, _AT_ONCE)):
+        batch = encoded_audits(rows)
+        for name, found in parts.items():
+            found.append(_inlined(batch, name))
+    return {name: pa.concat_tables(found) if found else _inlined(AUDITED.empty_table(), name) for name, found in parts.items()}
+
+
+def _inlined(audited: pa.RecordBatch | pa.Table, name: str) -> pa.Table:
+    """One table's rows of partitions of the shape AUDITED, with their cluster_id."""
+    column: Any = audited[name]
+    rows = pc.list_flatten(column)
+    clusters = pc.take(audited["cluster_id"], pc.list_parent_indices(column))
+    fields = list(column.type.value_type)
+    columns = [clusters, *(pc.struct_field(rows, [place]) for place in range(len(fields)))]
+    return pa.Table.from_arrays(columns, schema=pa.schema([AUDITED.field("cluster_id"), *fields]))
+
+
+def _fitting(rows: Iterable[Row], schema: pa.Schema, refused: Any) -> Iterator[Row]:
+    pending = iter(rows)
+    while some := list(islice(pending, _AT_ONCE)):
+        yield from fitting(some, schema, refused)

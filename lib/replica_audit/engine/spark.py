@@ -1,0 +1,193 @@
+"""The stages of an audit as Spark runs them: rows are spread over tasks, grouped by partition and judged there.
+
+Nothing about the protocol is decided here. Each stage maps a function of `transforms` over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.tables import AUDITED, COMMITS, INVENTORY, SEGMENTS
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.transforms.clusters import ClusterFacts
+from replica_audit.transforms.gathering import KEYS, list_commits
+from replica_audit.transforms.inventory import list_source
+from replica_audit.transforms.partitions import judged
+from replica_audit.transforms.rows import Row, map_rows, mapped
+from replica_audit.transforms.segments import collected_scans, scan_segments
+from replica_audit.transforms.valid_rows import encoded_audits, refuse_with_problem
+
+SOURCES = "cluster_id string, broker_id int, path string, kind string"
+_BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
+
+
+def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
+    """List every source inside tasks.
+
+    Args:
+        sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
+            or server-log); columns SOURCES.
+        topics: regular expression that a topic's whole name must match; empty for all.
+
+    Returns:
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
+        replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
+        then false.
+    """
+    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
+
+
+def metadata_copies(inventory: DataFrame) -> dict[str, Row]:
+    """For each cluster the copy of the metadata log that reaches farthest, as a row of the shape METADATA_COPY; one small collect."""
+    copies = inventory.where(F.col("metadata_copy").isNotNull())
+    best = copies.groupBy("cluster_id").agg(
+        F.max_by("metadata_copy", F.struct("metadata_copy.log_epoch", "metadata_copy.log_end_offset")).alias("copy")
+    )
+    return {row["cluster_id"]: row["copy"].asDict(recursive=True) for row in best.collect()}
+
+
+def logged_versions(inventory: DataFrame) -> dict[str, list[Row]]:
+    """For each cluster the versions that its brokers' own logs tell, each combination once; one small collect."""
+    told = inventory.where(F.col("versions").isNotNull()).select("cluster_id", "versions").distinct()
+    found: dict[str, list[Row]] = {}
+    for row in told.collect():
+        found.setdefault(row["cluster_id"], []).append(row["versions"].asDict())
+    return found
+
+
+def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool) -> DataFrame:
+    """Scan every segment.
+
+    Args:
+        inventory: rows of the shape INVENTORY.
+        tasks: over how many tasks the segments are spread, by bytes.
+        total_bytes: the sum of the segments' sizes.
+        has_collections: whether any replica was scanned on its broker; if none was, nothing is started to look for such scans.
+
+    Returns:
+        Rows of the shape SEGMENTS, one per segment file.
+    """
+    replicas = inventory.where(F.col("replica").isNotNull())
+    files = replicas.where(F.col("replica.scans").isNull()).select(
+        "cluster_id",
+        "broker_id",
+        "topic",
+        "partition",
+        F.col("replica.log_dir").alias("log_dir"),
+        F.col("replica.directory").alias("directory"),
+        F.explode("replica.segments").alias("file"),
+    )
+    scanned_here = spread(files, tasks, total_bytes).mapInArrow(scan_segments, spark_schema(SEGMENTS))
+    if not has_collections:
+        return scanned_here
+    is_collected = F.col("replica.scans").isNotNull()
+    places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
+    # the replicas of a broker's folder come from one task, so each file of scans is read by one
+    return scanned_here.unionByName(places.mapInArrow(collected_scans, spark_schema(SEGMENTS)))
+
+
+def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
+    """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
+
+    The parts of a packed text are one file here, for its beginning has to be unpacked to read its end.
+
+    Args:
+        files: rows with a struct `file` of the shape SEGMENT_FILE.
+        tasks: partitions of the result.
+        total_bytes: the sum of the sizes.
+
+    Returns:
+        The rows of every task ordered by path, those of a text by their place in it.
+    """
+    is_packed = F.col("file.unpacked_bytes") > 0
+    size = F.when(is_packed, F.col("file.unpacked_bytes")).otherwise(F.col("file.size_bytes"))
+    begin = F.when(is_packed, 0).otherwise(F.col("file.byte_start"))
+    # at most a few files for each task, so that ranking them in one place costs nothing
+    is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
+    by_size = Window.orderBy(size.desc(), "file.path", begin)
+    big = files.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
+    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", begin), F.lit(tasks)).cast("int"))
+    return big.unionByName(small).repartitionById(tasks, "task").sortWithinPartitions("file.path", "file.byte_start").drop("task")
+
+
+def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
+    """One row per partition, in one shuffle.
+
+    Returns:
+        cluster_id, topic, partition, is_audited, and arrays of structs with broker_id: claims (of the shape PARTITION_METADATA; broker_id
+        is null for the file beside the brokers), replicas, segments and events (of the shape LOG_EVENT).
+    """
+    with_broker = {name: F.when(F.col(name).isNotNull(), F.struct("broker_id", name)) for name in ("replica", "metadata", "event")}
+    none = F.lit(None)
+    of_partitions = F.col("problem").isNull() & F.col("metadata_copy").isNull() & F.col("versions").isNull()
+    found = inventory.where(of_partitions).select(
+        *KEYS,
+        "is_audited",
+        with_broker["replica"].alias("replica"),
+        with_broker["metadata"].alias("claim"),
+        with_broker["event"].alias("event"),
+        none.cast(_struct(segments)).alias("segment"),
+    )
+    scanned = segments.select(
+        *KEYS,
+        none.cast("boolean").alias("is_audited"),
+        none.cast(found.schema["replica"].dataType).alias("replica"),
+        none.cast(found.schema["claim"].dataType).alias("claim"),
+        none.cast(found.schema["event"].dataType).alias("event"),
+        F.struct("broker_id", "segment").alias("segment"),
+    )
+    return (
+        found.unionByName(scanned)
+        .groupBy(*KEYS)
+        .agg(
+            F.first("is_audited", ignorenulls=True).alias("is_audited"),
+            F.collect_list("claim").alias("claims"),
+            F.collect_list("replica").alias("replicas"),
+            F.collect_list("event").alias("events"),
+            F.collect_list("segment").alias("segments"),
+        )
+    )
+
+
+def _struct(segments: DataFrame) -> str:
+    return f"struct<broker_id:int,segment:{segments.schema['segment'].dataType.simpleString()}>"
+
+
+def commits(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFrame:
+    """Every committed offset that the partitions of `__consumer_offsets` hold, and what of them cannot be read.
+
+    Returns:
+        Rows of the shape COMMITS: either `commit`, with the topic and partition that it is about, or `problem` is not null.
+    """
+    of_groups = gathered.where(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC))
+    return of_groups.mapInArrow(map_rows(partial(list_commits, clusters=clusters), COMMITS, refuse_with_problem), spark_schema(COMMITS))
+
+
+def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
+    """The gathered partitions that are audited, each with its committed offsets: `commits`, an array, null where there are none.
+
+    `found` is what `commits` gives, None where no group's offsets are in the input.
+    """
+    if found is None:
+        return gathered.where("is_audited")
+    per_partition = found.where(F.col("commit").isNotNull()).groupBy(*KEYS).agg(F.collect_list("commit").alias("commits"))
+    return gathered.where("is_audited").join(per_partition, on=list(KEYS), how="left")
+
+
+def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
+    """Judge every partition inside tasks.
+
+    Returns:
+        One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
+    """
+    return gathered.mapInArrow(mapped(partial(_judge, clusters=clusters), encoded_audits), spark_schema(AUDITED))
+
+
+def _judge(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:
+    yield judged(row, clusters[row["cluster_id"]])

@@ -1,0 +1,125 @@
+"""What an audit counts before its tables are written, and its worst findings, in one pass over the audited partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.tables import FOUND, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.tables.columns import BIGINT, STRING
+from replica_audit.transforms.rows import Row
+
+Order = Callable[[pa.Table], Any]
+_COUNTED = tuple(table.name for table in (*OF_PARTITIONS, INPUT_ERRORS))
+_SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records")
+_ROWS, _VERDICT, _SEVERITY, _PARTITIONS = "rows", "verdict", "severity", "partitions"
+_FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
+# a row is a count of a cluster, or one of its findings
+_COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
+_TALLY = pa.schema([*_COLUMNS, ("finding", _FINDING)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What was counted in each cluster, by its id.
+
+    Args:
+        rows: by cluster and table: rows to be written.
+        verdicts: by cluster and verdict: followers.
+        severities: by cluster and severity: findings.
+        partitions: by cluster: partitions with a follower to judge.
+        worst: the worst findings, as many as were asked for; their cluster_id and some columns of FOUND.
+        audited: partitions in all.
+    """
+
+    rows: Counter[tuple[str, str]]
+    verdicts: Counter[tuple[str, str]]
+    severities: Counter[tuple[str, str]]
+    partitions: Counter[str]
+    worst: list[Row]
+    audited: int
+
+    @property
+    def finding_count(self) -> int:
+        """Findings in all."""
+        return self.severities.total()
+
+    def of_cluster(self, counts: Counter[tuple[str, str]], cluster_id: str) -> dict[str, int]:
+        """One cluster's part of counts, by name."""
+        return {name: count for (cluster, name), count in counts.items() if cluster == cluster_id}
+
+
+def totals(counts: Counter[tuple[str, str]]) -> Counter[str]:
+    """Counts of all clusters, by name."""
+    summed = Counter[str]()
+    for (_cluster, name), count in counts.items():
+        summed[name] += count
+    return summed
+
+
+def tally(audited: DataFrame, order: Order, most: int) -> Tally:
+    """Count, and find the worst `most` findings.
+
+    Args:
+        audited: rows of the shape AUDITED.
+        order: gives the places of findings in order, the worst first.
+        most: how many of the findings to keep.
+    """
+    parts = audited.select(
+        "cluster_id",
+        F.array(*(F.size(name) for name in _COUNTED)).alias("sizes"),
+        F.col("replica_verdicts.verdict").alias("verdicts"),
+        F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN))).alias("found"),
+    )
+    made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
+    counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in (_ROWS, _VERDICT, _SEVERITY, _PARTITIONS)}
+    findings = []
+    for row in made:
+        if row["finding"] is None:
+            counts[row["counted"]][row["cluster_id"], row["name"]] += row["count"]
+        else:
+            findings.append({"cluster_id": row["cluster_id"], **row["finding"].asDict()})
+    judged = Counter({cluster: count for (cluster, name), count in counts[_PARTITIONS].items() if name == _VERDICT})
+    return Tally(
+        rows=counts[_ROWS],
+        verdicts=counts[_VERDICT],
+        severities=counts[_SEVERITY],
+        partitions=judged,
+        worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
+        audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
+    )
+
+
+def _findings_schema() -> pa.Schema:
+    return pa.schema([("cluster_id", STRING), *((field.name, field.type) for field in _FINDING)])
+
+
+def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iterator[pa.RecordBatch]:
+    """The counts of a task's partitions, and its worst findings."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    worst: list[Row] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            cluster = row["cluster_id"]
+            counts.update({(cluster, _ROWS, name): size for name, size in zip(_COUNTED, row["sizes"], strict=True) if size})
+            counts.update((cluster, _VERDICT, verdict) for verdict in row["verdicts"])
+            counts.update((cluster, _SEVERITY, finding["severity"]) for finding in row["found"])
+            counts[cluster, _PARTITIONS, _ROWS] += 1
+            counts[cluster, _PARTITIONS, _VERDICT] += bool(row["verdicts"])
+            worst += ({"cluster_id": cluster, **finding} for finding in row["found"])
+        worst = _worst(pa.Table.from_pylist(worst, schema=_findings_schema()), order, most)
+    made: list[Row] = [{"cluster_id": c, "counted": kind, "name": name, "count": count} for (c, kind, name), count in counts.items()]
+    made += ({"cluster_id": row["cluster_id"], "finding": {name: row[name] for name in _SHOWN}} for row in worst)
+    yield pa.RecordBatch.from_pylist(made, schema=_TALLY)
+
+
+def _worst(found: pa.Table, order: Order, most: int) -> list[Row]:
+    return found.take(order(found)[:most]).to_pylist()

@@ -1,0 +1,146 @@
+"""An audit in this process, for a person who waits: the tables of a run in memory, without Spark and without a warehouse."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from replica_audit.config import Settings
+from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
+from replica_audit.report.exit_code import exit_code
+from replica_audit.storage.first_look import refuse_useless
+from replica_audit.storage.memory import MemoryTables
+from replica_audit.storage.sources import INPUT, Found, Root, discover
+from replica_audit.storage.versions import versions
+from replica_audit.storage.whole_input import brokers_not_there, no_replicas
+from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
+
+NO_CLUSTER = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triaged:
+    """The run and its tables, named as those of a warehouse."""
+
+    run_id: str
+    tables: MemoryTables
+
+
+def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None = None, tell: Callable[[str], None]) -> Triaged:
+    """Audit every cluster of the inputs.
+
+    Args:
+        inputs: roots or folders of roots, as of `sources.discover`.
+        settings: of the run.
+        metadata: a cluster-metadata.json given apart.
+        tell: takes a line of progress.
+
+    Raises:
+        UsageError: the inputs contradict each other, or nothing in them can be audited.
+    """
+    began, started_at = time.monotonic(), datetime.now(UTC)
+
+    def told(line: str) -> None:
+        tell(f"[{time.monotonic() - began:5.1f} s] {line}")
+
+    found = discover(inputs, metadata)
+    refuse_useless(found)
+    told(f"found {sum(len(root.brokers) for root in found.roots)} broker folder(s) in {len(found.roots)} cluster(s)")
+    audits = {root.cluster_id: _audited(root, settings, told, is_alone=len(found.roots) == 1) for root in found.roots}
+    is_readable = any(audit.replicas for audit in audits.values())
+    if not is_readable:
+        found.problems.append((None, no_replicas(inputs, settings.topics)))
+    found.problems += brokers_not_there(found, {cluster: audit.facts for cluster, audit in audits.items()})
+    run_id = f"triage-{started_at:%Y%m%dT%H%M%SZ}"
+    tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
+    errors = [_of_inputs(found), *(part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name]))]
+    tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
+    tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
+    ended = {
+        "exit_code": exit_code(
+            Counter(_texts(tables[FINDINGS.name], "severity")),
+            Counter(_texts(tables["replica_verdicts"], "verdict")),
+            fail_on=settings.fail_on,
+            has_replicas=is_readable,
+            all_inputs_read=not any(problem.kind == INPUT for _cluster, problem in found.problems),
+        ),
+        "finished_at": started_at + timedelta(seconds=time.monotonic() - began),
+        "input_errors": len(tables[INPUT_ERRORS.name]),
+    }
+    about: dict[str, Any] = {
+        "run_id": run_id,
+        "started_at": started_at,
+        "run_date": started_at.date(),
+        "status": "complete",
+        "inputs": [str(given) for given in inputs],
+        "config": json.dumps(settings.model_dump(), sort_keys=True),
+        "versions": list(versions("pyarrow")),
+        **ended,
+    }
+    rows = [about | _counts(root, audits[root.cluster_id], tables[INPUT_ERRORS.name]) for root in found.roots]
+    tables[AUDIT_RUNS.name] = pa.Table.from_pylist(rows or [{**about, "cluster_id": NO_CLUSTER}], schema=AUDIT_RUNS.arrow)
+    return Triaged(run_id=run_id, tables=MemoryTables(tables))
+
+
+def _audited(root: Root, settings: Settings, tell: Callable[[str], None], *, is_alone: bool) -> ClusterAudit:
+    def told(stage: str, replicas: int) -> None:
+        if is_alone and replicas:
+            tell(f"{stage} {replicas} replica(s)")
+        elif stage == READING:
+            tell(f"{root.path.name}: {replicas} replica(s)")
+
+    return audit_cluster(root.sources(), root.head, settings, tell=told)
+
+
+def _of_clusters(table: Table, parts: Sequence[pa.Table], run_id: str) -> pa.Table:
+    """The rows of one table of every cluster, as the table has them."""
+    names = [name for name in table.arrow.names if name != "run_id"]
+    schema = pa.schema([table.arrow.field(name) for name in names])
+    rows = pa.concat_tables([part.select(names).cast(schema) for part in parts] or [schema.empty_table()])
+    return _with(rows, table, run_id=run_id)
+
+
+def _findings(parts: Sequence[pa.Table], run_id: str) -> pa.Table:
+    """The findings of a run that is compared with none before: every one is new."""
+    rows = pa.concat_tables(parts) if parts else FINDINGS.arrow.empty_table()
+    return _with(rows, FINDINGS, run_id=run_id, first_seen_run_id=run_id, last_seen_run_id=run_id, status="new")
+
+
+def _with(rows: pa.Table, table: Table, **same: str) -> pa.Table:
+    """Rows with columns that hold one value, in the order of the table."""
+    columns: list[Any] = [pa.array([same[name]] * len(rows), pa.string()) if name in same else rows[name] for name in table.arrow.names]
+    return pa.Table.from_arrays(columns, schema=table.arrow)
+
+
+def _of_inputs(found: Found) -> pa.Table:
+    rows = [{"cluster_id": cluster or NO_CLUSTER, **asdict(problem)} for cluster, problem in found.problems]
+    return pa.Table.from_pylist(rows, schema=INPUT_ERRORS.arrow)
+
+
+def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]:
+    verdicts = audit.tables["replica_verdicts"]
+    partitions = verdicts.group_by(["topic", "partition"]).aggregate([])
+    return {
+        "cluster_id": root.cluster_id,
+        "protocol": str(audit.facts.applies),
+        "protocol_reason": audit.facts.generation.reason,
+        "replicas": len(audit.tables["replica_logs"]),
+        "partitions": len(partitions),
+        "verdict_counts": list(Counter(_texts(verdicts, "verdict")).items()),
+        "path": str(root.path),
+        "brokers": len({broker.broker_id for broker in root.brokers}),
+        "has_metadata": root.head is not None,
+        "input_errors": _texts(errors, "cluster_id").count(root.cluster_id),
+    }
+
+
+def _texts(table: pa.Table, name: str) -> list[str]:
+    return [str(value) for value in table[name].to_pylist()]

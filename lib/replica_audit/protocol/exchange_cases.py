@@ -1,0 +1,63 @@
+"""The terms of an exchange: the generations of the rule, what is asked, and which case of the rule decides a step.
+
+Sources: AbstractFetcherThread (getOffsetTruncationState, fetchOffsetAndTruncate) of 2.0.1 to 4.2.0, ReplicaFetcherThread.maybeTruncate of
+1.1.1, Partition.readRecords.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Protocol(StrEnum):
+    """The generations of the truncation rule, oldest first."""
+
+    HIGH_WATERMARK = "high-watermark"
+    KIP_101 = "kip-101"
+    KIP_279 = "kip-279"
+    TRUNCATE_ON_FETCH = "truncate-on-fetch"
+
+
+class Request(StrEnum):
+    """What a follower asks its leader."""
+
+    FETCH = "fetch"
+    OFFSET_FOR_LEADER_EPOCH = "offset_for_leader_epoch"
+    LIST_OFFSETS_LATEST = "list_offsets_latest"
+    LIST_OFFSETS_EARLIEST = "list_offsets_earliest"
+
+
+class Case(StrEnum):
+    """Which case of the rule decides what a follower does.
+
+    The first are those of an answer with an epoch: the follower knows it; it knows only lower ones, and asks again; it knows none as high.
+    NO_EPOCH: the answer is an offset alone. UNDEFINED: the leader cannot tell the end. HIGH_WATERMARK: no answer decides, the follower
+    falls back to its high watermark. OUT_OF_RANGE_*: what it does with OFFSET_OUT_OF_RANGE.
+    """
+
+    COMMON_EPOCH = "common-epoch"
+    UNKNOWN_EPOCH = "unknown-epoch"
+    LATER_EPOCH = "later-epoch"
+    NO_EPOCH = "no-epoch"
+    UNDEFINED = "undefined"
+    HIGH_WATERMARK = "high-watermark"
+    RECORDS = "records"
+    OUT_OF_RANGE_LONGER = "out-of-range-longer"
+    OUT_OF_RANGE_RESTART = "out-of-range-restart"
+    OUT_OF_RANGE_AGAIN = "out-of-range-again"
+
+
+class FallsBack(StrEnum):
+    """Why a follower falls back to its high watermark: its protocol asks nothing, the leader cannot tell the end, or it has no epochs."""
+
+    ASKS_NOTHING = "asks-nothing"
+    UNDEFINED = "undefined"
+    NO_EPOCHS = "no-epochs"
+
+
+class OutOfRange(StrEnum):
+    """Why a leader answers OFFSET_OUT_OF_RANGE."""
+
+    EPOCH = "epoch"
+    BELOW_START = "below-start"
+    BEYOND_END = "beyond-end"

@@ -1,0 +1,183 @@
+"""Tables as Arrow, wherever they are: only the rows and columns that are asked for, counted, sorted, or as typed rows.
+
+A row type is a dataclass whose fields are named as the columns that it wants. What tables of an older version lack, a table or a column,
+reads as no rows or as the field's default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake.exceptions import DeltaError
+from pydantic import TypeAdapter, ValidationError
+
+from replica_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RowT = TypeVar("RowT", bound="DataclassInstance")
+Equal = dict[str, str | int | None]
+MOST_ROWS = 200_000
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class ArrowTables(ABC):
+    """Tables by name. `location` says where they are; it is empty for tables in memory.
+
+    `cut_short` names the tables of which not every row that was asked for was read, because there are more than MOST_ROWS.
+    """
+
+    def __init__(self, location: str) -> None:
+        """Nothing is read yet."""
+        self.location = location
+        self.cut_short: list[str] = []
+
+    @abstractmethod
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """The table as of now, if possible without what cannot hold a row whose columns equal the given values; None if it is not there.
+
+        `names` are all columns that are looked at besides those of `equal`, None: every column.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+
+    def has(self, table: str) -> bool:
+        """Whether the warehouse holds a table of this name."""
+        return self.dataset(table) is not None
+
+    def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """The rows of a table whose columns equal the given values, in no order, MOST_ROWS at most.
+
+        Args:
+            table: its name; one that is not there has no rows.
+            kind: what to make of each row.
+            equal: values by column; None is null.
+
+        Raises:
+            UsageError: the table cannot be read, or holds something else than rows of this kind.
+        """
+        with reading(self.location, table):
+            dataset = self.dataset(table, equal, _fields(kind))
+            if dataset is None:
+                return ()
+            found = dataset.scanner(columns=_columns(dataset, kind), filter=_filter(equal)).head(MOST_ROWS + 1)
+            if len(found) > MOST_ROWS:
+                self.cut_short.append(table)
+            return _values(found.slice(0, MOST_ROWS).to_pylist(), kind)
+
+    def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """Like `rows`, each value once."""
+        with reading(self.location, table):
+            dataset = self.dataset(table, equal, _fields(kind))
+            if dataset is None:
+                return ()
+            columns = _columns(dataset, kind)
+            found = dataset.scanner(columns=columns, filter=_filter(equal)).to_table()
+            return _values(found.group_by(columns).aggregate([]).select(columns).slice(0, MOST_ROWS).to_pylist(), kind)
+
+    def arrow(self, table: str, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table | None:
+        """All columns of the rows whose columns equal the given values, in no order, however many; None if there is no such table.
+
+        `where` says which of them; it names only columns of the table.
+
+        Raises:
+            UsageError: the table cannot be read, or lacks one of the columns.
+        """
+        with reading(self.location, table):
+            dataset = self.dataset(table, equal)
+            if dataset is None:
+                return None
+            unknown = [name for name in equal if name not in dataset.schema.names]
+            if unknown:
+                known = ", ".join(dataset.schema.names)
+                raise UsageError(f"table {table} has no column {unknown[0]}; it has: {known}")
+            return dataset.to_table(filter=_filter(equal, where))
+
+    def columns(self, table: str, schema: pa.Schema, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table:
+        """Columns of all rows as they are, for counting and sorting: no Python object is made for any of them.
+
+        Args:
+            table: its name; one that is not there has no rows.
+            schema: the wanted columns; one that the table lacks is null.
+            where: which rows, besides `equal`; names only columns of the table.
+            equal: values by column; None is null.
+
+        Raises:
+            UsageError: the table cannot be read, or a column is of another type.
+        """
+        with reading(self.location, table):
+            # a condition does not say which columns it names
+            dataset = self.dataset(table, equal, schema.names if where is None else None)
+            if dataset is None:
+                return schema.empty_table()
+            present = set(dataset.schema.names)
+            found = dataset.to_table(columns=[name for name in schema.names if name in present], filter=_filter(equal, where))
+            columns = [
+                found[field.name].cast(field.type) if field.name in present else pa.nulls(len(found), field.type) for field in schema
+            ]
+            return pa.Table.from_arrays(columns, schema=schema)
+
+    def typed(self, table: str, rows: list[dict[str, Any]], kind: type[RowT], /) -> tuple[RowT, ...]:
+        """Rows of a table, read before, as rows of a kind.
+
+        Raises:
+            UsageError: they are something else.
+        """
+        names = {field.name for field in dataclasses.fields(kind)}
+        with reading(self.location, table):
+            return _values([{name: value for name, value in row.items() if name in names} for row in rows], kind)
+
+
+def _columns(dataset: ds.Dataset, kind: type[RowT]) -> list[str]:
+    present = set(dataset.schema.names)
+    return [name for name in _fields(kind) if name in present]
+
+
+def _fields(kind: type[RowT]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _filter(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:
+    conditions = [ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in equal.items()]
+    if where is not None:
+        conditions.append(where)
+    return reduce(lambda left, right: left & right, conditions) if conditions else None
+
+
+def _values(rows: list[dict[str, Any]], kind: type[RowT]) -> tuple[RowT, ...]:
+    return tuple(TypeAdapter(list[kind]).validate_python(rows))  # type: ignore[valid-type]
+
+
+@contextmanager
+def reading(location: str, table: str) -> Iterator[None]:
+    """Turn whatever a table's files can do wrong into one sentence.
+
+    Raises:
+        UsageError: with that sentence.
+    """
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowException, ValidationError) as error:
+        raise UsageError(
+            f"warehouse {location}: table {table} cannot be read: {_sentence(error)}. "
+            "Check the permissions of its files; if they are damaged, audit again into a new warehouse"
+        ) from None
+
+
+def _sentence(error: Exception) -> str:
+    """The first words of an error of the libraries below, which draw trees in colours and print their stacks."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"its column {'.'.join(str(part) for part in first['loc'][1:])} holds {first['input']!r}: {first['msg']}"
+    text = re.split(r"\s+0: ", _COLOUR.sub("", str(error)))[0]
+    return " ".join(text.replace("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", ":").split())[:300].rstrip(".")

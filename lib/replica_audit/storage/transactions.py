@@ -1,0 +1,151 @@
+"""Appends to a Delta table through Delta's own transactions.
+
+A DataFrameWriter that is to write each application transaction once reads all of the table's state first, which costs more than the write.
+Here that is asked only of a table that has changed since this process last knew that nothing newer is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a commit carries: the id of the run, and a number that grows with each of the run's commits to the table (None: no number)."""
+
+    run_id: str
+    fence: int | None
+
+    @property
+    def application(self) -> str:
+        """The name under which Delta knows the number."""
+        return f"replica-audit:{self.run_id}"
+
+
+class Transactions:
+    """The tables below one directory or URI, by their paths."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Nothing is read yet."""
+        self._spark = spark
+        self._known: dict[str, int] = {}  # by path: up to this version nothing in the table is newer than what this process writes
+        self._appended: dict[tuple[str, str], tuple[int, Any]] = {}  # by path and run: the version and files of its only commit here
+        self._lock = threading.Lock()
+
+    def properties(self, path: str) -> dict[str, str] | None:
+        """The properties of a table as it is now; None if there is no table. Its version is remembered as known."""
+        snapshot = self._log(path).update(False, self._none(), self._none())
+        if snapshot.version() < 0:
+            return None
+        with self._lock:
+            self._known[path] = snapshot.version()
+        found = self._java.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
+        return {str(key): str(found[key]) for key in found}
+
+    def append(self, path: str, rows: DataFrame, commit: Commit, is_old: bool) -> bool:
+        """Append rows in one commit, unless a number as high as the commit's has been seen.
+
+        Args:
+            path: of the table.
+            rows: to append.
+            commit: what the commit carries.
+            is_old: whether a number as high may be older than `properties`' look at the table.
+
+        Returns:
+            Whether the table has all of the rows' columns; if not, nothing is written.
+
+        Raises:
+            CapturedException, Py4JJavaError: a conflict, or whatever Delta and Spark throw.
+        """
+        if is_old:
+            with self._lock:
+                self._known.pop(path, None)
+        return self._write(path, rows, commit, None)
+
+    def replace(self, path: str, rows: DataFrame, commit: Commit) -> bool:
+        """Put rows in the place of those that `append` wrote last for the same run.
+
+        Returns:
+            Whether that could be done; not if the table has changed since.
+        """
+        with self._lock:
+            own = self._appended.get((path, commit.run_id))
+        return own is not None and self._write(path, rows, commit, own)
+
+    def _write(self, path: str, rows: DataFrame, commit: Commit, own: tuple[int, Any] | None) -> bool:
+        transaction = self._log(path).startTransaction()
+        version = transaction.snapshot().version()
+        if version < 0 or not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
+            return False
+        if own is not None and own[0] != version:
+            return False
+        if own is None and self._is_seen(transaction, path, version, commit):
+            return True
+        added = transaction.writeFiles(rows._jdf)
+        actions = added
+        for number in range(own[1].size() if own else 0):
+            actions = actions.appended(own[1].apply(number).remove())  # type: ignore[index]
+        if commit.fence is not None:
+            transaction.readTxn().addOne(commit.application)  # a commit of the same run that comes between is a conflict
+            stamp = self._option(self._java.java.lang.System.currentTimeMillis())
+            actions = actions.prepended(self._delta.actions.SetTransaction(commit.application, commit.fence, stamp))
+        written = transaction.commit(actions, self._operation(commit.run_id, replaces=own is not None))
+        with self._lock:
+            self._appended[path, commit.run_id] = written, added
+        return True
+
+    def _is_seen(self, transaction: Any, path: str, version: int, commit: Commit) -> bool:
+        """Whether the table holds a commit of the run with a number as high."""
+        if commit.fence is None:
+            return False
+        with self._lock:
+            if self._known.get(path) == version:
+                return False
+        kept = transaction.snapshot().setTransactionsIfKnown()  # Delta's checksum of the version has them, unless they are many
+        if not kept.isDefined():
+            return bool(transaction.txnVersion(commit.application) >= commit.fence)
+        every = self._java.scala.jdk.javaapi.CollectionConverters.asJava(kept.get())
+        return any(one.appId() == commit.application and one.version() >= commit.fence for one in every)
+
+    def _operation(self, run_id: str, *, replaces: bool) -> Any:
+        modes, none = self._java.org.apache.spark.sql.SaveMode, self._none()
+        mode, predicate = (modes.Overwrite, self._option(f"run_id = '{run_id}'")) if replaces else (modes.Append, none)
+        write = getattr(self._delta, "DeltaOperations$Write")
+        return write(mode, none, predicate, self._option(run_id), none, none, none, none, none)
+
+    def _log(self, path: str) -> Any:
+        return self._delta.DeltaLog.forTable(self._spark._jsparkSession, path)
+
+    @property
+    def _java(self) -> Any:
+        return self._spark._jvm
+
+    @property
+    def _delta(self) -> Any:
+        return self._java.org.apache.spark.sql.delta
+
+    def _none(self) -> Any:
+        return self._java.scala.Option.empty()
+
+    def _option(self, value: object) -> Any:
+        return self._java.scala.Option.apply(value)
+
+
+def _holds(table: str, rows: dict[str, Any]) -> bool:
+    """Whether a table has all columns of the rows, each of the same type; what may be null, and comments, are another matter."""
+    known = {field["name"]: _bare(field["type"]) for field in json.loads(table)["fields"]}
+    return all(known.get(field["name"]) == _bare(field["type"]) for field in rows["fields"])
+
+
+def _bare(kind: Any) -> Any:
+    """A type as JSON, without what may be null and without comments."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return [(field["name"], _bare(field["type"])) for field in kind["fields"]]
+    return [kind["type"], *(_bare(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)]

@@ -1,0 +1,134 @@
+"""What single columns of `truncation_points`, `replica_verdicts` and `findings` hold: rows in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replica_audit.tables.columns import Bigint, Int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRound:
+    """One answer of the leader. From `request` on the columns are null by a version that did not write them."""
+
+    requested_epoch: Int | None
+    answered_epoch: Int | None
+    answered_end_offset: Bigint | None
+    truncate_to: Bigint | None
+    complete: bool
+    request: str | None
+    decided_by: str | None
+    log_end_offset: Bigint | None
+    own_epoch: Int | None
+    own_end_offset: Bigint | None
+    out_of_range: str | None
+    restart_offset: Bigint | None
+    dropped_epochs: tuple[Int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedFetch:
+    """The fetch that the leader refuses for good."""
+
+    fetch_offset: Bigint
+    requested_epoch: Int | None
+    answered_epoch: Int | None
+    answered_end_offset: Bigint | None
+    back_to_offset: Bigint
+    before_records: bool
+    fresh_replica_too: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongCheckpointLine:
+    """A line of a leader-epoch-checkpoint that its batches contradict."""
+
+    epoch: Int
+    start_offset: Bigint | None
+    found_offset: Bigint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingOffsets:
+    """Offsets [first, end) that one of two logs misses."""
+
+    broker_id: Int
+    first_offset: Bigint
+    end_offset: Bigint
+    segment_before: Bigint | None
+    segment_after: Bigint | None
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedSpan:
+    """Offsets [first, end) of one leader epoch that were committed, and what proves it."""
+
+    evidence: str
+    leader_epoch: Int
+    first_offset: Bigint
+    end_offset: Bigint
+    broker_id: Int | None
+    metadata_offset: Bigint | None
+    not_ruled_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighWatermarkFallback:
+    """How a follower falls back to its high watermark."""
+
+    because: str
+    after_round: Int
+    high_watermark: Bigint
+    in_memory: bool
+    log_end_offset: Bigint
+    truncate_to: Bigint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedTableEntry:
+    """An entry that a follower's table gets with what it fetches."""
+
+    epoch: Int
+    start_offset: Bigint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingOffsets:
+    """Offsets [first, end) that two logs hold in different epochs; an epoch of null: missing."""
+
+    first_offset: Bigint
+    end_offset: Bigint
+    leader_epoch: Int | None
+    follower_epoch: Int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongTableEpoch:
+    """Where a leader-epoch-checkpoint first contradicts its batches."""
+
+    broker_id: Int
+    offset: Bigint
+    table_epoch: Int | None
+    batch_epoch: Int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictingLine:
+    """The line of a broker's own log by which it truncated otherwise than the rule says."""
+
+    offset: Bigint
+    path: str
+    line: Bigint
+    rule_offset: Bigint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceFact:
+    """A file, and what it has at an offset, also in words."""
+
+    path: str
+    broker_id: Int
+    offset: Bigint | None
+    leader_epoch: Int | None
+    text: str

@@ -1,0 +1,32 @@
+"""The exit code: each of its values, and what is nearest to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from replica_audit.report.exit_code import exit_code
+
+
+@pytest.mark.parametrize(
+    ("severities", "verdicts", "fail_on", "read", "expected"),
+    [
+        ({}, {"identical": 2}, "error", True, 0),
+        ({"warning": 1}, {"identical": 2}, "error", True, 0),
+        ({"warning": 1}, {"identical": 2}, "warning", True, 1),
+        ({"error": 1}, {"diverged": 1}, "error", True, 1),
+        ({"error": 1}, {"diverged": 1}, "critical", True, 0),
+        ({"critical": 1}, {"inconclusive": 1}, "critical", False, 1),
+        ({}, {"identical": 2}, "error", False, 3),
+        ({"warning": 1}, {"identical": 2, "inconclusive": 1}, "error", True, 3),
+        ({"warning": 1}, {"unreadable": 1}, "error", True, 3),
+        ({}, {}, "error", True, 3),
+    ],
+)
+def test_findings_go_before_what_is_not_known(
+    severities: dict[str, int], verdicts: dict[str, int], fail_on: str, read: bool, expected: int
+) -> None:
+    assert exit_code(severities, verdicts, fail_on=fail_on, has_replicas=True, all_inputs_read=read) == expected
+
+
+def test_without_a_replica_it_is_2_whatever_else() -> None:
+    assert exit_code({"critical": 1}, {}, fail_on="error", has_replicas=False, all_inputs_read=False) == 2
