@@ -14,7 +14,6 @@ from replica_audit.protocol.exchange import Protocol
 from replica_audit.protocol.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
 from replica_audit.protocol.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.metadata_image import GIVES_NOTHING_UP
-from replica_audit.protocol.replica import Replica
 from replica_audit.protocol.unreached import unreached_high_watermark
 from replica_audit.protocol.verdict import Cause, Judgement, Verdict, inconclusive
 from replica_audit.tables.audited import AuditedPartition
@@ -36,7 +35,7 @@ from replica_audit.transforms.partition_findings import Audited, Compared, check
 from replica_audit.transforms.replica_problems import gone_everywhere, knows_later
 from replica_audit.transforms.roles import role_rows
 from replica_audit.transforms.rows import Row, partition_metadata, replica_files
-from replica_audit.transforms.sides import Side
+from replica_audit.transforms.sides import Side, witnesses
 from replica_audit.transforms.valid_rows import sifted
 from replica_audit.transforms.what_if import Cut, cuts_since, leader_rows, rule_rows
 
@@ -226,7 +225,7 @@ class PartitionAudit:
             leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
             context=self.context,
             applies=self.cluster.applies,
-            witnesses=self._witnesses(leader.replica, follower.replica),
+            witnesses=witnesses(self.replicas, leader.replica, follower.replica),
             inferred_because=self._inferred_because,
         )
 
@@ -301,13 +300,3 @@ class PartitionAudit:
             Side(loaded=leader, replica=self.replicas[leader.broker_id]),
             Side(loaded=follower, replica=self.replicas[follower_id]),
         )
-
-    def _witnesses(self, leader: Replica, follower: Replica) -> list[Replica]:
-        """The readable replicas of the follower's topic besides the two."""
-        return [
-            replica
-            for broker, replica in self.replicas.items()
-            if broker not in (follower.broker_id, leader.broker_id)
-            and not replica.unreadable
-            and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
-        ]

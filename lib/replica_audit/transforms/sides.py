@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replica_audit.protocol.replica import Replica
@@ -14,3 +15,14 @@ class Side:
 
     loaded: Loaded
     replica: Replica
+
+
+def witnesses(replicas: Mapping[int, Replica], leader: Replica, follower: Replica) -> list[Replica]:
+    """The readable replicas of the follower's topic besides the two; `replicas` are those of the partition, by broker."""
+    return [
+        replica
+        for broker, replica in replicas.items()
+        if broker not in (follower.broker_id, leader.broker_id)
+        and not replica.unreadable
+        and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
+    ]
