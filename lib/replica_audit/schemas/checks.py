@@ -34,7 +34,7 @@ def all_may_be_written(table: Table, rows: Sequence[Mapping[str, Any]]) -> bool:
         return True
     try:
         return _of(table).of_rows(rows)
-    except TypeError:  # null compared with something
+    except (TypeError, KeyError):  # null compared with something; a column that a row leaves out is null
         return False
 
 
@@ -51,7 +51,7 @@ def violation(table: Table, row: Mapping[str, Any]) -> str | None:
 
 def _holds(check: CodeType, row: Mapping[str, Any]) -> bool:
     try:
-        return bool(eval(check, {}, row))  # noqa: S307 - made of the project's own schemas
+        return bool(eval(check, {}, {**dict.fromkeys(check.co_names), **row}))  # noqa: S307 - made of the project's own schemas
     except TypeError:  # null compared with something
         return False
 
