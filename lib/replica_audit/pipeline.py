@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from replica_audit import schemas
 from replica_audit.config import Settings
-from replica_audit.errors import AuditError
+from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.model import Problem
 from replica_audit.past.findings import all_findings
@@ -119,9 +119,12 @@ class _Audit:
         self.tell(f"found {brokers} broker folder(s) in {len(roots)} cluster(s); preparing tables in {self.request.warehouse}")
         self.warehouse.create_missing()
         request = self.request
-        held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
-        with held, StageProgress(self.spark, self.tell, self._tasks):
-            return self._audit(roots, held)
+        try:
+            held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
+            with held, StageProgress(self.spark, self.tell, self._tasks):
+                return self._audit(roots, held)
+        except UsageError as error:  # of tables that cannot be read, among others
+            raise faults.removal(request.warehouse) or error from None
 
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings = self.request.settings
@@ -150,8 +153,7 @@ class _Audit:
             for root in roots
         }
         self.found.problems += self._missing_brokers()
-        parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
-        tasks = min(parallelism, max(1, files or 0))
+        tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
         committed = None
         if offsets:  # read a second time, apart, rather than keeping all segments for the sake of a few
@@ -164,8 +166,7 @@ class _Audit:
         try:
             found = tally(audited, first_findings.worst_first, first_findings.WORST)
             self.tell(f"compared the replicas of {found.audited} partition(s)")
-            label = labels({root.cluster_id: root.path for root in roots})
-            for line in first_findings.lines(found.worst, found.finding_count, label):
+            for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.tell(line)
             self.tell("writing the tables")
             self._write_tables(audited, problems, found, held)

@@ -6,7 +6,9 @@ Here that is asked only of a table that has changed since this process last knew
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +72,7 @@ class Transactions:
 
         Raises:
             CapturedException, Py4JJavaError: a conflict, or whatever Delta and Spark throw.
+            FileNotFoundError: the table is not there any more.
         """
         if is_old:
             with self._lock:
@@ -89,7 +92,9 @@ class Transactions:
     def _write(self, path: str, rows: DataFrame, commit: Commit, own: _Own | None) -> bool:
         transaction = self._log(path).startTransaction()
         version = transaction.snapshot().version()
-        if version < 0 or not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
+        if version < 0:  # a writer would make a new one, with nothing of its definition
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
             return False
         if own is not None and own.version != version:
             return False
