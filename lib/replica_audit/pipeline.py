@@ -32,7 +32,7 @@ from replica_audit.engine.spark import (
     with_commits,
 )
 from replica_audit.engine.tally import Tally, tally, totals
-from replica_audit.errors import AuditError
+from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
 from replica_audit.past.findings import all_findings
 from replica_audit.past.report import report_of
@@ -125,9 +125,12 @@ class _Audit:
         self.tell(f"found {brokers} broker folder(s) in {len(roots)} cluster(s); preparing tables in {self.request.warehouse}")
         self.warehouse.create_missing()
         request = self.request
-        held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
-        with held, StageProgress(self.spark, self.tell, self._tasks):
-            return self._audit(roots, held)
+        try:
+            held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
+            with held, StageProgress(self.spark, self.tell, self._tasks):
+                return self._audit(roots, held)
+        except UsageError as error:  # of tables that cannot be read, among others
+            raise faults.removal(request.warehouse) or error from None
 
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings = self.request.settings
@@ -156,8 +159,7 @@ class _Audit:
             for root in roots
         }
         self.found.problems += brokers_not_there(self.found, self.facts)
-        parallelism = settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism
-        tasks = min(parallelism, max(1, files or 0))
+        tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
         committed = None
         if offsets:  # read a second time, apart, rather than keeping all segments for the sake of a few
@@ -170,8 +172,7 @@ class _Audit:
         try:
             found = tally(audited, first_findings.worst_first, first_findings.WORST)
             self.tell(f"compared the replicas of {found.audited} partition(s)")
-            label = labels({root.cluster_id: root.path for root in roots})
-            for line in first_findings.lines(found.worst, found.finding_count, label):
+            for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.tell(line)
             self.tell("writing the tables")
             self._write_tables(audited, problems, found, held)

@@ -15,6 +15,7 @@ from replica_audit.protocol.checkpoint_repair import EntrySource, as_table, corr
 from replica_audit.protocol.epoch_table import EpochEntry, load, truncate_from_start
 from replica_audit.protocol.replica_log import LoadedLog
 from replica_audit.tables.audited import AuditedPartition
+from replica_audit.transforms import partitions
 from replica_audit.transforms.partitions import PartitionAudit
 from tests.support import in_process
 
@@ -36,7 +37,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> list[PartitionAudit]:
             made.append(self)
             return super().row()
 
-    monkeypatch.setattr(in_process, "PartitionAudit", Kept)
+    monkeypatch.setattr(partitions, "PartitionAudit", Kept)
     return made
 
 

@@ -90,9 +90,9 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
         return None
     if is_conflict(error):
         return OutputError(f"warehouse {warehouse}: the commits of other audits always came first; give the same --run-id again")
+    if (removed := removal(warehouse)) is not None:
+        return removed
     place, working = warehouse_place(warehouse), working_places(spark.sparkContext.getConf())
-    if place is not None and not (place.path / AUDIT_RUNS.name / "_delta_log").is_dir():
-        return OutputError(_sentence(place, errno.ENOENT))
     for each in (place, *working):
         if each is not None and (code := fault_of(each.path)) is not None:
             return OutputError(_sentence(each, code))
@@ -102,6 +102,14 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
         of_tables = place is not None and any(str(place.path) in line for line in said)
         return OutputError(_sentence(place if of_tables and place else working[0], errno.ENOSPC))
     return _of_tables(error, warehouse)
+
+
+def removal(warehouse: str) -> OutputError | None:
+    """What to say of a warehouse whose tables were made and are not there any more; None if they are."""
+    place = warehouse_place(warehouse)
+    if place is None or (place.path / AUDIT_RUNS.name / "_delta_log").is_dir():
+        return None
+    return OutputError(_sentence(place, errno.ENOENT))
 
 
 def _said(error: BaseException) -> Iterator[str]:

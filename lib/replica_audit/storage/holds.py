@@ -10,6 +10,8 @@ Two things keep the rows of two processes apart, and neither is a lock that a ki
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -179,6 +181,8 @@ def take(
 
 def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
     """The latest attempt at a run; None if there is none."""
+    if not warehouse.tables.has(AUDIT_RUNS.name):  # as if there were no attempt, if it were read
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{warehouse.location}: {AUDIT_RUNS.name}")
     # a table that an older version made lacks columns: they are null
     rows = warehouse.tables.columns(AUDIT_RUNS.name, _OF_ATTEMPT, run_id=run_id).to_pylist()
     found = [

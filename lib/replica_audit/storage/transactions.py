@@ -6,7 +6,9 @@ Here that is asked only of a table that has changed since this process last knew
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,15 @@ class Commit:
         return f"replica-audit:{self.run_id}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """A commit made here: the table's version that it made, its files, and its number."""
+
+    version: int
+    files: Any
+    fence: int
+
+
 class Transactions:
     """The tables below one directory or URI, by their paths."""
 
@@ -34,7 +45,7 @@ class Transactions:
         """Nothing is read yet."""
         self._spark = spark
         self._known: dict[str, int] = {}  # by path: up to this version nothing in the table is newer than what this process writes
-        self._appended: dict[tuple[str, str], tuple[int, Any]] = {}  # by path and run: the version and files of its only commit here
+        self._last: dict[tuple[str, str], _Own | None] = {}  # by path and run
         self._lock = threading.Lock()
 
     def properties(self, path: str) -> dict[str, str] | None:
@@ -61,6 +72,7 @@ class Transactions:
 
         Raises:
             CapturedException, Py4JJavaError: a conflict, or whatever Delta and Spark throw.
+            FileNotFoundError: the table is not there any more.
         """
         if is_old:
             with self._lock:
@@ -68,35 +80,39 @@ class Transactions:
         return self._write(path, rows, commit, None)
 
     def replace(self, path: str, rows: DataFrame, commit: Commit) -> bool:
-        """Put rows in the place of those that `append` wrote last for the same run.
+        """Put rows in the place of those that were written last for the same run, unless their number is as high as the commit's.
 
         Returns:
-            Whether that could be done; not if the table has changed since.
+            Whether that could be done; not if the table has changed since they were written here, or if they were not.
         """
         with self._lock:
-            own = self._appended.get((path, commit.run_id))
-        return own is not None and self._write(path, rows, commit, own)
+            own = self._last.get((path, commit.run_id))
+        return own is not None and commit.fence is not None and self._write(path, rows, commit, own)
 
-    def _write(self, path: str, rows: DataFrame, commit: Commit, own: tuple[int, Any] | None) -> bool:
+    def _write(self, path: str, rows: DataFrame, commit: Commit, own: _Own | None) -> bool:
         transaction = self._log(path).startTransaction()
         version = transaction.snapshot().version()
-        if version < 0 or not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
+        if version < 0:  # a writer would make a new one, with nothing of its definition
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
             return False
-        if own is not None and own[0] != version:
+        if own is not None and own.version != version:
             return False
-        if own is None and self._is_seen(transaction, path, version, commit):
+        if own.fence >= (commit.fence or 0) if own else self._is_seen(transaction, path, version, commit):
             return True
         added = transaction.writeFiles(rows._jdf)
         actions = added
-        for number in range(own[1].size() if own else 0):
-            actions = actions.appended(own[1].apply(number).remove())  # type: ignore[index]
+        for number in range(own.files.size() if own else 0):
+            actions = actions.appended(own.files.apply(number).remove())  # type: ignore[union-attr]
         if commit.fence is not None:
             transaction.readTxn().addOne(commit.application)  # a commit of the same run that comes between is a conflict
             stamp = self._option(self._java.java.lang.System.currentTimeMillis())
             actions = actions.prepended(self._delta.actions.SetTransaction(commit.application, commit.fence, stamp))
         written = transaction.commit(actions, self._operation(commit.run_id, replaces=own is not None))
-        with self._lock:
-            self._appended[path, commit.run_id] = written, added
+        if commit.fence is not None:
+            key, made = (path, commit.run_id), _Own(version=written, files=added, fence=commit.fence)
+            with self._lock:  # of a run that appends twice the rows are in more files than these
+                self._last[key] = made if own is not None or key not in self._last else None
         return True
 
     def _is_seen(self, transaction: Any, path: str, version: int, commit: Commit) -> bool:
