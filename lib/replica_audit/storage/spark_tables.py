@@ -17,13 +17,15 @@ class CatalogTables(WarehouseTables):
     def __init__(self, location: str, place: Callable[[str], str | None]) -> None:
         """`place` gives the URI of a table, None if there is no such table."""
         self.location, self.cut_short, self._place = location, [], place
+        self._places: dict[str, str] = {}
 
     def _opened(
         self, table: str, equal: dict[str, str | int | None] | None = None, names: Sequence[str] | None = None
     ) -> ds.Dataset | None:
-        place = self._place(table)
+        place = self._places.get(table) or self._place(table)
         if place is None:
             return None
+        self._places[table] = place
         parent, _, name = place.rstrip("/").rpartition("/")
         return WarehouseTables(parent)._opened(name, equal, names)
 
