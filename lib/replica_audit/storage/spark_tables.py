@@ -19,12 +19,14 @@ class CatalogTables(ArrowTables):
         """`place` gives the URI of a table, None if there is no such table."""
         super().__init__(location)
         self._place = place
+        self._places: dict[str, str] = {}
 
     def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table where the catalog has it."""
-        place = self._place(table)
+        place = self._places.get(table) or self._place(table)
         if place is None:
             return None
+        self._places[table] = place
         parent, _, name = place.rstrip("/").rpartition("/")
         return WarehouseTables(parent).dataset(name, equal, names)
 
