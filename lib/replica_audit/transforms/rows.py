@@ -78,7 +78,7 @@ def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def replica_row(files: ReplicaFiles) -> Row:
     """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
     row = {name: getattr(files, name) for name in files.__slots__}
-    row["segments"] = [asdict(segment) for segment in files.segments]
+    row["segments"] = [{name: getattr(segment, name) for name in SegmentFile.__slots__} for segment in files.segments]
     row["checkpoint"] = [{"line": line, "epoch": epoch, "start_offset": start} for line, epoch, start in files.checkpoint]
     row["epochs"] = [{"epoch": epoch, "start_offset": start} for epoch, start in files.epochs]
     row["problems"] = [asdict(problem) for problem in files.problems]
