@@ -35,6 +35,8 @@ HERE = {
     "benchmarks/run --help": (0, "usage"),
     ".venv/bin/python benchmarks/ingest.py --help": (0, "usage"),
     ".venv/bin/python benchmarks/report_page.py --help": (0, "usage"),
+    ".venv/bin/python benchmarks/clusters.py --help": (0, "usage"),
+    ".venv/bin/python benchmarks/audit.py --help": (0, "usage"),
 }
 # what other tests run, with other paths: the beginning of the command, the test, and a part of its text
 ELSEWHERE = {

@@ -146,6 +146,8 @@ def _lines(content: bytes) -> list[str]:
 
 def _integer(text: str, line: int, bound: int) -> int:
     """What Integer.parseInt and Long.parseLong read: decimal digits of any script below U+10000, with leading zeros without end."""
+    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < bound:
+        return int(text)  # as brokers write them
     match = _JAVA_INTEGER.fullmatch(text)
     if match and max(text) <= "\uffff":
         digits = "".join(str(unicodedata.decimal(digit)) for digit in match[2]).lstrip("0")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,6 +73,11 @@ class CollectedLogDir:
 
     folder: Path
     said: CapturedLogDir
+    captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory, of two the first
+
+    def __post_init__(self) -> None:
+        """Have each replica at hand: there may be tens of thousands."""
+        object.__setattr__(self, "captured", {replica.directory: replica for replica in reversed(self.said.replicas)})
 
     @property
     def store(self) -> Path:
@@ -229,7 +234,7 @@ def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
 
 def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
     """A replica of a collection as it was on the broker, with what was read later than the copies of the offset checkpoints."""
-    said = next((one for one in store.said.replicas if one.directory == replica.directory), None) if store else None
+    said = store.captured.get(replica.directory) if store else None
     if store is None or said is None:
         return replica
     return replace(

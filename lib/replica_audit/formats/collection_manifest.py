@@ -263,4 +263,4 @@ def _is_file_name(text: str) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
