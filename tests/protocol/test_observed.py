@@ -313,7 +313,7 @@ def rule(
 
 
 def said(contradiction: Contradiction | None) -> str | None:
-    return contradiction and contradiction.sentence
+    return None if contradiction is None else contradiction.sentence
 
 
 RULE = rule((2, 16, 21), (0, 11, 11))

@@ -163,7 +163,7 @@ class TestAFindingCode:
 
     def test_explained(self, code: PartitionCode) -> None:
         made = tables()
-        if code in set(IncidentKind):
+        if str(code) in list(map(str, IncidentKind)):
             of_log = {"broker_id": 2, "kind": str(code), "logged_at": None, "summary": "so it was", "path": "server.log", "line": 3}
             assert "so it was." in render(explain(TablesInMemory(made | {"logged_incidents": [KEYS | of_log]}), ASKED))
             return

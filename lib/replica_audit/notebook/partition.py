@@ -102,8 +102,8 @@ class Partition:
             for point in one.points
             for number, asked in enumerate(point.rounds, 1)
         ]
-        types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean"}
-        types |= {"decided_by": "string", "requested_epoch": "Int32", "answered_epoch": "Int32", "answered_end_offset": "Int64", "truncate_to": "Int64"}
+        types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean", "decided_by": "string"}
+        types |= {"requested_epoch": "Int32", "answered_epoch": "Int32", "answered_end_offset": "Int64", "truncate_to": "Int64"}
         return pd.DataFrame(rows, columns=["follower_id", "protocol", "applies", "round", *names]).astype(types)
 
     def batches(self, broker: int, first: int = 0, last: int | None = None) -> pd.DataFrame:
