@@ -16,6 +16,7 @@ from replica_audit.model import BatchHeader
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.run import Run
 from replica_audit.protocol.exchange import Protocol
+from replica_audit.protocol.exchange_cases import Case
 from tests.collect.collections import collect_cluster
 from tests.notebooks.execution import RUNS, inputs_of
 from tests.notebooks.test_frames import plain
@@ -63,11 +64,12 @@ def test_a_partition_that_is_not_there_is_the_commands_sentence(full: Run, billi
 
 def test_rounds_are_those_of_the_table(full: Run) -> None:
     rounds = full.partition("ledger-0").rounds()
-    names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete"]
+    names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete", "decided_by"]
     for row in full.truncation_points(topic="ledger", partition=0).to_dict("records"):
         own = rounds[rounds["protocol"] == row["protocol"]]
         found = [{name: plain(value) for name, value in asked.items()} for asked in own[names].to_dict("records")]
-        assert found == row["rounds"]
+        assert found == [{name: answer[name] for name in names} for answer in row["rounds"]]
+        assert all(one["decided_by"] in set(Case) for one in found)
         assert list(own["round"]) == list(range(1, len(found) + 1))
     assert set(rounds.loc[rounds["applies"], "protocol"]) == {"truncate-on-fetch"}
 

@@ -16,7 +16,6 @@ from tests.support import in_process
 
 TOPIC = "orders"
 Row = dict[str, Any]
-_OF_ROUND = ("requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete")
 
 
 class Version(NamedTuple):
@@ -100,7 +99,8 @@ class Audited:
 
     def rounds(self, follower: int = 2) -> list[tuple[int | None, int | None, int | None, int | None, bool]]:
         """(requested epoch, answered epoch, answered end offset, truncated to, complete) of each answer."""
-        return [tuple(part[name] for name in _OF_ROUND) for part in self.cut(follower)["rounds"]]
+        names = ("requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete")
+        return [tuple(part[name] for name in names) for part in self.cut(follower)["rounds"]]
 
     def verdict(self, follower: int = 2) -> str:
         return str(self.row(follower)["verdict"])

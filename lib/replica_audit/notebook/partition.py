@@ -90,17 +90,19 @@ class Partition:
 
         Returns:
             follower_id, protocol, applies, round (from 1), requested_epoch, answered_epoch, answered_end_offset (exclusive), truncate_to
-            (missing: cuts nothing), complete. Protocols that ask nothing have no rows.
+            (missing: cuts nothing), complete, decided_by (the case of the rule, as in `truncation_points`; missing in runs of older
+            versions). Protocols that ask nothing have no rows.
         """
-        names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete"]
+        names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete", "decided_by"]
         rows = [
             {"follower_id": one.verdict.follower_id, "protocol": point.protocol, "applies": point.applies, "round": number}
-            | {name: getattr(asked, name) for name in names}
+            | {name: getattr(asked, name) for name in names[:-1]}
+            | {"decided_by": None if asked.decided_by is None else str(asked.decided_by)}
             for one in self._answer(follower).followers
             for point in one.points
             for number, asked in enumerate(point.rounds, 1)
         ]
-        types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean"}
+        types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean", "decided_by": "string"}
         types |= {"requested_epoch": "Int32", "answered_epoch": "Int32", "answered_end_offset": "Int64", "truncate_to": "Int64"}
         return pd.DataFrame(rows, columns=["follower_id", "protocol", "applies", "round", *names]).astype(types)
 

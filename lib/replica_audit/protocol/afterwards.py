@@ -27,8 +27,8 @@ def differences(c: Comparison) -> Iterator[lineage.Piece]:
 
 def conflicts(c: Comparison) -> Iterator[lineage.Piece]:
     """Where the logs still differ once records flow again (left: leader, right: what the follower then holds)."""
-    first = c.surviving_difference
-    if first is None or c.divergence_offset is None:
+    first = None if c.divergence_offset is None else c.surviving_difference
+    if first is None:
         return
     physical, fetched = c.effect.physical_offset, c.effect.truncation.fetch_offset
     kept_to = fetched if physical is None else min(physical, fetched)

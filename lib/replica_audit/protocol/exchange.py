@@ -1,7 +1,6 @@
-"""The exchange between a follower and its leader, replayed until the first fetch that is answered with records.
+"""The exchange between a follower and its leader, replayed until the first fetch that is answered with records: all generations' shape.
 
-The shape that all generations of the truncation rule share. Sources: AbstractFetcherThread and ReplicaFetcherThread (1.1.1, 2.0.1, 2.8.1,
-4.2.0), UnifiedLog.truncateTo, Partition (validation of a fetch).
+Sources: AbstractFetcherThread, ReplicaFetcherThread (1.1.1, 2.0.1, 2.8.1, 4.2.0), UnifiedLog.truncateTo, Partition (validation of a fetch).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from replica_audit.protocol.epoch_table import EMPTY, UNDEFINED, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
+from replica_audit.protocol.epoch_table import EMPTY, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
 from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange, Protocol, Request
 
 __all__ = ("Protocol", "Request")  # besides what is defined here: who replays an exchange names them
@@ -35,10 +34,9 @@ class ReplicaState:
 class Step:
     """One request, its answer, and what the follower does.
 
-    `case` decided that; None for a ListOffsets request, which belongs to the out-of-range answer before it. `log_end_offset` is the
-    follower's when it asks. `answered_*` are None where the answer carries none (records, or OFFSET_OUT_OF_RANGE). `own_lookup` is what the
-    follower's own table says of the answered epoch, None where none was looked up or it knows none as high. `truncate_to` is None where
-    nothing is cut; `dropped_epochs` are those that a cut takes from its table; `restart_offset` is where it starts again, empty.
+    `case` decided that; None for a ListOffsets request, which belongs to the answer before it. `log_end_offset` is the follower's when it
+    asks. `answered_*` are None where the answer carries none. `own_lookup` is what its own table says of the answered epoch, None where it
+    was not asked or knows none as high. `truncate_to` is None where nothing is cut; `dropped_epochs` are those that a cut takes from it.
     """
 
     request: Request
@@ -205,23 +203,28 @@ class Replay:
         complete: bool = True,
     ) -> None:
         """Record an OffsetsForLeaderEpoch request, and apply the decision on its answer; None: the leader cannot tell the end."""
-        step = Step(
-            request=Request.OFFSET_FOR_LEADER_EPOCH,
-            case=Case.UNDEFINED,
-            log_end_offset=self.follower.log_end_offset,
-            requested_epoch=requested,
-            answered_epoch=answered_epoch,
-            answered_end_offset=answered,
-            own_lookup=own_lookup,
-            complete=complete,
+        end = self.follower.log_end_offset
+        cut, dropped = (None, ()) if decision is None else self._cut(decision)
+        self.steps.append(
+            Step(
+                request=Request.OFFSET_FOR_LEADER_EPOCH,
+                case=Case.UNDEFINED if decision is None else decision.case,
+                log_end_offset=end,
+                requested_epoch=requested,
+                answered_epoch=answered_epoch,
+                answered_end_offset=answered,
+                own_lookup=own_lookup,
+                truncate_to=cut,
+                dropped_epochs=dropped,
+                complete=complete if decision is None else decision.complete,
+            )
         )
-        self.steps.append(step if decision is None else self._decided(step, decision))
 
     def fall_back(self, offset: int, because: FallsBack = FallsBack.UNDEFINED) -> None:
         """Cut to the high watermark: no answer of the leader, hence no step."""
         end = self.follower.log_end_offset
-        cut = offset if offset < end else None
-        self.fallback = Fallback(because=because, after_step=len(self.steps), high_watermark=offset, log_end_offset=end, truncate_to=cut)
+        cut, asked = offset if offset < end else None, len(self.steps)
+        self.fallback = Fallback(because=because, after_step=asked, high_watermark=offset, log_end_offset=end, truncate_to=cut)
         self.cuts.append((offset, True))
         self.follower = truncated(self.follower, offset)
 
@@ -250,8 +253,11 @@ class Replay:
             self.steps.append(step)
             return True
         own_lookup = end_offset_for(self.follower.epochs, answer.epoch, offset)
-        step = replace(step, answered_epoch=answer.epoch, answered_end_offset=answer.start_offset, own_lookup=_known(own_lookup))
-        self.steps.append(self._decided(step, follower_step(answer, own_lookup, offset, offset)))
+        decision = follower_step(answer, own_lookup, offset, offset)
+        cut, dropped = self._cut(decision)
+        own = None if decision.case is Case.LATER_EPOCH else own_lookup
+        step = replace(step, answered_epoch=answer.epoch, answered_end_offset=answer.start_offset, own_lookup=own)
+        self.steps.append(replace(step, case=decision.case, truncate_to=cut, dropped_epochs=dropped, complete=decision.complete))
         return False
 
     def _out_of_range(self, step: Step) -> None:
@@ -260,7 +266,8 @@ class Replay:
         step = replace(step, answered_end_offset=latest)
         listed = [Step(request=Request.LIST_OFFSETS_LATEST, answered_end_offset=latest)]
         if latest < self.follower.log_end_offset:
-            self.steps += [self._decided(step, Decision(latest, True, Case.OUT_OF_RANGE_LONGER)), *listed]
+            cut, dropped = self._cut(Decision(latest, True, Case.OUT_OF_RANGE_LONGER))
+            self.steps += [replace(step, case=Case.OUT_OF_RANGE_LONGER, truncate_to=cut, dropped_epochs=dropped), *listed]
             return
         listed.append(Step(request=Request.LIST_OFFSETS_EARLIEST, answered_end_offset=earliest))
         if earliest > self.follower.log_end_offset:
@@ -270,16 +277,15 @@ class Replay:
             return
         self.steps += [replace(step, case=Case.OUT_OF_RANGE_AGAIN, complete=False), *listed]
 
-    def _decided(self, step: Step, decision: Decision) -> Step:
-        """The step with what was decided, once it is done."""
+    def _cut(self, decision: Decision) -> tuple[int | None, tuple[int, ...]]:
+        """Truncate as decided. Returns the offset if that shortens the log, and the epochs that it takes from the table."""
         before = self.follower
         self.cuts.append((decision.offset, decision.complete))
         self.follower = truncated(before, decision.offset)
         if decision.offset >= before.log_end_offset:
-            return replace(step, case=decision.case, complete=decision.complete)
+            return None, ()
         self.effective.append(decision.offset)
-        dropped = tuple(entry.epoch for entry in before.epochs[len(self.follower.epochs) :])
-        return replace(step, case=decision.case, complete=decision.complete, truncate_to=decision.offset, dropped_epochs=dropped)
+        return decision.offset, tuple(entry.epoch for entry in before.epochs[len(self.follower.epochs) :])
 
     def _result(self, *, stuck: bool) -> Truncation:
         return Truncation(
@@ -293,8 +299,3 @@ class Replay:
             fetch_offset=self.follower.log_end_offset,
             follower_after=self.follower,
         )
-
-
-def _known(own_lookup: EpochEntry) -> EpochEntry | None:
-    """What a table says of an epoch; None if it knows none as high."""
-    return None if own_lookup == UNDEFINED else own_lookup

@@ -129,7 +129,6 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
-    Verdict.COMPACTION_DIFFERS: "Silent divergence: of {n} compaction left something else than of the leader.",
     Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
     Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
