@@ -196,9 +196,9 @@ class CollectedLogDir:
         """The runs of one segment; every other is passed over, so this is for a few of them."""
         directory, _, name = path.removeprefix(self.said.path + "/").partition("/")
         for rows in self._rows(["capture", "directory", "name", "runs"]):
-            for row in rows.to_pylist():
-                if row["directory"] == directory and row["name"] == name:
-                    return [Run(**run) for run in row["runs"]]
+            names = zip(_values(rows, "directory"), _values(rows, "name"), strict=True)
+            for row in rows.filter(pa.array([found == (directory, name) for found in names], BOOLEAN)).to_pylist():
+                return [Run(**run) for run in row["runs"]]
         return []
 
     def listed(self, replica: CapturedReplica | None = None) -> Folder:
