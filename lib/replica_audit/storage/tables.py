@@ -26,7 +26,7 @@ from replica_audit.storage.faults import warehouse_place
 from replica_audit.storage.java_errors import is_conflict
 from replica_audit.storage.reader import WarehouseTables
 from replica_audit.storage.spark_tables import CatalogTables, SparkTables
-from replica_audit.storage.transactions import Commit, Transactions
+from replica_audit.storage.transactions import Commit, Transactions, other_release
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
 
@@ -99,7 +99,8 @@ class Warehouse:
     def _properties(self, table: Table) -> dict[str, str] | None:
         """The properties of a table; None if it is not there."""
         if not self.in_catalog:
-            return self._transactions.properties(self.path(table))
+            with other_release():
+                return self._transactions.properties(self.path(table))
         if not self._exists(table):
             return None
         return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
@@ -177,9 +178,10 @@ class Warehouse:
             path = self.path(table)
             # the number of an attempt at a run is known to the table for good; that of what it writes counts up from when it began
             is_old = table is AUDIT_RUNS
-            done = self._transactions.replace(path, rows, commit) if replace else self._transactions.append(path, rows, commit, is_old)
-            if done:
-                return
+            direct = self._transactions
+            with other_release():
+                if direct.replace(path, rows, commit) if replace else direct.append(path, rows, commit, is_old):
+                    return
         # a table that an older version made gets the columns that it lacks
         writer = rows.write.format("delta").option("userMetadata", commit.run_id).option("mergeSchema", "true")
         writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{commit.run_id}'") if replace else writer.mode("append")

@@ -10,9 +10,12 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 
@@ -38,8 +41,26 @@ class _Own:
     fence: int
 
 
+@contextmanager
+def other_release() -> Iterator[None]:
+    """Go on behind the block where this release of Delta has other classes than those that are used here; nothing was committed then."""
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except Py4JError:  # no such method or constructor
+        pass
+    except TypeError as error:  # py4j takes a class that is not there for a package
+        if "JavaPackage" not in str(error):
+            raise
+
+
 class Transactions:
-    """The tables below one directory or URI, by their paths."""
+    """The tables below one directory or URI, by their paths.
+
+    Delta's classes are not for others to call. They are those of the release whose jar is checked at set-up; of any other release
+    `other_release` tells, and its DataFrameWriter serves.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         """Nothing is read yet."""
@@ -100,6 +121,7 @@ class Transactions:
             return False
         if own.fence >= (commit.fence or 0) if own else self._is_seen(transaction, path, version, commit):
             return True
+        operation = self._operation(commit.run_id, replaces=own is not None)
         added = transaction.writeFiles(rows._jdf)
         actions = added
         for number in range(own.files.size() if own else 0):
@@ -108,7 +130,7 @@ class Transactions:
             transaction.readTxn().addOne(commit.application)  # a commit of the same run that comes between is a conflict
             stamp = self._option(self._java.java.lang.System.currentTimeMillis())
             actions = actions.prepended(self._delta.actions.SetTransaction(commit.application, commit.fence, stamp))
-        written = transaction.commit(actions, self._operation(commit.run_id, replaces=own is not None))
+        written = transaction.commit(actions, operation)
         if commit.fence is not None:
             key, made = (path, commit.run_id), _Own(version=written, files=added, fence=commit.fence)
             with self._lock:  # of a run that appends twice the rows are in more files than these
