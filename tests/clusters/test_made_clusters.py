@@ -17,7 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS, REPLICAS, EPOCHS = 60, 3, 10
 Row = dict[str, Any]
 # what differs is where the files lie, and of a collection without batch indexes what single batches hold that go
-_LEFT_OUT = ("log_dir", "source", "captured_at", "evidence", "removed_bytes", "first_removed_timestamp_ms", "last_removed_timestamp_ms")
+_LEFT_OUT = (
+    "log_dir",
+    "source",
+    "captured_at",
+    "evidence",
+    "rests_on",
+    "removed_bytes",
+    "first_removed_timestamp_ms",
+    "last_removed_timestamp_ms",
+)
 
 
 def _made(folder: Path, form: str, *options: str) -> Path:
