@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
 from replica_audit.report.exit_code import exit_code
 from replica_audit.storage.first_look import refuse_useless
 from replica_audit.storage.memory import MemoryTables
-from replica_audit.storage.sources import INPUT, Found, Root, discover
+from replica_audit.storage.sources import Root, discover
 from replica_audit.storage.versions import versions
-from replica_audit.storage.whole_input import brokers_not_there, no_replicas
+from replica_audit.storage.whole_input import about_cluster, brokers_not_there, no_replicas
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
-
-NO_CLUSTER = "none"
+from replica_audit.tables.runs import NO_CLUSTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,8 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     found.problems += brokers_not_there(found, {cluster: audit.facts for cluster, audit in audits.items()})
     run_id = f"triage-{started_at:%Y%m%dT%H%M%SZ}"
     tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
-    errors = [_of_inputs(found), *(part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name]))]
+    errors = [pa.Table.from_pylist(found.problem_rows(), schema=INPUT_ERRORS.arrow)]
+    errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
     tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
     ended = {
@@ -70,7 +70,7 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
             Counter(_texts(tables["replica_verdicts"], "verdict")),
             fail_on=settings.fail_on,
             has_replicas=is_readable,
-            all_inputs_read=not any(problem.kind == INPUT for _cluster, problem in found.problems),
+            all_inputs_read=found.every_input_was_read,
         ),
         "finished_at": started_at + timedelta(seconds=time.monotonic() - began),
         "input_errors": len(tables[INPUT_ERRORS.name]),
@@ -120,24 +120,15 @@ def _with(rows: pa.Table, table: Table, **same: str) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=table.arrow)
 
 
-def _of_inputs(found: Found) -> pa.Table:
-    rows = [{"cluster_id": cluster or NO_CLUSTER, **asdict(problem)} for cluster, problem in found.problems]
-    return pa.Table.from_pylist(rows, schema=INPUT_ERRORS.arrow)
-
-
 def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]:
     verdicts = audit.tables["replica_verdicts"]
     partitions = verdicts.group_by(["topic", "partition"]).aggregate([])
     return {
+        **about_cluster(root, audit.facts),
         "cluster_id": root.cluster_id,
-        "protocol": str(audit.facts.applies),
-        "protocol_reason": audit.facts.generation.reason,
         "replicas": len(audit.tables["replica_logs"]),
         "partitions": len(partitions),
         "verdict_counts": list(Counter(_texts(verdicts, "verdict")).items()),
-        "path": str(root.path),
-        "brokers": len({broker.broker_id for broker in root.brokers}),
-        "has_metadata": root.head is not None,
         "input_errors": _texts(errors, "cluster_id").count(root.cluster_id),
     }
 

@@ -48,13 +48,13 @@ from replica_audit.storage import faults
 from replica_audit.storage.first_look import refuse_useless
 from replica_audit.storage.holds import Attempt, Hold, take
 from replica_audit.storage.session import StageProgress, suit_input
-from replica_audit.storage.sources import INPUT, Found, Root, discover
+from replica_audit.storage.sources import Found, Root, discover
 from replica_audit.storage.tables import Warehouse
 from replica_audit.storage.versions import versions
-from replica_audit.storage.whole_input import brokers_not_there, no_replicas
+from replica_audit.storage.whole_input import about_cluster, brokers_not_there, no_replicas
+from replica_audit.tables.runs import NO_CLUSTER
 from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 
-NO_CLUSTER = "none"
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
@@ -191,7 +191,7 @@ class _Audit:
             totals(found.verdicts),
             fail_on=self.request.settings.fail_on,
             has_replicas=self.has_replicas,
-            all_inputs_read=not any(problem.kind == INPUT for _cluster, problem in self.found.problems),
+            all_inputs_read=self.found.every_input_was_read,
         )
         problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
@@ -204,16 +204,11 @@ class _Audit:
 
     def _counts(self, root: Root, found: Tally) -> dict[str, object]:
         """What the row of a cluster in `audit_runs` says of it."""
-        generation = self.facts[root.cluster_id].generation
         return {
-            "protocol": str(generation.protocol),
-            "protocol_reason": generation.reason,
+            **about_cluster(root, self.facts[root.cluster_id]),
             "replicas": found.rows[root.cluster_id, tables.REPLICA_LOGS.name],
             "partitions": found.partitions[root.cluster_id],
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
-            "path": str(root.path),
-            "brokers": len({broker.broker_id for broker in root.brokers}),
-            "has_metadata": root.head is not None,
         }
 
     def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
@@ -223,14 +218,7 @@ class _Audit:
             of_groups = committed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
             of_files = of_files.unionByName(of_groups)
         of_replicas = audited.select("cluster_id", F.inline("input_errors"))
-        rows = [
-            {
-                "run_id": self.request.run_id,
-                "cluster_id": cluster or NO_CLUSTER,
-                **{name: getattr(problem, name) for name in problem.__slots__},
-            }
-            for cluster, problem in self.found.problems
-        ]
+        rows = [{"run_id": self.request.run_id, **row} for row in self.found.problem_rows()]
         of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")
         return self._keyed(of_inputs.unionByName(of_files).unionByName(of_replicas))
 

@@ -39,7 +39,7 @@ def with_history(current: DataFrame, before: DataFrame | None, audited: DataFram
     Args:
         current: what `findings` gives.
         before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
-        audited: rows of the shape AUDITED, of which `checked` tells what was found in order.
+        audited: rows of the shape AUDITED, whose `checked` holds what was found in order.
         run_id: of this run.
 
     Returns:

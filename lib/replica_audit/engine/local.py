@@ -29,7 +29,6 @@ from replica_audit.transforms.valid_rows import encoded_audits, fitting, refuse_
 LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
 _SOURCE = ("cluster_id", "broker_id", "path", "kind")
-_EMPTY = {"replica": None, "metadata": None, "event": None, "metadata_copy": None, "versions": None, "problem": None}
 
 Key = tuple[str, int]
 Source = tuple[str, int | None, str, str]
@@ -105,7 +104,7 @@ class _Known:
 
 def _list(sources: Iterable[Source], topics: str, known: _Known) -> None:
     rows = (row for source in sources for row in list_source(dict(zip(_SOURCE, source, strict=True)), topics))
-    for row in _fitting(({**_EMPTY, **row} for row in rows), INVENTORY, refuse_with_problem):
+    for row in _fitting(rows, INVENTORY, refuse_with_problem):
         if row.get("problem"):
             known.add_problem(row)
         elif row.get("metadata_copy"):

@@ -36,12 +36,12 @@ from replica_audit.report.data import (
 )
 from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+from replica_audit.tables.runs import NO_CLUSTER
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
 _OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
-_NO_CLUSTER = "none"  # the row of a run that found no cluster
 
 
 def report_of(run: PastRun, top: int | None = None) -> Report:
@@ -83,7 +83,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
 
 def _clusters(run: PastRun) -> list[Cluster]:
     """One of each row of `audit_runs`, with what the other tables count."""
-    rows = [row for row in run.runs if row.cluster_id != _NO_CLUSTER]
+    rows = [row for row in run.runs if row.cluster_id != NO_CLUSTER]
     paths = {row.cluster_id: _path(row, rows) for row in rows}
     label = labels({cluster: PurePath(path) for cluster, path in paths.items()})
     pairs = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])

@@ -6,7 +6,7 @@ import errno
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +16,7 @@ from replica_audit.formats.locations import SCHEMES, located
 from replica_audit.model import Problem
 from replica_audit.storage import missing_brokers
 from replica_audit.storage.folders import Tree, is_printable
+from replica_audit.tables.runs import NO_CLUSTER
 
 NOTHING_RECOGNISED = "nothing-recognised"
 INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
@@ -60,6 +61,15 @@ class Found:
 
     roots: list[Root] = field(default_factory=list)
     problems: list[tuple[str | None, Problem]] = field(default_factory=list)
+
+    @property
+    def every_input_was_read(self) -> bool:
+        """Whether no input as a whole is a problem."""
+        return all(problem.kind != INPUT for _cluster, problem in self.problems)
+
+    def problem_rows(self) -> list[dict[str, object]]:
+        """The problems as rows of `input_errors`, without the keys of a run and a broker."""
+        return [{"cluster_id": cluster or NO_CLUSTER, **asdict(problem)} for cluster, problem in self.problems]
 
 
 def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:

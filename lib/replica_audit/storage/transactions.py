@@ -58,8 +58,8 @@ def other_release() -> Iterator[None]:
 class Transactions:
     """The tables below one directory or URI, by their paths.
 
-    Delta's classes are not for others to call. They are those of the release whose jar is checked at set-up; of any other release
-    `other_release` tells, and its DataFrameWriter serves.
+    Delta's classes are not for others to call. They are those of the release whose jar is checked at set-up; with any other
+    release `other_release` lets the caller use the DataFrameWriter instead.
     """
 
     def __init__(self, spark: SparkSession) -> None:

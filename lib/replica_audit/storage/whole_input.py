@@ -1,4 +1,4 @@
-"""Problems of an input as a whole, which are known only once its brokers' folders are listed."""
+"""What is known of an input as a whole once its brokers' folders are listed: its clusters, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import Problem
 from replica_audit.storage.missing_brokers import ONE_OF_SEVERAL, lacking
-from replica_audit.storage.sources import Found
+from replica_audit.storage.sources import Found, Root
 from replica_audit.transforms.clusters import ClusterFacts, named_brokers
 
 
@@ -18,6 +18,17 @@ def brokers_not_there(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterat
         problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, facts[root.cluster_id]))
         if problem is not None and root.cluster_id not in reported:
             yield root.cluster_id, problem
+
+
+def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
+    """What the row of a cluster in `audit_runs` says of it, besides what is counted in its tables."""
+    return {
+        "protocol": str(facts.applies),
+        "protocol_reason": facts.generation.reason,
+        "path": str(root.path),
+        "brokers": len({broker.broker_id for broker in root.brokers}),
+        "has_metadata": root.head is not None,
+    }
 
 
 def no_replicas(inputs: Sequence[str], topics: str) -> Problem:

@@ -16,7 +16,7 @@ _TEXT = re.compile(r"('[^']*')")
 
 
 def checker(table: Table) -> Callable[[Any], str | None]:
-    """What tells of a row what of the table it violates: the name of a column that may not be null, or of a check; None: nothing.
+    """Return a function that names what a row violates: a column that may not be null, or a check of the table; None: nothing.
 
     As in Delta a check is violated unless it is true: null is not.
     """

@@ -48,7 +48,7 @@ class LeaderEpoch:
 LEADER_EPOCHS = table(
     LeaderEpoch,
     name="leader_epochs",
-    grain="one row per partition and leader epoch that the metadata log tells of: who led it, and how it was elected",
+    grain="one row per partition and leader epoch in the metadata log: who led it, and how it was elected",
     constraints={
         **PARTITION_CHECK,
         "known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')",

@@ -175,7 +175,7 @@ class ReplicaRole:
     in_elr: Annotated[bool, "whether it is an eligible leader replica (KIP-966)"]
     fenced: Annotated[bool | None, "whether its broker is fenced by the metadata log; null: not known"]
     log_end_offset: Annotated[Bigint | None, "its log end offset; null: not in the input, or unreadable"]
-    high_watermark: Annotated[Bigint | None, "its persisted high watermark"]
+    high_watermark: Annotated[Bigint | None, "its checkpointed high watermark"]
     isr_objection: Annotated[str | None, "why it should not be in the ISR; null: no reason, or not in it"]
 
 

@@ -16,10 +16,12 @@ from replica_audit.tables.columns import (
     table,
 )
 
+NO_CLUSTER = "none"  # cluster_id of what belongs to no cluster, and of the row of a run that found none
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHolder:
-    """The process that makes a run, as `storage.processes` tells it."""
+    """The process that makes a run, as `storage.processes` identifies it."""
 
     host: str
     machine: str
