@@ -43,6 +43,12 @@ class Browser:
         """What a script returns."""
         return self.driver.execute_script(script, *arguments)
 
+    def follow(self, selector: str) -> None:
+        """Click a link to a place on the page, and wait until the page has followed it: its own script runs after the click."""
+        self.run("window.followed = new Promise(resolve => addEventListener('hashchange', () => resolve(), { once: true }))")
+        self.driver.find_element("css selector", selector).click()
+        self.driver.execute_async_script("window.followed.then(arguments[0])")
+
     def texts(self, selector: str) -> list[str]:
         """The text of every element that a selector finds."""
         found: list[str] = self.run("return [...document.querySelectorAll(arguments[0])].map(one => one.textContent.trim())", selector)
@@ -78,7 +84,8 @@ def started(profile: Path) -> Iterator[Browser]:
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        driver.set_page_load_timeout(30)
+        driver.set_page_load_timeout(120)
+        driver.set_script_timeout(120)
         yield Browser(driver)
     finally:
         driver.quit()

@@ -121,7 +121,7 @@ class TestWhatItShows:
         assert browser.texts("#rows .reason") == [f"reason {visible(HOSTILE)} 12"]
         assert browser.complaints() == []
         assert browser.requests() == {made.as_uri()}
-        browser.driver.find_element("css selector", "#rows th a").click()
+        browser.follow("#rows th a")
         assert "--partition '</script>" in browser.texts("tr.detail code")[0]
         assert browser.complaints() == []
 
@@ -138,7 +138,7 @@ class TestWhatItShows:
         assert obeyed not in browser.run("return document.documentElement.outerHTML + document.body.innerText + document.title")
         assert browser.texts("#rows th a")[0] == f"{visible(name)}-0"
         assert browser.texts("#rows .reason")[0] == f"reason {visible(name)} 12"
-        browser.driver.find_element("css selector", "#rows th a").click()
+        browser.follow("#rows th a")
         assert visible(name) in browser.texts("tr.detail code")[0]
         assert browser.complaints() == []
 
@@ -225,7 +225,7 @@ class TestLinks:
         browser.open(f"{page.as_uri()}#ledger-2")
         assert browser.run("return document.activeElement.id") == "ledger-2"
         assert 0 <= browser.run("return document.getElementById('ledger-2').getBoundingClientRect().top") < 100
-        browser.driver.find_element("css selector", "#rows a[href='#billing-1']").click()
+        browser.follow("#rows a[href='#billing-1']")
         assert browser.run("return document.activeElement.id") == "billing-1"
 
     def test_to_one_without_a_picture(self, browser: Browser, many: Path) -> None:
