@@ -211,7 +211,7 @@ class _Walk:
         checkpoint = self.small.epoch_checkpoint(folder, problems)
         segments = collected
         if segments is None:
-            segments = tuple(segment for segment in _segments(folder, problems) if not self.texts.takes_segment(located(segment.path)))
+            segments = tuple(_segments(folder, problems, self.texts.takes_segment))
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
             self.described.add(str(path.parent))
@@ -280,8 +280,8 @@ class _Walk:
                 self.replicas[key] = replace(replica, checkpoint_state="not-collected")
 
 
-def _segments(folder: Folder, problems: list[Problem]) -> Iterator[SegmentFile]:
-    """The segment files that count."""
+def _segments(folder: Folder, problems: list[Problem], is_text: Callable[[Path], bool]) -> Iterator[SegmentFile]:
+    """The segment files that count, but for those that are text."""
     for file, name in log_dir.counted_segments(folder.names, beside=folder.files):
         path = folder.path / file
         if file not in folder.files:
@@ -292,4 +292,5 @@ def _segments(folder: Folder, problems: list[Problem]) -> Iterator[SegmentFile]:
         except OSError as error:
             problems.append(cannot_read(path, "segment", error))
             continue
-        yield SegmentFile(path=str(path), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")
+        if not is_text(path):
+            yield SegmentFile(path=str(path), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")

@@ -56,6 +56,10 @@ class StoredEntry:
         """Whether it is the beginning of other names."""
         return self.is_folder
 
+    def is_file(self) -> bool:
+        """Whether it is an object."""
+        return not self.is_folder
+
     def stat(self) -> os.stat_result:
         """Kind and size; nothing else is known."""
         return _status(self.is_folder, self.size)

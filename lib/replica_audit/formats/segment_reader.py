@@ -26,7 +26,8 @@ WINDOW_BYTES = 1 << 23  # of a stream at once: some ten requests' worth of waiti
 CALL_BYTES = 1 << 28  # after which Python sees to signals: some ten milliseconds
 HEADER_ROOM = 8192
 _SLACK = 64  # bytes behind the buffer that the copying of a header may touch
-_FIRST = 8  # batches: most files have no more, and as columns they would cost as much as ten times as many
+_FIRST = 8  # batches: most files have no more, and as columns they would cost as much as twice as many
+_FEW = 16  # batches that are left, as it seems, and cost less one by one
 _STRANGE = 64  # batches read one by one where columns and compiled code can take none
 
 _read_in_python = 0  # batches, by this process
@@ -63,6 +64,9 @@ class SegmentReader:
             before = fold.position
             expected = self._batches * (self._size - before) // before if before else 0
             scan = native_code.scanner(_read_in_python + expected)
+            if scan is None and 0 < expected <= _FEW:
+                is_more = self._one_by_one(_FEW)
+                continue
             if scan is None:
                 self._by_columns()
             else:

@@ -58,7 +58,7 @@ class SmallFiles:
         """Read and parse a small file; what fails becomes a problem and None."""
         remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
         try:
-            if str(path) in self.unread:
+            if self.unread and str(path) in self.unread:
                 raise OSError(0, self.unread[str(path)])
             return parser(whole_content(path))
         except InputError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,25 +40,28 @@ def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder]
         enters: whether the folders of a folder are walked, too.
     """
     read: dict[str, Path] = {}  # by where they really are
-    waiting, links = [top], deque[Path]()
+    waiting, links = [(top, real_path(top))], deque[Path]()
     while waiting or links:
-        path = waiting.pop() if waiting else links.popleft()
-        real = real_path(path)
+        path, real = waiting.pop() if waiting else _followed(links.popleft())
         if real in read:
             report(_linked_again(path, read[real]))
             continue
         read[real] = path
-        folder = _listed(path, report)
+        folder, linked = _listed(path, report)
         yield folder
-        below = [path / name for name in folder.folders if _is_entered(path / name, report)] if enters(folder) else []
-        links.extend(child for child in below if child.is_symlink())
-        waiting += [child for child in reversed(below) if not child.is_symlink()]
+        below = [name for name in folder.folders if _is_entered(path, name, report)] if enters(folder) else []
+        links.extend(path / name for name in below if name in linked)
+        waiting += [(path / name, os.path.join(real, name)) for name in reversed(below) if name not in linked]  # noqa: PTH118
 
 
-def _is_entered(path: Path, report: Callable[[Problem], None]) -> bool:
-    if path.name.startswith("."):
-        report(_problem(path, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
-    return not path.name.startswith(".") and path.name != _INDEX_CACHE
+def _followed(link: Path) -> tuple[Path, str]:
+    return link, real_path(link)
+
+
+def _is_entered(parent: Path, name: str, report: Callable[[Problem], None]) -> bool:
+    if name.startswith("."):
+        report(_problem(parent / name, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
+    return not name.startswith(".") and name != _INDEX_CACHE
 
 
 def _linked_again(path: Path, first: Path) -> Problem:
@@ -68,32 +70,38 @@ def _linked_again(path: Path, first: Path) -> Problem:
     return _problem(path, "link-loop", f"a link to a folder that is read as {first}", "none: each folder is read once")
 
 
-def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
+def _listed(path: Path, report: Callable[[Problem], None]) -> tuple[Folder, frozenset[str]]:
+    """A folder, and which names in it are links."""
     files: list[str] = []
     folders: list[str] = []
     others: list[str] = []
+    links: list[str] = []
     try:
         with entries(path) as listed:
-            for entry in sorted(listed, key=lambda found: found.name):
-                shown = entry.name.encode("utf-8", "replace").decode()
-                if shown != entry.name:
+            for entry in sorted(listed, key=_name):
+                name = entry.name
+                if not name.isascii() and (shown := name.encode("utf-8", "replace").decode()) != name:
                     report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
-                elif (mode := _mode(entry)) is not None and stat.S_ISDIR(mode):
-                    folders.append(entry.name)
-                elif mode is not None and stat.S_ISREG(mode):
-                    files.append(entry.name)
-                else:
-                    others.append(entry.name)
+                    continue
+                is_folder, is_file = _kind(entry)
+                (folders if is_folder else files if is_file else others).append(name)
+                if entry.is_symlink():
+                    links.append(name)
     except OSError as error:
         report(cannot_read(path, "directory", error))
-    return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others))
+    return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others)), frozenset(links)
 
 
-def _mode(entry: os.DirEntry[str] | StoredEntry) -> int | None:
+def _name(entry: os.DirEntry[str] | StoredEntry) -> str:
+    return entry.name
+
+
+def _kind(entry: os.DirEntry[str] | StoredEntry) -> tuple[bool, bool]:
+    """Whether an entry is, or leads to, a folder; and whether an ordinary file. The system asks a disk only where it is a link."""
     try:
-        return entry.stat().st_mode
+        return entry.is_dir(), entry.is_file()
     except OSError:
-        return None
+        return False, False
 
 
 def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
