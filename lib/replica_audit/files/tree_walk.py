@@ -1,0 +1,123 @@
+"""Walking the folders below a broker: links followed once, and whatever is no ordinary file or folder told, never opened."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.files.locations import StoredEntry, entries, real_path
+from replica_audit.model import Problem
+
+CANNOT_READ = "give the audit's user read permission on it, or copy it again"
+_INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """One folder by names, sorted: its ordinary files, its folders, and what is neither (pipes, sockets, links to nothing)."""
+
+    path: Path
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything in it."""
+        return (*self.files, *self.folders, *self.others)
+
+
+def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool]) -> Iterator[Folder]:
+    """Every folder from `top` down, parents first, each once: links to folders come last, and only where they lead to new ones.
+
+    Args:
+        top: where to begin.
+        report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders, links to
+            folders that are read already.
+        enters: whether the folders of a folder are walked, too.
+    """
+    read: dict[str, Path] = {}  # by where they really are
+    waiting, links = [(top, real_path(top))], deque[Path]()
+    while waiting or links:
+        path, real = waiting.pop() if waiting else _followed(links.popleft())
+        if real in read:
+            report(_linked_again(path, read[real]))
+            continue
+        read[real] = path
+        folder, linked = _listed(path, report)
+        yield folder
+        below = [name for name in folder.folders if _is_entered(path, name, report)] if enters(folder) else []
+        links.extend(path / name for name in below if name in linked)
+        waiting += [(path / name, os.path.join(real, name)) for name in reversed(below) if name not in linked]  # noqa: PTH118
+
+
+def _followed(link: Path) -> tuple[Path, str]:
+    return link, real_path(link)
+
+
+def _is_entered(parent: Path, name: str, report: Callable[[Problem], None]) -> bool:
+    if name.startswith("."):
+        report(_problem(parent / name, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
+    return not name.startswith(".") and name != _INDEX_CACHE
+
+
+def _linked_again(path: Path, first: Path) -> Problem:
+    if first in path.parents:
+        return _problem(path, "link-loop", "a link that leads back to a folder above it", "remove the link")
+    return _problem(path, "link-loop", f"a link to a folder that is read as {first}", "none: each folder is read once")
+
+
+def _listed(path: Path, report: Callable[[Problem], None]) -> tuple[Folder, frozenset[str]]:
+    """A folder, and which names in it are links."""
+    files: list[str] = []
+    folders: list[str] = []
+    others: list[str] = []
+    links: list[str] = []
+    try:
+        with entries(path) as listed:
+            for entry in sorted(listed, key=_name):
+                name = entry.name
+                if not name.isascii() and (shown := name.encode("utf-8", "replace").decode()) != name:
+                    report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
+                    continue
+                is_folder, is_file = _kind(entry)
+                (folders if is_folder else files if is_file else others).append(name)
+                if entry.is_symlink():
+                    links.append(name)
+    except OSError as error:
+        report(cannot_read(path, "directory", error))
+    return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others)), frozenset(links)
+
+
+def _name(entry: os.DirEntry[str] | StoredEntry) -> str:
+    return entry.name
+
+
+def _kind(entry: os.DirEntry[str] | StoredEntry) -> tuple[bool, bool]:
+    """Whether an entry is, or leads to, a folder; and whether an ordinary file. The system asks a disk only where it is a link."""
+    try:
+        return entry.is_dir(), entry.is_file()
+    except OSError:
+        return False, False
+
+
+def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
+    return Problem(path=str(path), kind="directory", code=code, detail=detail, remedy=remedy)
+
+
+def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
+    """What an operating system error on a file or folder is told as."""
+    return Problem(path=str(path), kind=kind, code=code_of(error), detail=error.strerror or str(error), remedy=remedy_of(error))
+
+
+def code_of(error: OSError) -> str:
+    """The code of a file or folder that cannot be read."""
+    return getattr(error, "code", "cannot-read")
+
+
+def remedy_of(error: OSError) -> str:
+    """What to do about a file or folder that cannot be read."""
+    return getattr(error, "remedy", CANNOT_READ)
