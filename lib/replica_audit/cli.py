@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from typing import NoReturn
 
 from replica_audit.commands import audit, collect, describe_cluster, explain, report, triage
@@ -88,11 +89,20 @@ def _take_own_stderr() -> None:
             os.close(fd)
 
 
+class _NoPandas(MetaPathFinder):
+    """pyarrow imports pandas before its first array, to ask it what a list is. That takes a fifth of a second, and no command needs it."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not for a command", name=fullname)
+
+
 def run(arguments: Sequence[str]) -> NoReturn:
     """`main`, and the end of a process that is no Spark driver.
 
     Threads of Arrow's readers may still be at work then, and abort a process whose interpreter is being taken down.
     """
+    sys.meta_path.insert(0, _NoPandas())
     code = main(arguments)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
+from replica_audit.engine.second_process import can_share
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -97,7 +98,7 @@ def _audited(root: Root, settings: Settings, tell: Callable[[str], None], *, is_
         elif stage == READING:
             tell(f"{root.path.name}: {replicas} replica(s)")
 
-    return audit_cluster(root.sources(), root.head, settings, tell=told)
+    return audit_cluster(root.sources(), root.head, settings, tell=told, shares=can_share())
 
 
 def _of_clusters(table: Table, parts: Sequence[pa.Table], run_id: str) -> pa.Table:

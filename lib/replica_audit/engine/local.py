@@ -5,16 +5,20 @@ Everything known of a cluster is in memory at once, so this is for what one pers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import accumulate, islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica_audit.config import Settings
+from replica_audit.engine.second_process import both, uncollected
 from replica_audit.files.kept_text import KeptText
+from replica_audit.files.locations import SCHEMES
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.model import LoggedVersions, MetadataCopy
@@ -29,6 +33,7 @@ from replica_audit.tables.values import Row, metadata_copy
 
 LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
+_MUCH = 200  # replicas, for which a second process is worth to be made
 _SOURCE = ("cluster_id", "broker_id", "path", "kind")
 
 Key = tuple[str, int]
@@ -57,6 +62,7 @@ def audit_cluster(
     *,
     facts: ClusterFacts | None = None,
     tell: Progress = lambda _doing, _replicas: None,
+    shares: bool = False,
 ) -> ClusterAudit:
     """Audit one cluster.
 
@@ -66,18 +72,22 @@ def audit_cluster(
         settings: of the run.
         facts: of the cluster, where they are known; None to take them from the metadata.
         tell: is called when a stage begins.
+        shares: whether a second process may do half of what is much. The rows, and their order, are the same.
     """
-    known = _Known()
-    tell(LISTING, 0)
-    _list(sources, settings.topics, known)
-    replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
-    tell(READING, replicas)
-    _scan(known)
-    best = max(known.copies, key=lambda copy: (copy.log_epoch, copy.log_end_offset), default=None)
-    facts = facts or cluster_facts(head, best, settings, known.versions)
-    _add_commits(known, facts)
-    tell(COMPARING, replicas)
-    tables = _tables(known, facts)
+    known, listed = _Known(), tuple(sources)
+    shares = shares and not any(path.partition("://")[0] in SCHEMES for _cluster, _broker, path, _kind in listed)  # clients have threads
+    with uncollected():
+        tell(LISTING, 0)
+        _list(listed, settings.topics, known, shares=shares)
+        replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
+        tell(READING, replicas)
+        best = max(known.copies, key=lambda copy: (copy.log_epoch, copy.log_end_offset), default=None)
+        facts = facts or cluster_facts(head, best, settings, known.versions)
+        rows = [row for _key, row in sorted(known.partitions.items())]
+        of_groups = [row for row in rows if row["topic"] == GROUP_OFFSETS_TOPIC]
+        _scan(of_groups)
+        _add_commits(of_groups, known, facts)
+        tables = _audited(rows, facts, lambda: tell(COMPARING, replicas), shares=shares)
     problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
     return ClusterAudit(facts=facts, tables=tables, problems=problems, replicas=replicas)
 
@@ -102,21 +112,19 @@ class _Known:
     def add_problem(self, row: Row) -> None:
         self.problems.append({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **row["problem"]})
 
-
-def _list(sources: Iterable[Source], topics: str, known: _Known) -> None:
-    rows = (row for source in sources for row in list_source(dict(zip(_SOURCE, source, strict=True)), topics))
-    for row in _fitting(rows, INVENTORY, refuse_with_problem):
+    def add(self, row: Row) -> None:
+        """Take a row of the shape INVENTORY."""
         if row.get("problem"):
-            known.add_problem(row)
+            self.add_problem(row)
         elif row.get("metadata_copy"):
-            known.copies.append(metadata_copy(row["metadata_copy"]))
+            self.copies.append(metadata_copy(row["metadata_copy"]))
         elif row.get("versions"):
             versions = LoggedVersions(**row["versions"])
-            if versions not in known.versions:
-                known.versions.append(versions)
+            if versions not in self.versions:
+                self.versions.append(versions)
         else:
             of_broker = {"broker_id": row["broker_id"]}
-            of_partition = known.partition(row)
+            of_partition = self.partition(row)
             if row.get("event"):
                 of_partition["events"].append({**of_broker, "event": row["event"]})
             elif row.get("metadata"):
@@ -125,20 +133,72 @@ def _list(sources: Iterable[Source], topics: str, known: _Known) -> None:
                 of_partition["replicas"].append({**of_broker, "replica": row["replica"]})
 
 
-def _scan(known: _Known) -> None:
+def _list(sources: Sequence[Source], topics: str, known: _Known, *, shares: bool) -> None:
+    sizes = [_folders_in(path) if shares and kind == "broker" else 0 for _cluster, _broker, path, kind in sources]
+    if sum(sizes) < _MUCH:
+        found = [_listed(sources, topics)]
+    else:
+        middle = _middle(sizes)
+        found = [*both(partial(_listed, sources[:middle], topics), partial(_listed, sources[middle:], topics))]
+    for row in (row for rows in found for row in rows):
+        known.add(row)
+
+
+def _folders_in(path: str) -> int:
+    """How many folders are in those of a folder: replicas, if it is a broker's."""
+    try:
+        return sum(1 for below in Path(path).iterdir() if below.is_dir() for _replica in below.iterdir())
+    except OSError:
+        return 0  # told when it is listed
+
+
+def _middle(sizes: Sequence[int]) -> int:
+    """How many of the first ones make half of all."""
+    sums = list(accumulate(sizes))
+    return min(range(1, len(sums)), key=lambda place: abs(sums[-1] - 2 * sums[place - 1]), default=len(sums))
+
+
+def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
+    rows = (row for source in sources for row in list_source(dict(zip(_SOURCE, source, strict=True)), topics))
+    return list(_fitting(rows, INVENTORY, refuse_with_problem))
+
+
+def _audited(rows: Sequence[Row], facts: ClusterFacts, compares: Callable[[], None], *, shares: bool) -> dict[str, pa.Table]:
+    """The rows of every table about some partitions, whose segments are read first."""
+
+    def tables_of(some: Sequence[Row], begins: Callable[[], None]) -> dict[str, pa.Table]:
+        _scan([row for row in some if row["topic"] != GROUP_OFFSETS_TOPIC])
+        begins()
+        return _tables(some, facts)
+
+    sizes = [len(row["replicas"]) for row in rows]
+    if not shares or sum(sizes) < _MUCH:
+        return tables_of(rows, compares)
+    middle = _middle(sizes)
+    first, second = both(partial(tables_of, rows[:middle], compares), partial(tables_of, rows[middle:], lambda: None))
+    return {name: pa.concat_tables([table, second[name]]) for name, table in first.items()}
+
+
+def _scan(rows: Sequence[Row]) -> None:
+    """Read the segments of partitions."""
+    partitions: dict[Key, Row] = {(row["topic"], row["partition"]): row for row in rows}
     places: list[Row] = []
+
+    def add(row: Row) -> None:
+        partitions[row["topic"], row["partition"]]["segments"].append({"broker_id": row["broker_id"], "segment": row["segment"]})
+
     with KeptText() as kept:
-        for row in _fitting(_scanned(known, places, kept), SEGMENTS, refuse_scan):
-            _add_segment(known, row)
+        for row in _fitting(_scanned(rows, places, kept), SEGMENTS, refuse_scan):
+            add(row)
     if places:
         for batch in collected_scans(iter([pa.RecordBatch.from_pylist(places)])):
             for row in batch.to_pylist():
-                _add_segment(known, row)
+                add(row)
 
 
-def _scanned(known: _Known, places: list[Row], kept: KeptText) -> Iterator[Row]:
+def _scanned(rows: Iterable[Row], places: list[Row], kept: KeptText) -> Iterator[Row]:
     """The segments of replicas that are read here; of those that were scanned on their brokers the places are added."""
-    for partition in known.partitions.values():
+    for partition in rows:
         for of_broker in partition["replicas"]:
             replica, keys = of_broker["replica"], {"cluster_id": partition["cluster_id"], "broker_id": of_broker["broker_id"]}
             if replica["scans"]:
@@ -149,13 +209,8 @@ def _scanned(known: _Known, places: list[Row], kept: KeptText) -> Iterator[Row]:
                 yield from scan_segment({**place, "file": file}, kept)
 
 
-def _add_segment(known: _Known, row: Row) -> None:
-    known.partitions[row["topic"], row["partition"]]["segments"].append({"broker_id": row["broker_id"], "segment": row["segment"]})
-
-
-def _add_commits(known: _Known, facts: ClusterFacts) -> None:
+def _add_commits(of_groups: Iterable[Row], known: _Known, facts: ClusterFacts) -> None:
     """Give every partition the offsets that groups committed of it."""
-    of_groups = [row for (topic, _number), row in sorted(known.partitions.items()) if topic == GROUP_OFFSETS_TOPIC]
     for found in (made for row in of_groups for made in list_commits(row, {row["cluster_id"]: facts})):
         if found.get("problem"):
             known.add_problem(found)
@@ -163,11 +218,11 @@ def _add_commits(known: _Known, facts: ClusterFacts) -> None:
             known.partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
 
 
-def _tables(known: _Known, facts: ClusterFacts) -> dict[str, pa.Table]:
-    audited = (judged(row, facts) for _key, row in sorted(known.partitions.items()) if row["is_audited"])
+def _tables(rows: Iterable[Row], facts: ClusterFacts) -> dict[str, pa.Table]:
+    audited = (judged(row, facts) for row in rows if row["is_audited"])
     parts: dict[str, list[pa.Table]] = {name: [] for name in AUDITED.names if name != "cluster_id"}
-    while rows := list(islice(audited, _AT_ONCE)):
-        batch = encoded_audits(rows)
+    while some := list(islice(audited, _AT_ONCE)):
+        batch = encoded_audits(some)
         for name, found in parts.items():
             found.append(_inlined(batch, name))
     return {name: pa.concat_tables(found) if found else _inlined(AUDITED.empty_table(), name) for name, found in parts.items()}
