@@ -52,7 +52,7 @@ class Damage:
     line: int | None = None
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """Consecutive batches of one segment with one leader epoch and no offset missing between them.
 
     Offsets are inclusive at both ends. Timestamps are the smallest and largest of the batches' max timestamps, in milliseconds.
@@ -92,7 +92,7 @@ class Segment:
     """
 
     base_offset: int
-    runs: tuple[Run, ...]
+    runs: tuple[BatchRun, ...]
     damaged: bool = False
     swap: bool = False
     windows: tuple[Window, ...] = ()

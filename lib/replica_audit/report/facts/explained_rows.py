@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from replica_audit.protocol.verdict.verdict import Cause
 from replica_audit.report.facts.explained_structs import (
-    Contradiction,
-    Difference,
+    ExplainedContradiction,
+    ExplainedDifference,
+    ExplainedFallback,
+    ExplainedHole,
+    ExplainedWrongEpoch,
+    ExplainedWrongLine,
     Fact,
-    Fallback,
-    Hole,
     LearntEpoch,
     Round,
     Stuck,
-    WrongEpoch,
-    WrongLine,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ NOTHING_READ = 2  # the exit code of a run that found nothing to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ExplainedRun:
     """A row of `audit_runs`."""
 
     run_id: str
@@ -71,7 +71,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ExplainedCluster:
     """The cluster that a row is about."""
 
     cluster_id: str
@@ -86,7 +86,7 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ExplainedVerdict:
     """A row of `replica_verdicts`."""
 
     cluster_id: str
@@ -113,17 +113,17 @@ class Verdict:
     already_truncated: bool | None = None
     stuck: Stuck | None = None
     wrong_lines_broker_id: int | None = None
-    wrong_lines: tuple[WrongLine, ...] | None = None
-    hole: Hole | None = None
+    wrong_lines: tuple[ExplainedWrongLine, ...] | None = None
+    hole: ExplainedHole | None = None
     compacted: bool | None = None
     evidence: str | None = None
     inferred_because: str | None = None
     leader_diverged_end_offset: int | None = None
     cause: Cause | None = None
-    wrong_epoch: WrongEpoch | None = None
-    did_otherwise: Contradiction | None = None
-    differences: tuple[Difference, ...] | None = None
-    conflicts: tuple[Difference, ...] | None = None
+    wrong_epoch: ExplainedWrongEpoch | None = None
+    did_otherwise: ExplainedContradiction | None = None
+    differences: tuple[ExplainedDifference, ...] | None = None
+    conflicts: tuple[ExplainedDifference, ...] | None = None
     cleaned_beyond_cut: bool | None = None
     rests_on: tuple[Fact, ...] | None = None
 
@@ -134,7 +134,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncationPoint:
+class ExplainedPoint:
     """A row of `truncation_points`."""
 
     follower_id: int
@@ -154,7 +154,7 @@ class TruncationPoint:
     stuck: bool | None = None
     ends_with_election: bool | None = None
     restarts_once_failed: bool | None = None
-    fallback: Fallback | None = None
+    fallback: ExplainedFallback | None = None
     learnt_epochs: tuple[LearntEpoch, ...] | None = None
 
     @property
@@ -164,7 +164,7 @@ class TruncationPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLog:
+class ExplainedLog:
     """A row of `replica_logs`."""
 
     broker_id: int
@@ -182,7 +182,7 @@ class ReplicaLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentEpoch:
+class ExplainedSegment:
     """A row of `segment_epochs`."""
 
     broker_id: int
@@ -194,7 +194,7 @@ class SegmentEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochStart:
+class ExplainedEpoch:
     """A row of `epoch_start_offsets`."""
 
     broker_id: int
@@ -208,7 +208,7 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputError:
+class ExplainedProblem:
     """A row of `input_errors`."""
 
     broker_id: int | None
@@ -236,7 +236,7 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderEpoch:
+class ExplainedElection:
     """A row of `leader_epochs`."""
 
     leader_epoch: int
@@ -249,7 +249,7 @@ class LeaderEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaRole:
+class ExplainedRole:
     """A row of `replica_roles`."""
 
     broker_id: int
@@ -268,7 +268,7 @@ class ReplicaRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedIncident:
+class ExplainedIncident:
     """A row of `logged_incidents`."""
 
     kind: str
@@ -279,7 +279,7 @@ class LoggedIncident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerImpact:
+class ExplainedGroup:
     """A row of `consumer_impacts`."""
 
     group_id: str
@@ -322,7 +322,7 @@ class LeaderChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FutureReplica:
+class ExplainedFuture:
     """A row of `future_replicas`."""
 
     broker_id: int
