@@ -14,7 +14,7 @@ import tarfile
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-_OF_THE_DRIVER = {"pyspark", "py4j", "delta-spark", "deltalake", "jinja2", "rich", "kafka-python", "importlib-metadata"}
+_OF_THE_DRIVER = {"pyspark", "py4j", "delta-spark", "deltalake", "jinja2", "rich", "kafka-python", "psutil", "importlib-metadata"}
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _UNUSED_FOLDERS = {"__pycache__", "tests", "include"}  # of packages: half of their files, none of which a run opens
 

@@ -235,11 +235,6 @@ def test_lz4_of_magic_0_with_the_size_of_its_content(written):
     assert written(rf.wrapper(0, 0, "lz4", b"", value=sized)).offsets == [0]
 
 
-@pytest.mark.parametrize(("data", "digest"), [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF), (b"abcdefghij", 0x8B988CFE)])
-def test_xxh32(data: bytes, digest: int):
-    assert under_test._xxh32(data) == digest
-
-
 def test_append_time_of_a_compressed_entry_counts_for_its_records(written):
     read = written(rf.wrapper(1, 1, "gzip", kf.legacy(1, [0, 1], timestamp=44), append_time=True))
     assert [record.timestamp_ms for record in read.records] == [rf.TIMESTAMP, rf.TIMESTAMP]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,12 +61,23 @@ def test_the_broker(text: str, broker_id: int | None) -> None:
         ("a=b\nlog.dirs=data/kafka", 2, "relative"),
         ("log.dirs=/a,${env:DATA}", 1, "filled in by the broker"),
         ("metadata.log.dir=m", 1, "relative"),
+        ("a=1\nlog.dirs=/a\\u00", 2, "four digits"),
     ],
 )
 def test_what_cannot_be_used(text: str, line: int, says: str) -> None:
     with pytest.raises(MetadataError, match=says) as raised:
         read(text)
     assert raised.value.line == line
+
+
+def test_escapes_of_characters() -> None:
+    assert read("log.dirs=/\\u0061\\\\u00").log_dirs == ("/a\\u00",)
+
+
+def test_a_value_of_a_great_many_lines_is_read_at_once() -> None:
+    began = time.process_time()
+    assert read("log.dirs=" + "/a,\\\n" * 150_000 + "/b").log_dirs == ("/a", "/b")
+    assert time.process_time() - began < 5
 
 
 def test_binary_content() -> None:

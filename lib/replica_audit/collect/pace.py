@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import platform
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "ppc64le": 273, "s390x": 282, "riscv64": 30}
+import psutil
+
 _LEAST = 1 << 14
-_WHO_PROCESS, _BEST_EFFORT, _LOWEST, _CLASS_SHIFT = 1, 2, 7, 13
+_LOWEST = 7
 
 
 class Pace:
@@ -50,10 +49,10 @@ class Pace:
 
 def step_back() -> None:
     """Let every other process have CPU and disk first, as far as the system lets itself be told."""
-    with suppress(OSError):
-        os.nice(19)
-    number = _IOPRIO_SET.get(platform.machine())
-    if platform.system() == "Linux" and number is not None:
-        with suppress(OSError, AttributeError):
+    this = psutil.Process()
+    with suppress(OSError, psutil.Error):
+        this.nice(19)
+    if sys.platform == "linux":
+        with suppress(OSError, psutil.Error):
             # not the idle class: where a scheduler knows it, a busy broker would stop the collection for good
-            ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _BEST_EFFORT << _CLASS_SHIFT | _LOWEST)
+            this.ionice(psutil.IOPRIO_CLASS_BE, _LOWEST)

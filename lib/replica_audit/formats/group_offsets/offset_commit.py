@@ -10,6 +10,7 @@ import struct
 
 from replica_audit.errors import SegmentError
 from replica_audit.formats.group_offsets.group_offsets_text import VALUE_VERSIONS, OffsetCommitValue, unknown_version
+from replica_audit.formats.segment.varints import unsigned
 
 _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
 _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
@@ -32,7 +33,7 @@ def commit_value(data: bytes) -> OffsetCommitValue:
     if version < 4:
         _metadata, at = string(data, at)
     else:
-        size, at = _uvarint(data, at)
+        size, at = unsigned(data, at)
         at = _end(data, at, size - 1)
     (timestamp,) = _INT64.unpack_from(data, at)
     if version == 1:
@@ -42,11 +43,11 @@ def commit_value(data: bytes) -> OffsetCommitValue:
 
 def _topic_id(data: bytes, at: int) -> str | None:
     """The tagged field that holds it, if there is one."""
-    fields, at = _uvarint(data, at)
+    fields, at = unsigned(data, at)
     found = None
     for _ in range(fields):
-        tag, at = _uvarint(data, at)
-        size, at = _uvarint(data, at)
+        tag, at = unsigned(data, at)
+        size, at = unsigned(data, at)
         end = _end(data, at, size)
         if tag == _TOPIC_ID_TAG:
             if size != _TOPIC_ID_BYTES:
@@ -55,17 +56,6 @@ def _topic_id(data: bytes, at: int) -> str | None:
             found = base64.urlsafe_b64encode(data[at:end]).decode().rstrip("=") if any(data[at:end]) else None
         at = end
     return found
-
-
-def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of variable length, and where it ends."""
-    number = 0
-    for shift in range(0, 35, 7):
-        number |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return number, at
-    raise SegmentError("a number of variable length without an end")
 
 
 def string(data: bytes, at: int) -> tuple[str, int]:

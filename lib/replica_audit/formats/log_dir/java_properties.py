@@ -26,20 +26,20 @@ def properties(content: bytes) -> dict[str, tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise MetadataError("not text: binary content", byte_offset=error.start) from None
     found: dict[str, tuple[int, str]] = {}
-    pending, began = "", 0
+    parts: list[str] = []
+    began = 0
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         stripped = line.lstrip(_BLANKS)
         if not began and (not stripped or stripped[0] in "#!"):
             continue
         began = began or number
-        pending += stripped
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:  # the line goes on in the next
-            pending = pending[:-1]
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:  # the line goes on in the next
+            parts.append(stripped[:-1])
             continue
-        _put(found, began, pending)
-        pending, began = "", 0
-    if pending:
-        _put(found, began, pending)
+        _put(found, began, "".join((*parts, stripped)))
+        parts, began = [], 0
+    if any(parts):
+        _put(found, began, "".join(parts))
     return found
 
 
@@ -50,7 +50,12 @@ def _put(found: dict[str, tuple[int, str]], number: int, line: str) -> None:
 
 
 def _unescaped(text: str, number: int) -> str:
-    plain = _ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]), text)
+    def meant(match: re.Match[str]) -> str:
+        if match[1] == "u":  # IllegalArgumentException: no broker starts with it
+            raise MetadataError("an escape \\u without four digits", line=number)
+        return chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _ESCAPES.get(match[1], match[1])
+
+    plain = _ESCAPED.sub(meant, text)
     try:
         return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # Java escapes a character beyond U+FFFF as two
     except UnicodeDecodeError:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from replica_audit.errors import MetadataError
+from replica_audit.errors import MetadataError, SegmentError
+from replica_audit.formats.segment.varints import unsigned
 from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
@@ -27,7 +28,6 @@ from replica_audit.protocol.cluster.metadata_changes import (
 
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 _FRAME_VERSION = 1
-_LONGEST_VARINT = 5
 
 
 class _Fields:
@@ -54,13 +54,13 @@ class _Fields:
 
     def varint(self) -> int:
         """UNSIGNED_VARINT."""
-        value = 0
-        for shift in range(0, 7 * _LONGEST_VARINT, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MetadataError("a variable-length integer has no end", byte_offset=self.at)
+        try:
+            value, self.at = unsigned(self.content, self.at)
+        except SegmentError as error:
+            raise MetadataError(error.reason, byte_offset=self.at) from None
+        except IndexError:
+            raise MetadataError("a number of variable length is cut off", byte_offset=self.at) from None
+        return value
 
     def uuid(self) -> str:
         """UUID as Kafka prints it: base64 without padding, safe in URLs."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa
+from xxhash import xxh32_intdigest
 
 from replica_audit.errors import SegmentError
 from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, V2_HEADER, codec_name
 from replica_audit.formats.segment.segment_scan import read_batches
+from replica_audit.formats.segment.varints import unsigned, zigzag
 from replica_audit.model import BatchHeader, Damage
 
 MAX_BATCH_BYTES = 64 << 20  # of one batch, as stored and as decompressed; brokers take 1 MiB unless told otherwise
@@ -118,15 +120,15 @@ def _records(content: bytes, header: BatchHeader) -> tuple[Record, ...]:
 
 def _record(data: bytes, at: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
     """The record at `at`, and where the next one begins."""
-    size, at = _varint(data, at)
+    size, at = zigzag(data, at)
     end = at + size
     if size < 0 or end > len(data):
         raise SegmentError(f"a record of {size} bytes does not fit into the batch")
-    timestamp_delta, at = _varint(data, at + 1)  # its attributes are unused
-    offset_delta, at = _varint(data, at)
+    timestamp_delta, at = zigzag(data, at + 1)  # its attributes are unused
+    offset_delta, at = zigzag(data, at)
     key, at = _bytes(data, at)
     value, at = _bytes(data, at)
-    headers, at = _varint(data, at)
+    headers, at = zigzag(data, at)
     if not 0 <= headers <= size:
         raise SegmentError(f"a record with {headers} headers in {size} bytes")
     for _ in range(headers):
@@ -139,21 +141,9 @@ def _record(data: bytes, at: int, base_offset: int, base_timestamp: int) -> tupl
     return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value), end
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number of variable length, and where it ends."""
-    byte = data[at]
-    number, at, shift = byte & 0x7F, at + 1, 7
-    while byte & 0x80:
-        if shift > 63:
-            raise SegmentError("a number of variable length without an end")
-        byte = data[at]
-        number, at, shift = number | (byte & 0x7F) << shift, at + 1, shift + 7
-    return (number >> 1) ^ -(number & 1), at
-
-
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Bytes behind their length, and where they end; None for a negative length."""
-    size, at = _varint(data, at)
+    size, at = zigzag(data, at)
     if size < 0:
         return None, at
     if at + size > len(data):
@@ -269,11 +259,7 @@ def _unsnapped(data: bytes) -> bytes:
 
 def _snappy_block(data: bytes, before: int) -> bytes:
     """One block, which tells its size first; `before` bytes were decompressed before it."""
-    size = 0
-    for i, byte in enumerate(data[:5]):
-        size |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            break
+    size, _at = unsigned(data, 0)
     _check_size(before + size)
     return pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
 
@@ -281,20 +267,4 @@ def _snappy_block(data: bytes, before: int) -> bytes:
 def _with_header_checksum(frame: bytes) -> bytes:
     """An LZ4 frame with the checksum that its header should have: for magic 0 clients computed it over too much (KAFKA-3160)."""
     end = _LZ4_DESCRIPTOR + (10 if frame[_LZ4_DESCRIPTOR] & _LZ4_CONTENT_SIZE else 2)
-    return frame[:end] + bytes([_xxh32(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF]) + frame[end + 1 :]
-
-
-def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes."""
-    mask = 0xFFFFFFFF
-    found = 374761393 + len(data) & mask
-    words = len(data) // 4 * 4
-    for at in range(0, words, 4):
-        found = found + int.from_bytes(data[at : at + 4], "little") * 3266489917 & mask
-        found = (found << 17 | found >> 15) * 668265263 & mask
-    for byte in data[words:]:
-        found = found + byte * 374761393 & mask
-        found = (found << 11 | found >> 21) * 2654435761 & mask
-    found = (found ^ found >> 15) * 2246822519 & mask
-    found = (found ^ found >> 13) * 3266489917 & mask
-    return found ^ found >> 16
+    return frame[:end] + bytes([xxh32_intdigest(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF]) + frame[end + 1 :]

@@ -37,16 +37,6 @@ def paragraph(text: str, indent: int = 2, first: str = "") -> list[str]:
     return wrapper.wrap(printable(text)) or [lead.rstrip()]
 
 
-def table(rows: Sequence[Sequence[str]], indent: int = 2) -> Iterator[str]:
-    """Cells in columns as wide as their longest one, two blanks between; what does not fit 80 columns is wrapped in its last column."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    room = WIDTH - indent - 2 * (len(widths) - 1)
-    last = max(room - sum(widths[:-1]), 10)
-    for row in rows:
-        parts = [[cell] for cell in row[:-1]] + [textwrap.wrap(row[-1], last) or [""]]
-        yield from _joined(parts, widths, indent)
-
-
 def columns(cells: Sequence[str], widths: Sequence[int], indent: int = 2) -> Iterator[str]:
     """One row of cells, each wrapped to its column's width."""
     parts = [textwrap.wrap(cell, width, break_on_hyphens=False) or [""] for cell, width in zip(cells, widths, strict=True)]
