@@ -14,7 +14,7 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import remedies
-from replica_audit.report.facts import explained_rows
+from replica_audit.report.facts import explained_rows, partition_rows
 from replica_audit.report.facts.explanation import Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.explanation_text import SECTIONS, render
@@ -330,12 +330,12 @@ def test_every_verdict_has_a_remedy() -> None:
         (explained_rows.ExplainedProblem, "input_errors"),
         (explained_rows.ExplainedCluster, "replica_roles"),
         (explained_rows.RuleOutcome, "what_if_rules"),
-        (explained_rows.ExplainedRole, "replica_roles"),
-        (explained_rows.ExplainedElection, "leader_epochs"),
-        (explained_rows.ExplainedIncident, "logged_incidents"),
-        (explained_rows.ExplainedGroup, "consumer_impacts"),
-        (explained_rows.LeaderChoice, "what_if_leaders"),
-        (explained_rows.ExplainedFuture, "future_replicas"),
+        (partition_rows.ExplainedRole, "replica_roles"),
+        (partition_rows.ExplainedElection, "leader_epochs"),
+        (partition_rows.ExplainedIncident, "logged_incidents"),
+        (partition_rows.ExplainedGroup, "consumer_impacts"),
+        (partition_rows.LeaderChoice, "what_if_leaders"),
+        (partition_rows.ExplainedFuture, "future_replicas"),
     ],
 )
 def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:

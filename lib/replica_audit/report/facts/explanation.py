@@ -17,12 +17,12 @@ from replica_audit.report.facts.explained_rows import (
     ExplainedRun,
     ExplainedSegment,
     ExplainedVerdict,
-    LeaderChoice,
     RuleOutcome,
     Tables,
 )
 from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.partition_facts import PartitionFacts, partition_facts
+from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
 from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined

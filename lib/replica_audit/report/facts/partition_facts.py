@@ -9,15 +9,14 @@ from datetime import datetime
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.explained_rows import (
+from replica_audit.report.facts.explained_rows import ExplainedRun, Tables
+from replica_audit.report.facts.partition_rows import (
     ExplainedElection,
     ExplainedFuture,
     ExplainedGroup,
     ExplainedIncident,
     ExplainedRole,
-    ExplainedRun,
     LeaderChoice,
-    Tables,
 )
 from replica_audit.report.facts.short_paths import below
 

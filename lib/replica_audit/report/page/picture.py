@@ -9,8 +9,9 @@ from typing import assert_never
 
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.facts.exchange_steps import ExplainedStep
-from replica_audit.report.facts.explained_rows import ExplainedGroup, ExplainedPoint
+from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
+from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
