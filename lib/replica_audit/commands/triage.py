@@ -18,7 +18,8 @@ same summary. No Spark, no Java, and no tables: nothing is written but the files
 answer between follower and leader, what is lost, what to do.
 
 Everything that is known of a cluster is held in memory (about 1 GB for 10,000 partitions with three
-replicas). For whole fleets, and for a history of findings from night to night, run audit.
+replicas, and as much again in a second process that does half of it, where there is a core for it).
+For whole fleets, and for a history of findings from night to night, run audit.
 """
 _TRIAGE_EXIT = """\
 exit codes, those of audit:
