@@ -218,15 +218,9 @@ class SectionLog:
             return self._ending or self._damage("dump-truncated", "kafka-dump-log stopped with an error", number)
         return None
 
-    def passed(self, line: bytes, records: int, *, is_deep: bool) -> None:
-        """Count lines that others have judged: up to the batch line `line` (none, if it is empty), and lines of records behind it.
-
-        `is_deep`: there were lines of records anywhere.
-        """
-        if line:
-            self._took(self._header(line))
-        self._is_deep = self._is_deep or is_deep
-        self._records = records
+    def passed(self, line: bytes) -> None:
+        """Count batch lines that others have judged, the last of which is `line`."""
+        self._took(self._header(line))
 
     def end(self) -> Damage | None:
         """What is wrong at the end of the section, or None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 LONGEST_LINE = 1 << 16  # what is kept of a line, in bytes; batch lines have some 400
-_CHUNK = 1 << 19
+_CHUNK = 1 << 20
 
 
 class TextLines:
@@ -41,6 +41,12 @@ class TextLines:
         if self.begin == len(self.chunk):
             self._read()
         return self.begin < len(self.chunk)
+
+    def whole(self, most: int) -> bytes:
+        """The next lines that are whole in `chunk`, up to the first one of a record, some `most` bytes of them."""
+        end = self.chunk.find(b"\n|", self.begin, self.begin + most)
+        end = self.chunk.rfind(b"\n", self.begin, self.begin + most) if end < 0 else end
+        return self.chunk[self.begin : end + 1] if end >= 0 else b""
 
     def read_on(self) -> bool:
         """Have at least one whole line in `chunk`, or one that is too long; whether it was not there before and now may be."""
