@@ -6,15 +6,15 @@ the log; the first one that is of another, or does not continue it, is left to t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.dump.dump_batches import BATCH
+from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, LOG_OVERHEAD, RAW_HEADER, V2_HEADER
 
 _INT16, _INT32, _INT64 = 2**15, 2**31, 2**63
@@ -80,7 +80,7 @@ class LineForm:
             return None
         reading = csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=self._names)
         try:
-            rows = csv.read_csv(pa.BufferReader(text), reading, _PARSE, self._conversion)
+            rows = csv.read_csv(cast(Any, pa.BufferReader(text)), reading, _PARSE, self._conversion)
         except pa.ArrowInvalid:
             return None
         if rows.num_rows != text.count(b"\n"):
@@ -95,7 +95,7 @@ class LineForm:
             if name in self._words:
                 same = pc.equal(column, pa.scalar(self._words[name], pa.binary()))
             elif column.type == pa.binary():
-                same = pc.greater(pc.binary_length(column), 0)
+                same = pc.greater(pc.binary_length(column), pa.scalar(0))
             else:
                 continue
             if alike and not pc.all(same).as_py():

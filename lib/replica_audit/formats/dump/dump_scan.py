@@ -8,11 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import BinaryIO
 
+from replica_audit.files.text_lines import TextLines
 from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, SectionLog
 from replica_audit.formats.dump.dump_columns import LineForm
 from replica_audit.formats.dump.dump_log import DumpSection
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
-from replica_audit.files.text_lines import TextLines
 from replica_audit.model import Damage
 
 _WORTH_IT = 64  # lines: as many columns cost as these one by one

@@ -16,8 +16,8 @@ from replica_audit.formats.native import crc_kernel as memory
 from replica_audit.formats.native.scan_tables import DONE, MORE, SKIP_FROM
 from replica_audit.formats.segment import content_digest
 from replica_audit.formats.segment.record_batch import (
-    HEADER_UP_TO_MAGIC,
     CODEC,
+    HEADER_UP_TO_MAGIC,
     LAST_OFFSET,
     LEGACY_AT,
     LEGACY_CRC_FROM,

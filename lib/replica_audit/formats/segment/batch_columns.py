@@ -55,7 +55,7 @@ class BatchColumns:
         return Run._make(columns)
 
     def for_index(self) -> dict[str, _Numbers]:
-        """The columns of a batch index by name, in whichever types; flags and codec as `attributes`, no `crc_valid` where that is not known."""
+        """The columns of a batch index, in any types; codec and flags as `attributes`, no `crc_valid` where CRCs were not verified."""
         each, raw = self.each, self.headers
         made: dict[str, Any] = {"position": self.positions, "base_offset": each.first_offset, "last_offset": each.last_offset}
         made |= {"size_bytes": each.size_bytes, "max_timestamp_ms": each.max_timestamp_ms}

@@ -48,7 +48,8 @@ _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
 _UNKNOWN = ("record_count", "crc_valid")  # may be null
 _CODECS = tuple(codec_name(attributes) for attributes in range(8))
-_NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
+_NUMPY: dict[pa.DataType, type[np.generic]] = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16}
+_NUMPY |= {pa.int8(): np.int8, pa.uint32(): np.uint32}
 
 
 class BatchIndexWriter:
@@ -159,7 +160,7 @@ def _record_batch(columns: Mapping[str, _Numbers]) -> pa.RecordBatch:
 
 
 def _array(kind: pa.DataType, values: _Numbers) -> pa.Array[Any]:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values.astype(_NUMPY_TYPES[kind], order="C").data)])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.array(values, _NUMPY[kind], order="C").data)])
 
 
 def _bits(values: _Numbers) -> pa.Array[Any]:

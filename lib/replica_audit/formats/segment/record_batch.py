@@ -23,7 +23,7 @@ _V2_FIELDS = {
     **{"base_timestamp": "q", "max_timestamp": "q", "producer_id": "q", "producer_epoch": "h", "base_sequence": "i", "record_count": "i"},
 }
 _LEGACY_FIELDS = {"base_offset": "q", "length": "i", "crc": "I", "magic": "b", "attributes": "b", "max_timestamp": "q"}
-V2_HEADER, LEGACY_HEADER = (struct.Struct(">" + "".join(fields.values())) for fields in (_V2_FIELDS, _LEGACY_FIELDS))
+V2_HEADER, _LEGACY_HEADER = (struct.Struct(">" + "".join(fields.values())) for fields in (_V2_FIELDS, _LEGACY_FIELDS))
 RAW_HEADER = np.dtype([(name, f">{kind}") for name, kind in _V2_FIELDS.items()])
 V2_AT, LEGACY_AT = (  # the byte of each field in the header
     dict(zip(fields, accumulate(map(struct.calcsize, map(">{}".format, fields.values())), initial=0), strict=False))
@@ -32,7 +32,7 @@ V2_AT, LEGACY_AT = (  # the byte of each field in the header
 LOG_OVERHEAD = V2_AT["leader_epoch"]  # base offset and length, which the length field does not count
 HEADER_UP_TO_MAGIC = V2_AT["magic"] + 1
 _LENGTHS = 8  # of the key and the value of a legacy entry, which both may be without
-SMALLEST_SIZE = (LEGACY_AT["max_timestamp"] + _LENGTHS, LEGACY_HEADER.size + _LENGTHS, V2_HEADER.size)  # by magic
+SMALLEST_SIZE = (LEGACY_AT["max_timestamp"] + _LENGTHS, _LEGACY_HEADER.size + _LENGTHS, V2_HEADER.size)  # by magic
 CODEC, TRANSACTIONAL, CONTROL = 0x07, 0x10, 0x20  # bits of the attributes
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 V2_CRC_FROM = V2_AT["attributes"]  # the first byte that the CRC covers
@@ -101,8 +101,16 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
     )
 
 
+def legacy_header(head: bytes) -> tuple[int, int, int, int, int, int, int]:
+    """Offset, length, CRC, magic, attributes and timestamp (-1: none) of a legacy entry, and where its key begins."""
+    offset, length, crc, magic, attributes, timestamp = _LEGACY_HEADER.unpack_from(head.ljust(_LEGACY_HEADER.size, b"\0"))
+    if magic == 0:
+        return offset, length, crc, magic, attributes, -1, LEGACY_AT["max_timestamp"]
+    return offset, length, crc, magic, attributes, timestamp, _LEGACY_HEADER.size
+
+
 def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
-    offset, length, crc, magic, attributes, timestamp = LEGACY_HEADER.unpack_from(head)
+    offset, length, crc, magic, attributes, timestamp, _end = legacy_header(head)
     if offset > LAST_OFFSET:
         raise SegmentError(f"offset {offset} is impossible", byte_offset=position)
     codec = codec_name(attributes)
@@ -116,7 +124,7 @@ def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
         magic=magic,
         leader_epoch=-1,
         record_count=offset - base + 1,
-        max_timestamp_ms=timestamp if magic == 1 else -1,
+        max_timestamp_ms=timestamp,
         crc=crc,
         crc_valid=None,
         codec=codec,

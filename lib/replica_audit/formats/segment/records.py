@@ -15,15 +15,7 @@ from typing import BinaryIO, Literal, NamedTuple
 import pyarrow as pa
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.segment.record_batch import (
-    LEGACY_AT,
-    LEGACY_HEADER,
-    LOG_OVERHEAD,
-    SMALLEST_SIZE,
-    V2_HEADER,
-    codec_name,
-    length_in,
-)
+from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, SMALLEST_SIZE, V2_HEADER, codec_name, legacy_header, length_in
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Damage
 
@@ -210,12 +202,12 @@ def _inner_entries(data: bytes) -> Iterator[Record]:
 
 def _entry(data: bytes) -> tuple[Record, int]:
     """One entry of magic 0 or 1 as its record, value still compressed, and its attributes."""
-    offset, length, _crc, magic, attributes, timestamp = LEGACY_HEADER.unpack_from(data.ljust(LEGACY_HEADER.size, b"\0"))
+    offset, length, _crc, magic, attributes, timestamp, at = legacy_header(data)
     if magic not in (0, 1) or LOG_OVERHEAD + length < SMALLEST_SIZE[magic]:
         raise SegmentError(f"an entry of magic {magic} with {length} bytes")
-    key, at = _sized(data, LEGACY_HEADER.size if magic else LEGACY_AT["max_timestamp"])
+    key, at = _sized(data, at)
     value, _ = _sized(data, at)
-    return Record(offset, timestamp if magic else -1, key, value), attributes
+    return Record(offset, timestamp, key, value), attributes
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
