@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.files import text_lines
 from replica_audit.formats.dump import dump_scan
 from replica_audit.formats.dump.dump_columns import LineForm
 from replica_audit.formats.dump.dump_log import batches, sections
@@ -38,7 +37,7 @@ def at_any_price(counted: list[int], chunk: int = 1 << 19) -> Iterator[None]:
     with (
         mock.patch.object(LineForm, "batches", taken),
         mock.patch.object(dump_scan, "_WORTH_IT", 1),
-        mock.patch.object(text_lines, "_CHUNK", chunk),
+        mock.patch.object(dump_scan, "_MOST", chunk),
     ):
         yield
 
@@ -255,9 +254,9 @@ def test_damaged_texts(edits, name, chunk):
 
 def test_columns_cost_more_than_a_short_text():
     with mock.patch.object(LineForm, "batches", side_effect=AssertionError):
-        (section,) = sections(io.BytesIO(START + MANY[:20_000]))
-        found = scan_section(io.BytesIO(START + MANY[:20_000]), section)
-    assert found.runs[-1].last_offset > 150
+        (section,) = sections(io.BytesIO(START + MANY[:15_000]))
+        found = scan_section(io.BytesIO(START + MANY[:15_000]), section)
+    assert found.runs[-1].last_offset > 100
 
 
 ODD = [b"0x", b"\t", b"\r", b"\n\r", b"\xef\xbb\xbf", b'"', b"\\", b"  ", b"-", b"\v", b"\0", b"\n", b","]

@@ -83,27 +83,30 @@ class LineForm:
             rows = csv.read_csv(cast(Any, pa.BufferReader(text)), reading, _PARSE, self._conversion)
         except pa.ArrowInvalid:
             return None
-        if rows.num_rows != text.count(b"\n"):
+        (columns,) = rows.to_batches()
+        if len(columns) != text.count(b"\n"):
             return None  # there are other ends of lines
-        return self._as_batches(rows.slice(0, self._alike(rows)), position, next_offset)
+        return self._as_batches(columns, self._alike(columns), position, next_offset)
 
-    def _alike(self, rows: pa.Table) -> int:
+    def _alike(self, rows: pa.RecordBatch) -> int:
         """How many of the first lines have the words of the form, and no empty ones."""
-        alike = rows.num_rows
-        for name in self._names:
-            column = rows.column(name).slice(0, alike)
+        alike = len(rows)
+        for name, column in zip(self._names, rows.columns, strict=True):
             if name in self._words:
                 same = pc.equal(column, pa.scalar(self._words[name], pa.binary()))
             elif column.type == pa.binary():
                 same = pc.greater(pc.binary_length(column), pa.scalar(0))
             else:
                 continue
-            if alike and not pc.all(same).as_py():
-                alike = int(np.argmin(same.to_numpy(zero_copy_only=False)))
+            if same.true_count < len(rows):
+                alike = min(alike, pc.index(same, False).as_py())
         return alike
 
-    def _as_batches(self, rows: pa.Table, position: int, next_offset: int) -> BatchColumns:
-        numbers: dict[bytes, Any] = {key: rows.column(name).to_numpy() for key, name in self._number_columns.items()}
+    def _as_batches(self, rows: pa.RecordBatch, alike: int, position: int, next_offset: int) -> BatchColumns:
+        # not by `to_numpy`, which imports pandas
+        numbers: dict[bytes, Any] = {
+            key: np.frombuffer(rows.column(name).buffers()[1], np.int64, len(rows))[:alike] for key, name in self._number_columns.items()
+        }
         base, last, size, positions = (numbers[key] for key in (b"baseOffset:", b"lastOffset:", b"size:", b"position:"))
         delta = last - base
         count = numbers.get(b"count:", np.full(len(base), -1))

@@ -31,7 +31,8 @@ def scan_section(stream: BinaryIO, section: DumpSection) -> Scan:
         DumpLogError: as `dump_log.batches`.
     """
     stream.seek(section.byte_start)
-    return _SectionScan(TextLines(stream, section.byte_start, section.byte_end, section.first_line), section).scan()
+    lines = TextLines(stream, section.byte_start, section.byte_end, section.first_line, at_once=_MOST)
+    return _SectionScan(lines, section).scan()
 
 
 class _SectionScan:

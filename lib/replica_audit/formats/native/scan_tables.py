@@ -45,12 +45,12 @@ class Tables:
             self.state[name] = value
 
     def filled(self, scan: Callable[[Words, Words, Words, Words], int]) -> bool:
-        """Scan once, and move what was found to the fold; whether there may be more."""
+        """Scan once, and move what was found to the fold, but for headers, which are gathered; whether there may be more."""
         fold, state = self.fold, self.state
         if max(fold.position, fold.next_offset) >= 1 << 63 or (fold.runs and fold.runs[-1].record_count >= _MOST):
             return False  # a word does not hold that, or not what one scan adds
         first_bad = -1 if fold.first_bad_crc is None else fold.first_bad_crc
-        self.set(position=fold.position, next_offset=fold.next_offset, first_bad_crc=first_bad, header_count=0)
+        self.set(position=fold.position, next_offset=fold.next_offset, first_bad_crc=first_bad)
         self.set(run_count=bool(fold.runs), runs_left=fold.runs_left() + bool(fold.runs))
         if fold.runs:  # the next batch may continue it
             self.runs[0] = fold.runs.pop()

@@ -147,7 +147,7 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
     position, next_offset, file_size, buffer, runs_left = state.position, state.next_offset, state.size, state.buffer, state.runs_left
     # The last rows are kept in registers and written when the next begins; to add in memory costs a quarter more than the loop takes.
     run_number, run, window_number, window = state.run_count - 1, last_run(runs), -1, (-1, 0, 0)
-    result, header_count, room = DONE, 0, headers.shape[1]
+    result, header_count, room = DONE, state.header_count, headers.shape[1]
     while file_size - position > HEADER_UP_TO_MAGIC:
         is_full = run_number + 1 >= len(runs) or window_number + 1 >= len(windows) or 0 < room <= header_count
         if is_full or position >= state.stop:

@@ -24,7 +24,7 @@ from replica_audit.model import BatchHeader, Damage
 BUFFER_BYTES = 1 << 18  # stays in the second-level cache: what is checked was just copied there
 WINDOW_BYTES = 1 << 23  # of a stream at once: some ten requests' worth of waiting
 CALL_BYTES = 1 << 28  # after which Python sees to signals: some ten milliseconds
-HEADER_ROOM = 8192
+HEADER_ROOM = 1 << 14  # of an index at once: for few, Arrow takes longer than the scan
 _FIRST = 8  # batches: most files have no more, and as columns they would cost as much as ten times as many
 _STRANGE = 64  # batches read one by one where columns and compiled code can take none
 
@@ -66,6 +66,8 @@ class SegmentReader:
                 self._by_columns()
             else:
                 self.natively(scan)
+                if self._tables is not None:
+                    self._hand_on(self._tables)
             is_more = self._one_by_one(1 if fold.position > before else _STRANGE)
 
     def _one_by_one(self, most: int) -> bool:
@@ -117,11 +119,18 @@ class SegmentReader:
         while is_more:
             tables.set(stop=self.fold.position + CALL_BYTES)
             is_more = tables.filled(scan)
-            if self._index is not None and (count := tables.state["header_count"]):
-                columns = dict(zip(HEADER, tables.headers[:, :count], strict=True))
-                if not self._verify_crc:
-                    del columns["crc_valid"]
-                self._index.add_columns(columns)
+            if tables.state["header_count"] == tables.headers.shape[1]:
+                self._hand_on(tables)
+
+    def _hand_on(self, tables: Tables) -> None:
+        """Give the index the headers that were gathered."""
+        count = int(tables.state["header_count"])
+        if self._index is not None and count:
+            columns = dict(zip(HEADER, tables.headers[:, :count], strict=True))
+            if not self._verify_crc:
+                del columns["crc_valid"]
+            self._index.add_columns(columns)
+            tables.set(header_count=0)
 
     def _window(self, scan: native_code.SegmentScan) -> None:
         """Go on in what only Python can read, as far as batches fit into a window, which is then held in memory."""
