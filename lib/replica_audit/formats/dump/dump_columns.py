@@ -1,7 +1,7 @@
 """Batch lines of one form in text of kafka-dump-log, many at a time: parsed by Arrow, judged as columns.
 
-A form is what the line of one batch looks like: its keys, and the words that stay the same. Only lines of that form are taken that continue
-the log; the first one that is of another, or does not continue it, is left to the reader of single lines, which alone knows what it is.
+A form is the keys of a line. Only lines of that form are taken that continue the log; the first one that is of another, or does not
+continue it, is left to the reader of single lines, which alone knows what it is.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _NUMBERS = {  # by key: least, most
     b"baseSequence:": (-_INT32, _INT32 - 1),
     b"producerId:": (-_INT64, _INT64 - 1),
     b"producerEpoch:": (-_INT16, _INT16 - 1),
+    b"magic:": (2, 2),
 }
-_NEEDED = (b"baseOffset:", b"lastOffset:", b"position:", b"size:", b"partitionLeaderEpoch:", b"crc:")
-_SAME = (b"magic:", b"compresscodec:", b"isvalid:", b"isTransactional:", b"isControl:")
+_FLAGS = (b"isvalid:", b"isTransactional:", b"isControl:")
+_NEEDED = {b"baseOffset:", b"lastOffset:", b"position:", b"size:", b"magic:", b"partitionLeaderEpoch:", b"crc:", b"isvalid:"}
 _OF_OLDER_LINES = (b"payloadsize:", b"keysize:")
 _READ_OTHERWISE = b"\t\v\fxX"  # Arrow reads hexadecimal numbers; Python parts words at these blanks, too
 _PARSE = csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False)
@@ -55,21 +56,20 @@ class LineForm:
         times = [key for key in keys if key in _TIMES]
         if tokens[0] + b" " != BATCH[0] or any(key in keys for key in _OF_OLDER_LINES):
             raise ValueError("not of magic 2")
-        if not {*_NEEDED} <= {*keys} or len(times) != 1:
+        if len(times) != 1 or not {*keys} >= _NEEDED:
             raise ValueError("not every number once")
-        self._time = times[0]
-        self._is_intact = tokens[2 * keys.index(b"isvalid:") + 1] == b"true"
-        columns = [(str(place), token) for place, token in enumerate(tokens)]
-        self._number_columns = {key: columns[2 * place + 1][0] for place, key in enumerate(keys) if key in _NUMBERS}
-        self._words = {name: token for name, token in columns[::2]}
-        self._words |= {columns[2 * place + 1][0]: tokens[2 * place + 1] for place, key in enumerate(keys) if key in _SAME}
-        self._names = [name for name, _token in columns]
-        numbers = {*self._number_columns.values()}
-        types = {name: pa.int64() if name in numbers else pa.binary() for name in self._names}
-        self._conversion = csv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False, check_utf8=False)
+        self._keys, self._time = keys, times[0]
+        self._names = [str(place) for place in range(len(tokens))]
+        types: list[pa.DataType] = []
+        for key in keys:
+            types.append(pa.binary(len(key)))
+            types.append(pa.int64() if key in _NUMBERS else pa.bool_() if key in _FLAGS else pa.binary())
+        column_types = dict(zip(self._names, types, strict=True))
+        words: dict[str, Any] = {"null_values": [], "true_values": ["true"], "false_values": ["false"], "strings_can_be_null": False}
+        self._conversion = csv.ConvertOptions(column_types=column_types, check_utf8=False, **words)
 
     def batches(self, text: bytes, position: int, next_offset: int) -> BatchColumns | None:
-        """The batches that the first lines tell, as many as are of this form and continue the log; None if not even Arrow reads all lines.
+        """The batches that the first lines tell, as many as continue the log; None if any line is not of this form.
 
         Args:
             text: whole lines, the first of which begins like a batch's.
@@ -80,47 +80,48 @@ class LineForm:
             return None
         reading = csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=self._names)
         try:
-            rows = csv.read_csv(cast(Any, pa.BufferReader(text)), reading, _PARSE, self._conversion)
+            (rows,) = csv.read_csv(cast(Any, pa.BufferReader(text)), reading, _PARSE, self._conversion).to_batches()
         except pa.ArrowInvalid:
             return None
-        (columns,) = rows.to_batches()
-        if len(columns) != text.count(b"\n"):
+        if len(rows) != text.count(b"\n"):
             return None  # there are other ends of lines
-        return self._as_batches(columns, self._alike(columns), position, next_offset)
+        for key, found in zip(self._keys, rows.columns[::2], strict=True):
+            if not _values(found).slice(0, len(key) * len(rows)).equals(pa.py_buffer(key * len(rows))):
+                return None
+        values: dict[bytes, Any] = dict(zip(self._keys, rows.columns[1::2], strict=True))
+        for value in values.values():
+            if value.type == pa.binary() and pc.min(pc.binary_length(value)).as_py() == 0:
+                return None
+        return self._continuing(values, position, next_offset)
 
-    def _alike(self, rows: pa.RecordBatch) -> int:
-        """How many of the first lines have the words of the form, and no empty ones."""
-        alike = len(rows)
-        for name, column in zip(self._names, rows.columns, strict=True):
-            if name in self._words:
-                same = pc.equal(column, pa.scalar(self._words[name], pa.binary()))
-            elif column.type == pa.binary():
-                same = pc.greater(pc.binary_length(column), pa.scalar(0))
-            else:
-                continue
-            if same.true_count < len(rows):
-                alike = min(alike, pc.index(same, False).as_py())
-        return alike
-
-    def _as_batches(self, rows: pa.RecordBatch, alike: int, position: int, next_offset: int) -> BatchColumns:
-        # not by `to_numpy`, which imports pandas
+    def _continuing(self, values: dict[bytes, Any], position: int, next_offset: int) -> BatchColumns:
         numbers: dict[bytes, Any] = {
-            key: np.frombuffer(rows.column(name).buffers()[1], np.int64, len(rows))[:alike] for key, name in self._number_columns.items()
+            key: np.frombuffer(_values(values[key]), np.int64, len(values[key])) for key in values if key in _NUMBERS
         }
         base, last, size, positions = (numbers[key] for key in (b"baseOffset:", b"lastOffset:", b"size:", b"position:"))
         delta = last - base
         count = numbers.get(b"count:", np.full(len(base), -1))
         possible = (delta >= 0) & (delta < _INT32 - 1) & (count <= delta + 1)
-        for key, (least, most) in _NUMBERS.items():
-            if key in numbers:
-                possible &= (numbers[key] >= least) & (numbers[key] <= most)
-        if len(base):
-            possible &= (positions == np.append(position, positions[:-1] + size[:-1])) & (base >= np.append(next_offset, last[:-1] + 1))
+        for key, column in numbers.items():
+            least, most = _NUMBERS[key]
+            possible &= (column >= least) & (column <= most)
+        possible &= (positions == np.append(position, positions[:-1] + size[:-1])) & (base >= np.append(next_offset, last[:-1] + 1))
         sound = len(base) if possible.all() else int(np.argmin(possible))
         headers = np.zeros(sound, RAW_HEADER)
-        values = {"base_offset": base, "length": size - LOG_OVERHEAD, "leader_epoch": numbers[b"partitionLeaderEpoch:"], "magic": 2}
-        values |= {"crc": numbers[b"crc:"], "last_offset_delta": delta, "max_timestamp": numbers[self._time]}
-        values |= {"record_count": np.where(count < 0, delta + 1, count)}
-        for name, column in values.items():
-            headers[name] = column if name == "magic" else column[:sound]
-        return BatchColumns(positions[:sound], headers, np.full(sound, self._is_intact))
+        told = {
+            "base_offset": base,
+            "length": size - LOG_OVERHEAD,
+            "leader_epoch": numbers[b"partitionLeaderEpoch:"],
+            "magic": numbers[b"magic:"],
+        }
+        told |= {"crc": numbers[b"crc:"], "last_offset_delta": delta, "max_timestamp": numbers[self._time]}
+        told |= {"record_count": np.where(count < 0, delta + 1, count)}
+        for name, column in told.items():
+            headers[name] = column[:sound]
+        valid = np.unpackbits(np.frombuffer(_values(values[b"isvalid:"]), np.uint8), count=sound, bitorder="little")
+        return BatchColumns(positions[:sound], headers, valid != 0)
+
+
+def _values(column: pa.Array[Any]) -> Any:
+    """The bytes of a column's values. `to_numpy` imports pandas."""
+    return column.buffers()[1]

@@ -16,7 +16,7 @@ from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.model import Damage
 
 _WORTH_IT = 64  # lines: as many columns cost as these one by one
-_LEAST, _MOST = 1 << 14, 1 << 20  # bytes of text at once
+_LEAST, _MOST = 1 << 14, 1 << 20  # bytes of text at once; what was left of a line comes on top
 _MOST_PAUSE = 64  # times as many lines, judged one by one where forms change all the time
 
 
@@ -96,4 +96,4 @@ class _SectionScan:
             lines.passed(len(passed), len(found))
             if len(passed) < len(text):
                 return
-            self._at_once = min(_MOST, 2 * self._at_once)
+            self._at_once = min(2 * _MOST, 2 * self._at_once)
