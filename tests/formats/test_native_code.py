@@ -63,7 +63,7 @@ def test_nothing_is_imported_for_little(segment: Path, kept: Path) -> None:
 
 def test_some_megabytes_are_little() -> None:
     smallest = len(kf.batch(0, 0, value=b""))
-    assert WORTH_LOADING * smallest > 64 << 20
+    assert WORTH_LOADING * smallest > 32 << 20
 
 
 def test_the_next_process_does_not_compile(segment: Path, kept: Path) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from replica_audit.formats.native.scan_tables import STATE, Words
 
 SegmentScan = Callable[[Words, Words, Words, Words], int]
-WORTH_LOADING = 1 << 20  # batches
+WORTH_LOADING = 1 << 19  # batches: half a second in plain Python, as long as loading takes
 _SOURCES = (
     *("formats.native.native_code", "formats.native.crc_kernel", "formats.native.scan_tables", "formats.native.segment_kernel"),
     *("formats.segment.content_digest", "formats.segment.record_batch", "protocol.epochs.runs", "model"),

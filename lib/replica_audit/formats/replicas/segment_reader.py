@@ -146,8 +146,8 @@ class SegmentReader:
 def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
     """What a segment file comes to, read in compiled code where that is worth to be got.
 
-    Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes most of a second to load.
-    So the first million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process that
+    Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes half a second to load.
+    So the first half million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process that
     has compiled code uses it for every file. The measurements: benchmarks/README.md.
 
     CRCs are verified unless told otherwise: that finds the bytes that rotted on one disk, which nothing else does, for digests are made of
