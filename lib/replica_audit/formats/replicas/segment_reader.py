@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from replica_audit.formats.native import native_code
-from replica_audit.formats.native.scan_tables import HEADER, Tables
+from replica_audit.formats.native.scan_tables import HEADER, ScanTables
 from replica_audit.formats.segment.batch_columns import read_columns
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.formats.segment.segment_scan import BUFFER, HEADERS_BUFFER, base_offset_of, batches_between
@@ -47,7 +47,7 @@ class SegmentReader:
     def __init__(self, stream: BinaryIO, size: int, fold: SegmentFold, *, verify_crc: bool, index: Index | None = None) -> None:
         """Read a stream that is seekable and counts as `size` bytes long; CRCs are verified if told so, headers added to the index."""
         self._stream, self._size, self.fold, self._verify_crc, self._index = stream, size, fold, verify_crc, index
-        self._tables: Tables | None = None
+        self._tables: ScanTables | None = None
         self._batches = 0  # of this segment, read in Python
 
     def read(self) -> None:
@@ -113,7 +113,7 @@ class SegmentReader:
             room = 0 if self._index is None else HEADER_ROOM
             self._buffer = np.empty(min(self._size, BUFFER_BYTES), np.uint8)
             place = {"buffer": self._buffer.ctypes.data, "capacity": len(self._buffer)}
-            self._tables = Tables(self.fold, room, fd=descriptor, verify_crc=self._verify_crc, **place)
+            self._tables = ScanTables(self.fold, room, fd=descriptor, verify_crc=self._verify_crc, **place)
         tables, is_more = self._tables, True
         tables.set(size=end)
         while is_more:
@@ -122,7 +122,7 @@ class SegmentReader:
             if tables.state["header_count"] == tables.headers.shape[1]:
                 self._hand_on(tables)
 
-    def _hand_on(self, tables: Tables) -> None:
+    def _hand_on(self, tables: ScanTables) -> None:
         """Give the index the headers that were gathered."""
         count = int(tables.state["header_count"])
         if self._index is not None and count:
@@ -138,7 +138,7 @@ class SegmentReader:
         self._stream.seek(begin)
         content = np.frombuffer(self._stream.read(min(WINDOW_BYTES, self._size - begin)), np.uint8)
         place = {"fd": -1, "buffer": content.ctypes.data, "begin": begin, "end": begin + len(content)}
-        tables = Tables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
+        tables = ScanTables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
         while tables.filled(scan):
             pass
 
@@ -147,8 +147,8 @@ def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
     """What a segment file comes to, read in compiled code where that is worth to be got.
 
     Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes half a second to load.
-    So the first half million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process that
-    has compiled code uses it for every file. The measurements: benchmarks/README.md.
+    So the first half million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process
+    that has compiled code uses it for every file. The measurements: benchmarks/README.md.
 
     CRCs are verified unless told otherwise: that finds the bytes that rotted on one disk, which nothing else does, for digests are made of
     the stored CRCs. Where the disk is what is waited for it costs less than a tenth, as long as batches are small: their headers cannot be
