@@ -20,14 +20,14 @@ import threading
 import zlib
 from collections.abc import Callable
 
+from replica_audit.formats.native import scan_tables
 from replica_audit.formats.native.scan_tables import STATE, Words
+from replica_audit.formats.segment import content_digest, record_batch
+from replica_audit.model import BatchRun
+from replica_audit.protocol.epochs import runs
 
 SegmentScan = Callable[[Words, Words, Words, Words], int]
 WORTH_LOADING = 1 << 19  # batches: half a second in plain Python, as long as loading takes
-_SOURCES = (
-    *("formats.native.native_code", "formats.native.crc_kernel", "formats.native.scan_tables", "formats.native.segment_kernel"),
-    *("formats.segment.content_digest", "formats.segment.record_batch", "protocol.epochs.runs", "model"),
-)
 _DAMAGED = (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError, pickle.PickleError)
 _lock = threading.Lock()
 _found: list[SegmentScan | None] = []  # once it was looked for; None: in vain
@@ -63,12 +63,14 @@ def _loaded() -> SegmentScan | None:
 def _compiled() -> SegmentScan:
     from numba import from_dtype, njit, types
 
-    from replica_audit.formats.native import segment_kernel
+    from replica_audit.formats.native import crc_kernel, segment_kernel
 
-    version = 1 << 32 | zlib.crc32(b"".join(_source(name) for name in _SOURCES))
+    compiled = (crc_kernel, scan_tables, segment_kernel, content_digest, record_batch, runs)
+    sources = (__name__, *(module.__name__ for module in compiled), BatchRun.__module__)
+    version = 1 << 32 | zlib.crc32(b"".join(_source(name) for name in sources))
 
-    def scan(words: Words, runs: Words, windows: Words, headers: Words) -> int:
-        return segment_kernel.scan(words, runs, windows, headers) if version else 0
+    def scan(words: Words, rows: Words, windows: Words, headers: Words) -> int:
+        return segment_kernel.scan(words, rows, windows, headers) if version else 0
 
     table = types.int64[:, ::1]
     signature = types.int64(from_dtype(STATE)[::1], table, table, table)
@@ -81,5 +83,5 @@ def _compiled() -> SegmentScan:
 
 
 def _source(module: str) -> bytes:
-    package, _, name = f"replica_audit.{module}".rpartition(".")
+    package, _, name = module.rpartition(".")
     return pkgutil.get_data(package, f"{name}.py") or b""
