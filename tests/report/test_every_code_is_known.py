@@ -186,7 +186,7 @@ def comment(table: Any, name: str) -> str:
 
 @pytest.mark.parametrize("case", Case)
 def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
-    """Text and page (`Words`), the steps of the documents, the picture, the table's description."""
+    """Text and page (`StepWords`), the steps of the documents, the picture, the table's description."""
     one = follower()
     assert one.applied is not None
     words = exchange_text.StepWords(one, one.applied)
