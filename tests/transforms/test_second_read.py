@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from replica_audit.config import Settings
 from replica_audit.formats import replica_reader
-from replica_audit.model import BatchHeader, SegmentFile
+from replica_audit.model import BatchHeader, Run, SegmentFile
 from replica_audit.protocol.exchange import Protocol
 from tests.scenarios.disks import Cluster, Disk
 from tests.support import in_process
@@ -65,8 +65,8 @@ def test_a_file_of_the_leader_is_told_of_the_leader(home: Path, monkeypatch: pyt
     assert (problem["broker_id"], Path(problem["path"]).parts[-4]) == (1, "broker-1")
 
 
-def _gone_on_broker_1(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+def _gone_on_broker_1(files: Iterable[SegmentFile], offset: int, runs: Mapping[SegmentFile, Sequence[Run]]) -> Iterator[BatchHeader]:
     for file in files:
         if "broker-1" in file.path:
             raise FileNotFoundError(2, "No such file or directory", file.path)
-    yield from replica_reader.batches_from(files, offset)
+    yield from replica_reader.batches_from(files, offset, runs)

@@ -110,7 +110,7 @@ def _batches_in(replica: Loaded, part: Offsets) -> Iterator[BatchHeader]:
     """The batches that begin in a part; _UNREAD where they cannot be read, or end before the log did when it was scanned."""
     next_offset = part[0]
     try:
-        for batch in batches_from(replica.files_in_log, part[0]):
+        for batch in batches_from(replica.files_in_log, part[0], replica.scanned):
             if digest_offset(batch) >= part[1]:
                 return
             if digest_offset(batch) >= part[0]:

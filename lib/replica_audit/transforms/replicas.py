@@ -31,8 +31,9 @@ _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 class Loaded:
     """A replica with what its files say.
 
-    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
-    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    `log` is None and `unreadable` set where nothing can be loaded; `scanned` are the segments that make up the log, ascending by base
+    offset, each with the runs that its scan found. `incomplete`: unreadable only because the text that stands for it does not show all of
+    it; nothing is wrong with the broker's files.
     `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
     """
 
@@ -40,10 +41,15 @@ class Loaded:
     files: ReplicaFiles
     log: LoadedLog | None
     unreadable: str | None
-    files_in_log: tuple[SegmentFile, ...]
+    scanned: Mapping[SegmentFile, Sequence[Run]]
     problems: tuple[Problem, ...]
     incomplete: bool = False
     corrected_checkpoint: str | None = None
+
+    @property
+    def files_in_log(self) -> tuple[SegmentFile, ...]:
+        """The segments that make up the log, ascending by base offset."""
+        return tuple(self.scanned)
 
     @property
     def is_compared(self) -> bool:
@@ -95,7 +101,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(segment(scan) for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (segment_file(scan["file"]) for scan in scans)}
-    files_in_log = tuple(read[(part.base_offset, part.swap)] for part in segments)
+    scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
     log: LoadedLog | None = None
     if segments:
         log = load_log(
@@ -120,7 +126,7 @@ def load(broker_id: int, files: ReplicaFiles, scans: Sequence[Row], *, alive: bo
         files=files,
         log=log,
         unreadable=unreadable,
-        files_in_log=files_in_log,
+        scanned=scanned,
         problems=tuple(problems),
         incomplete=is_incomplete,
     )

@@ -38,7 +38,7 @@ def removal(follower: Loaded, replica: Replica, truncation: Truncation) -> Remov
         return None
     start = max(start, replica.log.log_start_offset)  # a cut below the log start takes what there is
     try:
-        return measure_removal(batches_from(follower.files_in_log, start), start, replica.log.log_end_offset)
+        return measure_removal(batches_from(follower.files_in_log, start, follower.scanned), start, replica.log.log_end_offset)
     except (OSError, DumpLogError) as error:
         raise UnreadBatches(follower, error) from None
 
@@ -53,7 +53,8 @@ def fetcher_fails(leader: Loaded, replica: Replica, truncation: Truncation) -> b
     if not can_fail_to_append(truncation) or offset >= replica.log.log_end_offset:
         return False
     try:
-        at = next((batch for batch in batches_from(leader.files_in_log, offset) if batch.last_offset >= offset), None)
+        found = batches_from(leader.files_in_log, offset, leader.scanned)
+        at = next((batch for batch in found if batch.last_offset >= offset), None)
     except (OSError, DumpLogError) as error:
         raise UnreadBatches(leader, error) from None
     return at is not None and lies_inside_a_batch([at], offset)

@@ -191,7 +191,8 @@ def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:
 def _loss(follower: Side, spans: Sequence[Span]) -> Loss:
     """Count what spans of a follower's history hold: of a batch that is lost in part as many records as offsets."""
     records, size, place = 0, 0, 0
-    for batch in batches_from(follower.loaded.files_in_log, spans[0].first_offset) if spans else ():
+    loaded = follower.loaded
+    for batch in batches_from(loaded.files_in_log, spans[0].first_offset, loaded.scanned) if spans else ():
         while place < len(spans) and spans[place].end_offset <= batch.base_offset:
             place += 1
         if place == len(spans):
