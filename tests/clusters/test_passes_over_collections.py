@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats import collected, collection_manifest
-from replica_audit.formats.replica_reader import batches_from
+from replica_audit.formats.collection import broker_folder, collection_manifest
+from replica_audit.formats.replicas.replica_reader import batches_from
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ def _made(folder: Path, diverged: str) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the files of a collection are opened, by name; they are read as ever."""
     count: Counter[str] = Counter()
-    for module, name in ((collected, "random_access"), (collection_manifest, "whole_content")):
+    for module, name in ((broker_folder, "random_access"), (collection_manifest, "whole_content")):
         of_module = getattr(module, name)
 
         def counted(path: Path, *more: object, _of_module: object = of_module) -> object:
@@ -51,12 +51,10 @@ def test_many_diverged_replicas_are_no_more_passes_than_none(tmp_path: Path, ope
     assert 0 < opened["manifest.json"] <= 3 * BROKERS
 
 
-def test_batches_are_made_up_of_the_same_runs_whether_they_are_at_hand_or_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_made_up_of_the_same_runs_at_hand_or_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = _made(tmp_path / "diverged", "0.5")
     at_hand = in_process.audit(root)
-    for module in ("second_read", "content"):
-        reader = f"replica_audit.transforms.{module}.batches_from"
-        monkeypatch.setattr(reader, lambda files, offset, _runs: batches_from(files, offset))
+    monkeypatch.setattr("replica_audit.stages.partitions.batches_from", lambda files, offset, _runs: batches_from(files, offset))
     looked_up = in_process.audit(root)
     assert any(row["removed_records"] for row in looked_up["replica_verdicts"])
     assert looked_up == at_hand
