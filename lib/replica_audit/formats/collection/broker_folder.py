@@ -242,8 +242,8 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
     return replace(
         replica,
         log_dir=store.said.path,
-        folder=str(store.folder / replica.directory),
-        scans=str(store.store),
+        folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
+        scans=f"{store.folder}/{SEGMENTS_FILE}",
         captured_at_ms=said.captured_at_ms,
         in_use=store.said.in_use is True,
         problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),

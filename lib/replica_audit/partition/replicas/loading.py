@@ -165,7 +165,10 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: Loade
 
 def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
-    current = Counter(one.broker_id for one in loaded if one.is_compared)
+    brokers = [one.broker_id for one in loaded if one.is_compared]
+    if len(set(brokers)) == len(brokers):
+        return list(loaded)
+    current = Counter(brokers)
     checked = []
     for one in loaded:
         if one.is_compared and current[one.broker_id] > 1:
