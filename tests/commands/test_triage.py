@@ -19,6 +19,7 @@ from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
+from tests.support.engines import differing_tables
 from tests.support.warehouse import write_warehouse
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def test_it_says_what_an_audit_says(spark: SparkSession, tmp_path: Path) -> None
     options = [word for given in inputs for word in ("--input", given)]
     arguments = ["audit", *options, "--what-if-leaders", "--warehouse", str(tmp_path / "w"), "--json", str(tmp_path / "audit.json")]
     assert cli.main(arguments) == 1
+    assert differing_tables(tmp_path / "w", inputs, Settings(what_if_leaders=True)) == []
     audited = json.loads((tmp_path / "audit.json").read_text())
     assert without_runs(triaged(tmp_path, *options, "--what-if-leaders")) == without_runs(audited)
     assert audited["findings"][0]["code"] == "offline_partition"
