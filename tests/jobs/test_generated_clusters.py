@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit import tables
-from tests.jobs.test_audit import AUDITED, as_in, comparable, read, run
-from tests.support import in_process
+from replica_audit import pipeline
+from replica_audit.config import Settings
+from tests.house.checkout import ROOT
+from tests.support.engines import differing_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = {"collected": 700, "raw": 150}  # 2,100 segments are many: plans are compiled then
 
 
@@ -26,10 +27,11 @@ def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, f
     cluster, warehouse = tmp_path / "cluster", tmp_path / "warehouse"
     command = [sys.executable, str(ROOT / "benchmarks" / "clusters.py"), "--output", str(cluster), "--form", form]
     subprocess.run([*command, "--partitions", str(PARTITIONS[form]), "--diverged", "0.1"], check=True)
-    expected = in_process.audit(cluster)
-    assert len(expected["replica_logs"]) == 3 * PARTITIONS[form]
-    assert 5 < sum(row["verdict"] == "stale_tail" for row in expected["replica_verdicts"]) < PARTITIONS[form]
-    run(spark.newSession(), warehouse, "one", cluster)
-    for table in AUDITED:
-        rows = expected[table.name] + (expected["problems"] if table is tables.INPUT_ERRORS else [])
-        assert comparable(read(warehouse, table)) == comparable(as_in(table, rows)), table.name
+    settings, inputs = Settings(), (str(cluster),)
+    request = pipeline.Request(inputs=inputs, warehouse=str(warehouse), settings=settings, run_id="one", run_date=date(2026, 1, 2))
+    report = pipeline.audit(spark.newSession(), request, lambda _line: None)
+    (of_cluster,) = report.clusters
+    diverged = of_cluster.verdicts["stale_tail"]
+    assert of_cluster.verdicts == {"identical": 2 * PARTITIONS[form] - diverged, "stale_tail": diverged}
+    assert 5 < diverged < PARTITIONS[form] / 2
+    assert differing_tables(warehouse, inputs, settings) == []

@@ -9,13 +9,13 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.formats.replicas import replica_reader
-from replica_audit.model import BatchHeader, Run, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.scenarios.disks import Cluster, Disk
 from tests.support import in_process
 
 READ = "replica_audit.stages.partitions.batches_from"
-Runs = Mapping[SegmentFile, Sequence[Run]]
+Runs = Mapping[SegmentFile, Sequence[BatchRun]]
 CLUSTER = Cluster(
     disks={
         1: Disk(batches=[(1, 0, 9), (3, 10, 19)], high_watermark=20),

@@ -9,7 +9,7 @@ from replica_audit.errors import DumpLogError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.replicas.replica_reader import batches_from
-from replica_audit.model import BatchHeader, Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
@@ -55,7 +55,9 @@ def known_partition(row: Row) -> KnownPartition:
     )
 
 
-def read_again(broker_id: int, replica: ReplicaFiles, scanned: Mapping[SegmentFile, Sequence[Run]], offset: int) -> Iterator[BatchHeader]:
+def read_again(
+    broker_id: int, replica: ReplicaFiles, scanned: Mapping[SegmentFile, Sequence[BatchRun]], offset: int
+) -> Iterator[BatchHeader]:
     """The batches of a replica from its files, as of `ReadAgain`.
 
     Raises:

@@ -13,7 +13,7 @@ from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 
 
-def batches(file: SegmentFile, offset: int, runs: Sequence[Run] | None = None) -> Iterator[BatchHeader]:
+def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = None) -> Iterator[BatchHeader]:
     """The batches of a collected segment, from its copy or its index; without one, made up from its runs as `synthetic` does.
 
     Args:

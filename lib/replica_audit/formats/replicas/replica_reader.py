@@ -16,7 +16,7 @@ from replica_audit.formats.dump.dump_scan import scan_section
 from replica_audit.formats.replicas.segment_reader import scan_file
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_scan import read_batches, scan
-from replica_audit.model import BatchHeader, Damage, Run, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, Damage, SegmentFile
 
 
 def read_segment(file: SegmentFile, kept: KeptText | None = None, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
@@ -75,7 +75,7 @@ def scan_of(file: SegmentFile, kept: KeptText | None = None) -> Scan:
 
 
 def batches_from(
-    files: Iterable[SegmentFile], offset: int, runs: Mapping[SegmentFile, Sequence[Run]] | None = None
+    files: Iterable[SegmentFile], offset: int, runs: Mapping[SegmentFile, Sequence[BatchRun]] | None = None
 ) -> Iterator[BatchHeader]:
     """The batches of a replica from the segment that holds `offset` on, headers only.
 

@@ -40,7 +40,7 @@ class Loaded:
     files: ReplicaFiles
     log: LoadedLog | None
     unreadable: str | None
-    scanned: Mapping[SegmentFile, Sequence[Run]]
+    scanned: Mapping[SegmentFile, Sequence[BatchRun]]
     problems: tuple[Problem, ...]
     read_again: ReadAgain
     incomplete: bool = False
