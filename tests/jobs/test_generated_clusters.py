@@ -28,7 +28,7 @@ def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, f
     command = [sys.executable, str(ROOT / "benchmarks" / "clusters.py"), "--output", str(cluster), "--form", form]
     subprocess.run([*command, "--partitions", str(PARTITIONS[form]), "--diverged", "0.1"], check=True)
     settings, inputs = Settings(), (str(cluster),)
-    request = pipeline.Request(inputs=inputs, warehouse=str(warehouse), settings=settings, run_id="one", run_date=date(2026, 1, 2))
+    request = pipeline.AuditRequest(inputs=inputs, warehouse=str(warehouse), settings=settings, run_id="one", run_date=date(2026, 1, 2))
     report = pipeline.audit(spark.newSession(), request, lambda _line: None)
     (of_cluster,) = report.clusters
     diverged = of_cluster.verdicts["stale_tail"]

@@ -43,7 +43,7 @@ _LEAST_TASKS, _SEGMENTS_OF_A_TASK = 8, 8_000
 def suit_input(spark: SparkSession, segments: int) -> None:
     """Let the session plan adaptively, and compile its plans, if the input is much. What the user set otherwise stays.
 
-    No task has more than some 8,000 segments to judge, so that what it needs of memory does not grow with the input.
+    A task has some 8,000 segments to judge, so that what it needs of memory does not grow with the input.
     """
     if segments > _SEGMENTS_ARE_MANY:
         tasks = max(_LEAST_TASKS, ceil(segments / _SEGMENTS_OF_A_TASK))
