@@ -42,7 +42,6 @@ def without_runs(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_it_says_what_an_audit_says(spark: SparkSession, tmp_path: Path) -> None:
     inputs = [str(SAMPLE), str(ROOT / "tests" / "data" / "offline" / "nobody-leads")]
     options = [word for given in inputs for word in ("--input", given)]

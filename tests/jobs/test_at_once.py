@@ -14,7 +14,7 @@ from replica_audit.tables import AUDIT_RUNS, FINDINGS, REPLICA_VERDICTS, TRUNCAT
 from tests.house.checkout import ROOT
 from tests.support import in_process
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 CLUSTER = ROOT / "tests" / "data" / "sample" / "multi-round"
 
 
@@ -33,7 +33,7 @@ def audit_twice(warehouse: Path, *run_ids: str) -> list[tuple[int, list[str]]]:
     ]
     ended = []
     for process in started:
-        _out, err = process.communicate(timeout=500)
+        _out, err = process.communicate(timeout=1200)
         ended.append((process.returncode, [line for line in err.splitlines() if not line.startswith("[")]))
     return ended
 

@@ -24,7 +24,7 @@ from tests.support import in_process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
 AUDITED = [*tables.OF_PARTITIONS, tables.INPUT_ERRORS]

@@ -153,7 +153,7 @@ def _settle(lab: Lab, result: Quiet) -> None:
     It is cut where the audit said; or, where retention has taken more from the leader by then, the whole log is dropped, from the end
     that the audit saw.
     """
-    lab.wait_in_sync(timeout_s=120)
+    lab.wait_in_sync()
     dropped = {
         (
             event.topic,
