@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.formats import collection_manifest as manifests  # noqa: E402 - the package need not be installed
-from replica_audit.formats.collected import ROWS  # noqa: E402
-from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
-from replica_audit.formats.content_digest import WINDOW_BITS, digest  # noqa: E402
+from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402 - the package need not be installed
+from replica_audit.formats.collection.broker_folder import ROWS  # noqa: E402
+from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
+from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
 TIME = 1_700_000_000_000
 SEGMENT = f"{0:020d}.log"

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from scan import machine
 
-from replica_audit.formats import dump_log, native_code
-from replica_audit.formats.dump_scan import scan_section
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_scan import scan
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.dump.dump_scan import scan_section
+from replica_audit.formats.native import native_code
+from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.segment.segment_scan import scan
 
 HEAD = "Dumping /var/lib/kafka/data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
 LINE = (

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.engine.spark import SOURCES, inventory, segments, spread  # noqa: E402  # noqa: E402
-from replica_audit.formats.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
+from replica_audit.formats.replicas.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
 
 CORES = 2
 MIB = 1 << 20
@@ -74,7 +74,7 @@ def _read(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _timed(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Scan the segments of a task, and tell when and with how much of a processor and of memory."""
-    from replica_audit.transforms.segments import scan_segments
+    from replica_audit.stages.segments import scan_segments
 
     begin, used = time.time(), time.process_time()
     for _scans in scan_segments(rows):

@@ -22,13 +22,13 @@ from unittest import mock
 
 from segments import write_segment
 
-from replica_audit.formats import native_code
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_reader import scan_file
+from replica_audit.formats.native import native_code
+from replica_audit.formats.replicas.segment_reader import scan_file
+from replica_audit.formats.segment.segment_fold import Scan
 
 READ_BYTES = 1 << 18  # as the scan reads
 FLOOR_BYTES = 1 << 16
-PROCESS = "import sys; from pathlib import Path; from replica_audit.formats.segment_reader import scan_file;"
+PROCESS = "import sys; from pathlib import Path; from replica_audit.formats.replicas.segment_reader import scan_file;"
 PROCESS += "scan_file(Path(sys.argv[1]), verify_crc=sys.argv[2] == 'crc')"
 
 

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from replica_audit import cli, tables
-from replica_audit.formats import cluster_metadata
-from replica_audit.protocol.verdict import SEVERITIES, Verdict
+from replica_audit.formats.metadata import cluster_metadata
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 

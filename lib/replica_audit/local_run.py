@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
-from replica_audit.report.exit_code import exit_code
-from replica_audit.storage.first_look import refuse_useless
-from replica_audit.storage.memory import MemoryTables
-from replica_audit.storage.sources import Root, discover
-from replica_audit.storage.versions import versions
-from replica_audit.storage.whole_input import about_cluster, brokers_not_there, no_replicas
+from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.storage.inputs.first_look import refuse_useless
+from replica_audit.storage.inputs.sources import Root, discover
+from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
+from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
 from replica_audit.tables.runs import NO_CLUSTER
 

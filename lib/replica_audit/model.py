@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -143,6 +144,21 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """One segment of a replica directory, where it lies and what was read of it.
+
+    `failed`: it could not be read, or not as a segment, and nothing is known of it. `problems`: what is wrong with it.
+    """
+
+    log_dir: str
+    directory: str
+    file: SegmentFile
+    segment: Segment
+    failed: bool
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
     """One replica directory of one broker, with what the small files in it and beside it say.
 
@@ -181,6 +197,19 @@ class ReplicaFiles:
     captured_at_ms: int | None = None
     in_use: bool = False
     has_lock: bool = False
+
+    @property
+    def path(self) -> str:
+        """Of the replica's directory, or the URI of one in an object store."""
+        return self.beside(self.directory)
+
+    def beside(self, name: str) -> str:
+        """The path of what lies in the log directory beside it."""
+        return name if self.log_dir == "." else posixpath.join(self.log_dir, name)
+
+    def inside(self, name: str) -> str:
+        """The path of what lies in the replica's directory."""
+        return posixpath.join(self.path, name)
 
 
 class Election(NamedTuple):
@@ -265,3 +294,55 @@ class PartitionMetadata:
     isr_changes: tuple[IsrChange, ...] = ()
     min_isr: tuple[MinIsrSetting, ...] = ()
     ever_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group last committed for a partition: the offset of the next record that it would read.
+
+    `leader_epoch` is that of the last record that it had read, -1 where it is unknown. `commit_timestamp_ms` is -1 where a text does not
+    tell it. `topic_id` is in the form that Kafka prints, None where it is unknown. The commit is the record at `record_offset` of the
+    partition of `__consumer_offsets`, in the file `path`.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    commit_timestamp_ms: int
+    topic_id: str | None
+    record_offset: int
+    path: str
+
+
+class LoggedVersions(NamedTuple):
+    """The versions that a broker's own log shows last; None of what it does not show."""
+
+    kafka_version: str | None = None
+    inter_broker_protocol: str | None = None
+
+
+class BrokerStanding(NamedTuple):
+    """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that last changed."""
+
+    broker_id: int
+    fenced: bool
+    state: str
+    changed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataCopy:
+    """One copy of the metadata log as a whole: how far it reaches (epoch, end offset), and what it says of the brokers.
+
+    `last_timestamp_ms`: when its last batch was appended; -1 if it has none.
+    """
+
+    metadata_version: int | None
+    log_epoch: int
+    log_end_offset: int
+    brokers: tuple[BrokerStanding, ...]
+    broker_events: tuple[BrokerEvent, ...] = ()
+    min_isr: tuple[MinIsrSetting, ...] = ()
+    last_timestamp_ms: int = -1

@@ -33,27 +33,27 @@ from replica_audit.engine.spark import (
 )
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
-from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.findings import all_findings
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.confirmation import Status
-from replica_audit.report import first_findings
-from replica_audit.report.data import Report
-from replica_audit.report.exit_code import exit_code
-from replica_audit.report.explained_rows import Run
-from replica_audit.report.json_report import Rows
-from replica_audit.report.worst_first import by_verdict, labels
-from replica_audit.storage import faults
-from replica_audit.storage.first_look import refuse_useless
-from replica_audit.storage.holds import Attempt, Hold, take
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.report.facts.explained_rows import Run
+from replica_audit.report.facts.worst_first import by_verdict, labels
+from replica_audit.report.text import first_findings
+from replica_audit.report.text.json_report import Rows
+from replica_audit.storage.inputs.first_look import refuse_useless
+from replica_audit.storage.inputs.sources import Found, Root, discover
+from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
 from replica_audit.storage.session import StageProgress, suit_input
-from replica_audit.storage.sources import Found, Root, discover
-from replica_audit.storage.tables import Warehouse
-from replica_audit.storage.versions import versions
-from replica_audit.storage.whole_input import about_cluster, brokers_not_there, no_replicas
+from replica_audit.storage.warehouse import faults
+from replica_audit.storage.warehouse.holds import Attempt, Hold, take
+from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables.runs import NO_CLUSTER
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
 
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 

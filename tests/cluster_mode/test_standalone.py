@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit import tables
-from replica_audit.storage.sources import discover
+from replica_audit.storage.inputs.sources import discover
 from tests.cluster_mode.standalone import Cluster, standalone
 from tests.house.checkout import ROOT
 from tests.s3.store import s3_store
@@ -116,7 +116,7 @@ from pyspark.sql import SparkSession
 
 def look(batches):
     import os, numpy, pyarrow, pyspark, replica_audit
-    from replica_audit.formats import native_code
+    from replica_audit.formats.native import native_code
     native = native_code.scanner(1 << 60) is not None
     for batch in batches:
         places = [module.__file__ for module in (replica_audit, numpy, pyarrow, pyspark)] + [sys.executable, os.getcwd()]

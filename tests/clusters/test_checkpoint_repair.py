@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.log_dir import EPOCH_CHECKPOINT
-from replica_audit.protocol.checkpoint_repair import EntrySource, as_table, corrected
-from replica_audit.protocol.epoch_table import EpochEntry, load, truncate_from_start
-from replica_audit.protocol.replica_log import LoadedLog
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.partition import audit as partitions
+from replica_audit.partition.audit import PartitionAudit
+from replica_audit.protocol.epochs.checkpoint_repair import EntrySource, as_table, corrected
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, load, truncate_from_start
+from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.tables.audited import AuditedPartition
-from replica_audit.transforms import partitions
-from replica_audit.transforms.partitions import PartitionAudit
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.verdict import Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SHARED
 from tests.support import in_process
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.formats.segment_reader import scan_file
+from replica_audit.formats.replicas.segment_reader import scan_file
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from replica_audit.formats import metadata_log
-from replica_audit.formats.metadata_log import MetadataLog
-from replica_audit.formats.metadata_records import decode
-from replica_audit.formats.records import Record, read_records
+from replica_audit.formats.metadata import metadata_log
+from replica_audit.formats.metadata.metadata_log import MetadataLog
+from replica_audit.formats.metadata.metadata_records import decode
+from replica_audit.formats.segment.records import Record, read_records
 from replica_audit.model import Election
-from replica_audit.protocol.metadata_changes import (
+from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.storage.sources import discover
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.storage.inputs.sources import discover
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.collect import Request, Result, collect
-from replica_audit.formats import log_dir
+from replica_audit.formats.log_dir import names as log_dir
 
 
 def log_dirs_of(broker: Path) -> list[Path]:

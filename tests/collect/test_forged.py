@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.formats.batch_index import read_index
-from replica_audit.formats.broker_files import replicas_of
-from replica_audit.formats.collected import ROWS, log_dirs_of
-from replica_audit.formats.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.formats.collection.broker_folder import ROWS, log_dirs_of
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import Problem, ReplicaFiles
-from replica_audit.transforms.segments import collected_scans
+from replica_audit.stages.segments import collected_scans
 from tests.collect.collections import collect_broker
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss" / "broker-1"

@@ -15,7 +15,7 @@ import pytest
 from replica_audit.collect import Request, collect
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
-from replica_audit.formats.segment_reader import scan_file
+from replica_audit.formats.replicas.segment_reader import scan_file
 from tests.collect.collections import quietly
 from tests.formats import kafka_files as kf
 

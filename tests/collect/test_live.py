@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.collect import Request, Result, collect
-from replica_audit.formats.broker_files import replicas_of
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem
 from tests.collect.collections import quietly
 from tests.support import in_process

@@ -16,9 +16,9 @@ import pytest
 
 from replica_audit.collect import Request, collect
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.formats.broker_files import replicas_of
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem
-from replica_audit.storage.sources import discover
+from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import quietly
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.epoch_answers import Cause, LeaderNow, LeaderThen, expected, judge
-from replica_audit.protocol.epoch_table import (
+from replica_audit.protocol.cluster.epoch_answers import Cause, LeaderNow, LeaderThen, expected, judge
+from replica_audit.protocol.epochs.epoch_table import (
     EMPTY,
     EpochEntry,
     EpochTable,

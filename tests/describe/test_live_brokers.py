@@ -20,7 +20,7 @@ from kafka.errors import NoError
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from replica_audit.cli import main
-from replica_audit.formats import cluster_metadata, metadata_log
+from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.storage.cluster import topics, verification
 from replica_audit.storage.cluster.connection import Brokers
 from replica_audit.storage.cluster.description import describe

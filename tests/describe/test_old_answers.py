@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafka.protocol.consumer import OffsetForLeaderEpochResponse
 
-from replica_audit.protocol.epoch_answers import LeaderThen
-from replica_audit.protocol.epoch_table import EpochEntry, table
+from replica_audit.protocol.cluster.epoch_answers import LeaderThen
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, table
 from replica_audit.storage.cluster.tables_then import PartitionThen
 from replica_audit.storage.cluster.verification import Asked, taken
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol.verdict import SEVERITIES, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from replica_audit.formats import packed_text
+from replica_audit.files import packed_text
 from tests.formats.test_dump_log import FOUND, line
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {

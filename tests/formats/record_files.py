@@ -17,8 +17,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from replica_audit.formats import dump_log
-from replica_audit.formats.segment_scan import base_offset_of
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.segment.segment_scan import base_offset_of
 from replica_audit.model import SegmentFile
 from tests.formats import kafka_files as kf
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from unittest import mock
 
-from replica_audit.formats import native_code
-from replica_audit.formats.native_code import SegmentScan
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_reader import scan_file
-from replica_audit.formats.segment_scan import read_batches, scan
+from replica_audit.formats.native import native_code
+from replica_audit.formats.native.native_code import SegmentScan
+from replica_audit.formats.replicas.segment_reader import scan_file
+from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.segment.segment_scan import read_batches, scan
 
 EVER_SO_MANY = 1 << 60  # batches: worth any price
 

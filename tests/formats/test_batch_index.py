@@ -11,12 +11,12 @@ import pytest
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
-from replica_audit.formats import native_code
-from replica_audit.formats.batch_columns import BatchColumns
-from replica_audit.formats.batch_index import BatchIndexWriter, read_index, synthetic
-from replica_audit.formats.record_batch import RAW_HEADER
-from replica_audit.formats.segment_reader import scan_file
-from replica_audit.formats.segment_scan import base_offset_of, read_batches
+from replica_audit.formats.native import native_code
+from replica_audit.formats.replicas.segment_reader import scan_file
+from replica_audit.formats.segment.batch_columns import BatchColumns
+from replica_audit.formats.segment.batch_index import BatchIndexWriter, read_index, synthetic
+from replica_audit.formats.segment.record_batch import RAW_HEADER
+from replica_audit.formats.segment.segment_scan import base_offset_of, read_batches
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import native_code_for_tests

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import CheckpointError, InputError, MetadataError
-from replica_audit.formats.checkpoints import (
+from replica_audit.formats.log_dir.checkpoints import (
     EpochLine,
     MetaProperties,
     OffsetLine,
@@ -27,8 +27,8 @@ from replica_audit.formats.checkpoints import (
     readable_epoch_lines,
     topic_id,
 )
-from replica_audit.formats.log_dir import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
-from replica_audit.protocol.epoch_table import EpochTable, load, table
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
+from replica_audit.protocol.epochs.epoch_table import EpochTable, load, table
 from tests.formats import kafka_files as kf
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"

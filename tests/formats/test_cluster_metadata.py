@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.cluster_metadata import ClusterMetadata, parse, partitions
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata, parse, partitions
 from replica_audit.model import PartitionMetadata
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"

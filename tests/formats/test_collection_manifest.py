@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.collection_manifest import CapturedLogDir, CapturedReplica, Manifest, Unread, content, parse
+from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest, Unread, content, parse
 
 UNREAD = Unread(path="/data/a/x-0", kind="directory", reason="Permission denied")
 REPLICA = CapturedReplica(

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats import content_digest, dump_log
-from replica_audit.formats.content_digest import WINDOW_BITS, WindowSums, batch_digest
-from replica_audit.formats.segment_reader import scan_file
-from replica_audit.formats.segment_scan import read_batches, scan
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.replicas.segment_reader import scan_file
+from replica_audit.formats.segment import content_digest
+from replica_audit.formats.segment.content_digest import WINDOW_BITS, WindowSums, batch_digest
+from replica_audit.formats.segment.segment_scan import read_batches, scan
 from replica_audit.model import BatchHeader, Window
-from replica_audit.protocol.content import merged
+from replica_audit.protocol.comparison.content import merged
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import natively
 

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats import native_code, scan_tables, text_lines
-from replica_audit.formats.dump_log import batches, sections
-from replica_audit.formats.dump_scan import Form, scan_section
-from replica_audit.formats.scan_tables import Words
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_scan import scan
+from replica_audit.files import text_lines
+from replica_audit.formats.dump.dump_log import batches, sections
+from replica_audit.formats.dump.dump_scan import Form, scan_section
+from replica_audit.formats.native import native_code, scan_tables
+from replica_audit.formats.native.scan_tables import Words
+from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.segment.segment_scan import scan
 from tests.formats.segment_readers import EVER_SO_MANY
 from tests.formats.test_dump_log import FOUND, RECORD, SAMPLES, START, ZEROS, line, outputs
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats import checkpoints, cluster_metadata, collection_manifest, metadata_log
-from replica_audit.formats.group_offsets import committed_offsets
-from replica_audit.formats.java_properties import properties
-from replica_audit.formats.small_files import SmallFiles
-from replica_audit.formats.tree_walk import Folder
+from replica_audit.files.tree_walk import Folder
+from replica_audit.formats.collection import collection_manifest
+from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir.java_properties import properties
+from replica_audit.formats.log_dir.small_files import SmallFiles
+from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.model import Problem
-from replica_audit.protocol.log_events import LogEvent
-from replica_audit.protocol.metadata_changes import PartitionChanged, PartitionSet, TopicCreated
-from replica_audit.protocol.metadata_image import MetadataImage, Position
-from replica_audit.transforms.server_logs import read_events
+from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.cluster.metadata_changes import PartitionChanged, PartitionSet, TopicCreated
+from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
+from replica_audit.stages.server_logs import read_events
 from tests.formats import metadata_files as mf
 from tests.formats import record_files
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats import log_dir
-from replica_audit.formats.log_dir import (
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.names import (
     ReplicaDirectory,
     SegmentName,
     is_broker_folder,

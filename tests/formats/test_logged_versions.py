@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.logged_versions import LoggedVersions, logged_versions
+from replica_audit.formats.server_log.logged_versions import logged_versions
+from replica_audit.model import LoggedVersions
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 OLD = b"[2026-11-21 06:51:07,477] INFO Kafka version : 1.1.1 (org.apache.kafka.common.utils.AppInfoParser)\n"

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
-from replica_audit.protocol.metadata_changes import (
+from replica_audit.formats.metadata.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
+from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.native_code import WORTH_LOADING
+from replica_audit.formats.native.native_code import WORTH_LOADING
 from tests.formats import kafka_files as kf
 
 LIB = Path(__file__).parents[2] / "lib"
 SCAN = """
 import sys
 from pathlib import Path
-from replica_audit.formats import native_code, segment_reader
+from replica_audit.formats.native import native_code
+from replica_audit.formats.replicas import segment_reader
 found = native_code.scanner(int(sys.argv[2])), native_code.text_scanner(0)
 again = native_code.scanner(0)
 runs = segment_reader.scan_file(Path(sys.argv[1])).runs
@@ -94,10 +95,10 @@ def changed_copy(folder: Path, module: str) -> Path:
 
 def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> None:
     """numba itself looks only at the file of the function, which is the same here."""
-    package, cache = changed_copy(tmp_path / "package", "formats/segment_kernel.py"), str(tmp_path / "numba")
+    package, cache = changed_copy(tmp_path / "package", "formats/native/segment_kernel.py"), str(tmp_path / "numba")
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 1"
-    with (package / "replica_audit/protocol/runs.py").open("a") as stream:
+    with (package / "replica_audit/protocol/epochs/runs.py").open("a") as stream:
         stream.write("# changed\n")
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
 

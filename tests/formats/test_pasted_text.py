@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.broker_files import replicas_of
-from replica_audit.formats.replica_reader import read_segment, scan_of
-from replica_audit.formats.segment_problems import scanned
+from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.replicas.replica_reader import read_segment, scan_of
+from replica_audit.formats.segment.segment_problems import scanned
 from replica_audit.model import BatchHeader, Problem, ReplicaFiles
 from tests.formats.test_dump_log import RECORD, START, line
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.record_batch import SMALLEST_LENGTH, checksum, codec_name, decode_header
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.segment.record_batch import SMALLEST_LENGTH, checksum, codec_name, decode_header
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
 

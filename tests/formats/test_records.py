@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats import records as under_test
-from replica_audit.formats.records import Record, UnreadableRecords, read_records
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.segment import records as under_test
+from replica_audit.formats.segment.records import Record, UnreadableRecords, read_records
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Damage
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf

@@ -19,20 +19,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from replica_audit.formats import (
-    batch_columns,
-    crc_kernel,
-    native_code,
-    scan_tables,
-    segment_fold,
-    segment_kernel,
-    segment_reader,
-    segment_scan,
-)
-from replica_audit.formats.native_code import SegmentScan
-from replica_audit.formats.segment_fold import Scan, SegmentFold
-from replica_audit.formats.segment_reader import scan_file, scan_stream
-from replica_audit.formats.segment_scan import scan
+from replica_audit.formats.native import crc_kernel, native_code, scan_tables, segment_kernel
+from replica_audit.formats.native.native_code import SegmentScan
+from replica_audit.formats.replicas import segment_reader
+from replica_audit.formats.replicas.segment_reader import scan_file, scan_stream
+from replica_audit.formats.segment import batch_columns, segment_fold, segment_scan
+from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
+from replica_audit.formats.segment.segment_scan import scan
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, native_code_for_tests, natively, one_by_one

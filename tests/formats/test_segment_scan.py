@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats import segment_fold
-from replica_audit.formats.replica_reader import batches_from, read_segment
-from replica_audit.formats.segment_scan import base_offset_of, read_batches, scan
+from replica_audit.formats.replicas.replica_reader import batches_from, read_segment
+from replica_audit.formats.segment import segment_fold
+from replica_audit.formats.segment.segment_scan import base_offset_of, read_batches, scan
 from replica_audit.model import BatchHeader, Damage, Run, SegmentFile
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, natively

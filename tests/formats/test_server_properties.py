@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.server_properties import ServerProperties, server_properties
+from replica_audit.formats.log_dir.server_properties import ServerProperties, server_properties
 
 
 def read(text: str) -> ServerProperties:

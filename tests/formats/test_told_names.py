@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica_audit.formats import told_names
+from replica_audit.formats.dump import told_names
 
 
 @pytest.mark.parametrize(

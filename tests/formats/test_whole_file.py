@@ -12,13 +12,13 @@ import pytest
 
 from replica_audit.collect import Request, collect
 from replica_audit.errors import UsageError
-from replica_audit.formats import log_dir
-from replica_audit.formats.broker_files import replicas_of
-from replica_audit.formats.whole_file import DOCUMENT_LIMIT, LIST_LIMIT, SETTINGS_LIMIT, TooLargeError, limit_of, whole_content
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, LIST_LIMIT, SETTINGS_LIMIT, TooLargeError, limit_of, whole_content
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.stages.inventory import list_source
 from replica_audit.storage.cluster import client_properties
-from replica_audit.storage.sources import discover
-from replica_audit.transforms.inventory import list_source
+from replica_audit.storage.inputs.sources import discover
 from tests.formats import kafka_files as kf
 
 HUGE = 100 << 30

@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from replica_audit import cli, pipeline, tables
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
-from replica_audit.protocol.verdict import Verdict
-from replica_audit.report import text
-from replica_audit.storage.tables import Warehouse
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.text import plain_text as text
+from replica_audit.storage.warehouse.tables import Warehouse
 from tests.support import in_process
 
 if TYPE_CHECKING:

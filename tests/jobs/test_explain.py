@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.explanation import Explained, explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.question import Question, parse_partition
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.report.facts.explanation import Explained, explain
+from replica_audit.report.facts.question import Question, parse_partition
+from replica_audit.report.text.explanation_text import render
+from replica_audit.storage.warehouse.reader import WarehouseTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

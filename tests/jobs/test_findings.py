@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit import cli, pipeline, tables
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.report import text
-from replica_audit.report.json_report import json_pieces
-from replica_audit.storage.reader import WarehouseTables
-from replica_audit.storage.tables import Warehouse
+from replica_audit.report.text import plain_text as text
+from replica_audit.report.text.json_report import json_pieces
+from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.tables import Warehouse
 from tests.jobs.test_audit import SAMPLE, read, run
 from tests.support import in_process
 from tests.support.warehouse import STARTED, write_warehouse

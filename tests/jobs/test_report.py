@@ -12,13 +12,13 @@ import pytest
 
 from replica_audit import cli, pipeline
 from replica_audit.config import Settings
-from replica_audit.report import text
-from replica_audit.report.json_report import json_pieces
+from replica_audit.report.text import plain_text as text
+from replica_audit.report.text.json_report import json_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from replica_audit.report.data import Report
+    from replica_audit.report.facts.data import Report
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 

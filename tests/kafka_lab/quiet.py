@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.collect import Request, collect
-from replica_audit.protocol.log_events import EventKind
+from replica_audit.protocol.cluster.log_events import EventKind
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.console import say
 from tests.kafka_lab.jars import VERSIONS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from tests.kafka_lab import consumers
 from tests.kafka_lab.cluster import Lab

@@ -10,8 +10,8 @@ from typing import Any
 
 import crc32c
 
-from replica_audit.formats.batch_index import read_index
-from replica_audit.formats.collected import CollectedLogDir, log_dirs_of
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
+from replica_audit.formats.segment.batch_index import read_index
 from tests.collect.collections import collect_broker
 from tests.mutation.reading import Outcome, Reader
 

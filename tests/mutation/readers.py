@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats import checkpoints, collection_manifest, log_dir
-from replica_audit.formats.java_properties import properties
-from replica_audit.formats.server_properties import server_properties
+from replica_audit.formats.collection import collection_manifest
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.java_properties import properties
+from replica_audit.formats.log_dir.server_properties import server_properties
 from tests.mutation.collections import collected_readers
 from tests.mutation.mutators import BINARY
 from tests.mutation.reading import (

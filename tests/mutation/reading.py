@@ -13,17 +13,22 @@ from typing import Any, NamedTuple
 
 from replica_audit import config
 from replica_audit.errors import AuditError, ConfigError, DumpLogError, InputError, MetadataError, UsageError
-from replica_audit.formats import checkpoints, cluster_metadata, collection_manifest, dump_log, log_dir, log_layouts, metadata_log
-from replica_audit.formats.dump_scan import scan_section
-from replica_audit.formats.group_offsets import committed_offsets
-from replica_audit.formats.logged_versions import logged_versions
-from replica_audit.formats.packed_text import open_text, why_cut
-from replica_audit.formats.records import UnreadableRecords, read_records
-from replica_audit.formats.segment_scan import read_batches, scan
+from replica_audit.files.packed_text import open_text, why_cut
+from replica_audit.formats.collection import collection_manifest
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.dump.dump_scan import scan_section
+from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.metadata import cluster_metadata, metadata_log
+from replica_audit.formats.segment.records import UnreadableRecords, read_records
+from replica_audit.formats.segment.segment_scan import read_batches, scan
+from replica_audit.formats.server_log import log_layouts
+from replica_audit.formats.server_log.logged_versions import logged_versions
 from replica_audit.model import BatchHeader, Damage, SegmentFile
-from replica_audit.protocol.log_events import LogEvent
+from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.stages import server_logs
 from replica_audit.storage.cluster import client_properties
-from replica_audit.transforms import server_logs
 from tests.formats.segment_readers import natively
 from tests.mutation.mutators import ANY, Mutator
 

@@ -11,12 +11,12 @@ import pytest
 
 from replica_audit import cli, open_warehouse
 from replica_audit.errors import UsageError
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.run import Run
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.exchange_cases import Case
+from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.protocol.exchange.replay import Protocol
 from tests.collect.collections import collect_cluster
 from tests.notebooks.execution import RUNS, inputs_of
 from tests.notebooks.test_frames import plain

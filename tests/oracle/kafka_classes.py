@@ -19,7 +19,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from replica_audit.model import BatchHeader
-from replica_audit.protocol.epoch_table import EpochEntry, EpochTable
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable
 
 # Any other exception would say that the test itself is broken.
 _REFUSALS = (

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_audit.errors import CheckpointError
-from replica_audit.formats import checkpoints
-from replica_audit.protocol import epoch_table as et
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.protocol.epochs import epoch_table as et
 from tests.oracle.kafka_classes import Kafka, Refused
 from tests.oracle.strategies import mostly
 

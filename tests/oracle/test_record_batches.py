@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats.segment_scan import base_offset_of, read_batches
+from replica_audit.formats.segment.segment_scan import base_offset_of, read_batches
 from replica_audit.model import BatchHeader, Damage
 from tests.oracle.kafka_classes import Batch, Kafka
 from tests.oracle.strategies import mostly

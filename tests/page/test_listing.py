@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import visible
-from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.data import ReplicaFinding
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.facts.data import ReplicaFinding
 from replica_audit.report.page import plain_words
 from replica_audit.report.page.data import Losses, PageData
 from replica_audit.report.page.listing import HOLE, rows_json

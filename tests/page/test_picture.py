@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.report.explanation import Explained, explain
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.report.facts.explanation import Explained, explain
+from replica_audit.report.facts.question import Question
 from replica_audit.report.page.page import Key, render
 from replica_audit.report.page.picture import Picture, picture
 from replica_audit.report.page.plain_words import in_short, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE, Box, Paper
-from replica_audit.report.question import Question
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from replica_audit.protocol.cluster_history import ClusterHistory, Moment
-from replica_audit.protocol.commitment import CommitHistory
-from replica_audit.protocol.metadata_changes import (
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
+from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,
@@ -20,8 +19,9 @@ from replica_audit.protocol.metadata_changes import (
     PartitionSet,
     TopicCreated,
 )
-from replica_audit.protocol.metadata_image import MetadataImage, Position
-from replica_audit.protocol.replica import Replica
+from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
+from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol import logs
 
 BROKERS = (1, 2, 3)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from replica_audit.model import BatchHeader, Run, Segment
-from replica_audit.protocol.comparison import Comparison, Context, Effect
-from replica_audit.protocol.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
-from replica_audit.protocol.epoch_table import EpochTable, table
-from replica_audit.protocol.exchange import Protocol, ReplicaState, Truncation
-from replica_audit.protocol.lineage import history_of_runs
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.replica_log import LoadedLog
-from replica_audit.protocol.truncation import RULES
+from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.epochs.epoch_table import EpochTable, table
+from replica_audit.protocol.epochs.lineage import history_of_runs
+from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
 
 Pairs = Sequence[tuple[int, int]]
 Batch = tuple[int, int, int]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol.afterwards import conflicts, differences, ends_with_election, learnt_epochs, restarts_once_failed
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.epoch_table import assign
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.lineage import Piece, differ
-from replica_audit.protocol.truncation import RULES
-from replica_audit.protocol.verdict import Cause, Judgement, Verdict, judge
+from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, learnt_epochs, restarts_once_failed
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.epochs.epoch_table import assign
+from replica_audit.protocol.epochs.lineage import Piece, differ
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, judge
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol import alternatives as alt
-from replica_audit.protocol.alternatives import epoch_sequence_exchange, high_watermark_epoch, unknown_offset_rounds
-from replica_audit.protocol.exchange import ReplicaState
-from replica_audit.protocol.truncation import RULES as PROTOCOLS
-from replica_audit.protocol.truncation import high_watermark, kip_101, kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange import alternatives as alt
+from replica_audit.protocol.exchange.alternatives import epoch_sequence_exchange, high_watermark_epoch, unknown_offset_rounds
+from replica_audit.protocol.exchange.replay import ReplicaState
+from replica_audit.protocol.exchange.truncation import RULES as PROTOCOLS
+from replica_audit.protocol.exchange.truncation import high_watermark, kip_101, kip_279, truncate_on_fetch
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import Pairs, state
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
-from replica_audit.protocol.commitment import Evidence
-from replica_audit.protocol.comparison import Effect
-from replica_audit.protocol.epoch_table import end_offset_for
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.lineage import Span, without
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.truncation import RULES
-from replica_audit.protocol.verdict import Verdict, judge
+from replica_audit.protocol.comparison.candidates import Candidate, Cost, Loss, next_epoch, ranked, survivors, taken, with_new_epoch
+from replica_audit.protocol.comparison.commitment import Evidence
+from replica_audit.protocol.comparison.pair import Effect
+from replica_audit.protocol.epochs.epoch_table import end_offset_for
+from replica_audit.protocol.epochs.lineage import Span, without
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.verdict.verdict import Verdict, judge
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica
 

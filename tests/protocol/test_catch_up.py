@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.catch_up import FETCH_BYTES, WrongLine
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.verdict import Verdict, judge
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.exchange.catch_up import FETCH_BYTES, WrongLine
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import Verdict, judge
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.model import Run
-from replica_audit.protocol.checkpoint_repair import CorrectedEntry, EntrySource, corrected
-from replica_audit.protocol.epoch_table import table
-from replica_audit.protocol.replica_log import LoadedLog, contradiction
+from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, corrected
+from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction
 from tests.protocol.lineages import BROKERS, Partition, partitions
 from tests.protocol.logs import Batch, Pairs, run, runs
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replica_audit.model import BrokerEvent, MinIsrSetting
-from replica_audit.protocol.cluster_history import ClusterHistory, Moment, release_of
-from replica_audit.protocol.commitment import CommitHistory, Doubt, Evidence
-from replica_audit.protocol.committed import by_evidence, lost_commits
-from replica_audit.protocol.lineage import Span
-from replica_audit.protocol.min_isr import CLUSTER_DEFAULT, values_between
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.terms import IsrState, Term
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
+from replica_audit.protocol.cluster.min_isr import CLUSTER_DEFAULT, values_between
+from replica_audit.protocol.cluster.terms import IsrState, Term
+from replica_audit.protocol.comparison.commitment import CommitHistory, Doubt, Evidence
+from replica_audit.protocol.comparison.committed import by_evidence, lost_commits
+from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.isr_model import BROKERS, World
 from tests.protocol.logs import TIME, replica
 

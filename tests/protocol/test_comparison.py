@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.comparison import Comparison, Effect, removal_start, still_diverged
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.truncation import high_watermark
+from replica_audit.protocol.comparison.pair import Comparison, Effect, removal_start, still_diverged
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import high_watermark
 from tests.protocol.logs import compare, replica
 
 UP: dict[str, Any] = {"alive": True}

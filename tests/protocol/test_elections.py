@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import Election
-from replica_audit.protocol.elections import Beginning, beginnings, given_up
-from replica_audit.protocol.lineage import Span
-from replica_audit.protocol.replica import Replica
+from replica_audit.protocol.cluster.elections import Beginning, beginnings, given_up
+from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.logs import replica
 
 

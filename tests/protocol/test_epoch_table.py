@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol import epoch_table as et
+from replica_audit.protocol.epochs import epoch_table as et
 from tests.protocol.lineages import partitions, tables
 from tests.protocol.logs import Pairs
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.epoch_table import UNDEFINED, EpochEntry
-from replica_audit.protocol.exchange import (
+from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry
+from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.protocol.exchange.replay import (
     OffsetOutOfRange,
     Protocol,
     Replay,
@@ -18,8 +19,7 @@ from replica_audit.protocol.exchange import (
     restarted,
     truncated,
 )
-from replica_audit.protocol.exchange_cases import Case
-from replica_audit.protocol.truncation import RULES, kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange.truncation import RULES, kip_279, truncate_on_fetch
 from tests.protocol.lineages import tables
 from tests.protocol.logs import state
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.fencing import Belief, FencingError, Standing, fetch_error, standings
+from replica_audit.protocol.cluster.fencing import Belief, FencingError, Standing, fetch_error, standings
 
 FENCED, UNKNOWN, NOT_LEADER = FencingError.FENCED_LEADER_EPOCH, FencingError.UNKNOWN_LEADER_EPOCH, FencingError.NOT_LEADER_OR_FOLLOWER
 

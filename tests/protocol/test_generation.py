@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.generation import Generation, generation, lowest
+from replica_audit.protocol.cluster.generation import Generation, generation, lowest
+from replica_audit.protocol.exchange.replay import Protocol
 
 HW, KIP_101, KIP_279, ON_FETCH = Protocol
 

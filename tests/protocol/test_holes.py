@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from replica_audit.protocol.holes import Hole, hole_at
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.replica_log import load_log
-from replica_audit.protocol.verdict import Verdict, judge
+from replica_audit.protocol.comparison.holes import Hole, hole_at
+from replica_audit.protocol.epochs.replica_log import load_log
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import Verdict, judge
 from tests.protocol.logs import compare, replica, segment
 
 WHOLE = replica(1, [(1, 0, 29)], epochs=[(1, 0)])

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.epoch_table import latest_epoch
-from replica_audit.protocol.impact import Commit, Impact, Known, Result, assess, unknown
-from replica_audit.protocol.replica import Replica
+from replica_audit.protocol.consumers.impact import Commit, Impact, Known, Result, assess, unknown
+from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.lineages import Partition, held, partitions
 from tests.protocol.logs import TIME, replica
 

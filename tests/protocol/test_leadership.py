@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.leadership import leadership
-from replica_audit.protocol.metadata_claims import nothing_known
-from replica_audit.protocol.metadata_image import (
+from replica_audit.protocol.cluster.leadership import leadership
+from replica_audit.protocol.cluster.metadata_claims import nothing_known
+from replica_audit.protocol.cluster.metadata_image import (
     METADATA_LOG,
 )
-from replica_audit.protocol.replica import Replica
+from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.logs import replica
 
 FILE = "cluster-metadata"

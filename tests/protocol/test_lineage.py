@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.epoch_table import epoch_for_offset, table
-from replica_audit.protocol.lineage import (
+from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
+from replica_audit.protocol.epochs.lineage import (
     UNSTAMPED,
     History,
     Piece,

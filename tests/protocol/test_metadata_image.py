@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.metadata_records import decode
+from replica_audit.formats.metadata.metadata_records import decode
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.metadata_changes import (
+from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,
@@ -27,9 +27,9 @@ from replica_audit.protocol.metadata_changes import (
     TopicCreated,
     TopicRemoved,
 )
-from replica_audit.protocol.metadata_claims import latest, nothing_known
-from replica_audit.protocol.metadata_image import METADATA_LOG, METADATA_VERSION, ElectionKind, MetadataImage, Position
-from replica_audit.protocol.min_isr import values_between
+from replica_audit.protocol.cluster.metadata_claims import latest, nothing_known
+from replica_audit.protocol.cluster.metadata_image import METADATA_LOG, METADATA_VERSION, ElectionKind, MetadataImage, Position
+from replica_audit.protocol.cluster.min_isr import values_between
 from tests.formats import metadata_files as mf
 
 T, OTHER = "Qp6JWkXMQF-e2A5xW3-mBQ", "FwQ8J6cySmadJADoS7lKRg"

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.server_log import events
-from replica_audit.protocol.exchange import Fallback, Protocol, ReplicaState, Request, Step, Truncation
-from replica_audit.protocol.exchange_cases import FallsBack
-from replica_audit.protocol.log_events import EventKind, LogEvent
-from replica_audit.protocol.observed import Contradiction, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.formats.server_log.events import events
+from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.comparison.observed import Contradiction, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.exchange.exchange_cases import FallsBack
+from replica_audit.protocol.exchange.replay import Fallback, Protocol, ReplicaState, Request, Step, Truncation
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from replica_audit.model import Election, PartitionMetadata
-from replica_audit.protocol.comparison import Context
-from replica_audit.protocol.partition_findings import (
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.partition_findings import (
     CLOCKS_DIFFER_MS,
     election_type,
     last_leader,
@@ -18,8 +19,7 @@ from replica_audit.protocol.partition_findings import (
     outside_isr,
     was_stopped_in_order,
 )
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from tests.protocol.logs import replica
 
 OFFLINE = PartitionMetadata(

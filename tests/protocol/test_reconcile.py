@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.model import Segment
-from replica_audit.protocol.epoch_table import table, truncate_from_end
-from replica_audit.protocol.reconcile import Difference, EpochStart, reconcile
-from replica_audit.protocol.replica_log import load_log
+from replica_audit.protocol.epochs.epoch_table import table, truncate_from_end
+from replica_audit.protocol.epochs.reconcile import Difference, EpochStart, reconcile
+from replica_audit.protocol.epochs.replica_log import load_log
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, Pairs, segment
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.model import Run, Segment
-from replica_audit.protocol.epoch_table import EMPTY, appended, recovered, table
-from replica_audit.protocol.replica_log import LoadedLog, after_swaps, contradiction, epochs_from_runs, load_log
+from replica_audit.protocol.epochs.epoch_table import EMPTY, appended, recovered, table
+from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, contradiction, epochs_from_runs, load_log
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, Pairs, run, runs, segment
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Truncation
-from replica_audit.protocol.replica_log import truncate_batches
-from replica_audit.protocol.truncation import RULES, high_watermark, kip_101, kip_279, truncate_on_fetch
+from replica_audit.protocol.epochs.replica_log import truncate_batches
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Request, Truncation
+from replica_audit.protocol.exchange.truncation import RULES, high_watermark, kip_101, kip_279, truncate_on_fetch
 from tests.protocol import logs
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import state

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.content import ContentComparison, ContentDifference
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.lineage import history_of_runs
-from replica_audit.protocol.observed import Contradiction
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
+from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference
+from replica_audit.protocol.comparison.observed import Contradiction
+from replica_audit.protocol.epochs.lineage import history_of_runs
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
 from tests.protocol.logs import Batch, compare, replica
 
 UP: dict[str, Any] = {"alive": True}

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from replica_audit.protocol.afterwards import ends_with_election, restarts_once_failed
-from replica_audit.protocol.comparison import Comparison, Effect, catches_up, removal_start, still_diverged
-from replica_audit.protocol.cuts import can_fail_to_append
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.truncation import RULES
-from replica_audit.protocol.verdict import judge
+from replica_audit.partition.pairs.decided_columns import decided_columns
+from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
+from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_columns
+from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
+from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, removal_start, still_diverged
+from replica_audit.protocol.exchange.cuts import can_fail_to_append
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.verdict.verdict import judge
 from replica_audit.tables.encoding import as_dict
-from replica_audit.transforms.decided_columns import decided_columns
-from replica_audit.transforms.exchange_columns import exchange_columns, learnt_epochs_column
-from replica_audit.transforms.rejoin_columns import hole_column, stuck_columns
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,7 +35,7 @@ FACTS = {
 
 
 class TablesInMemory:
-    """What `storage.reader` gives, from lists of dictionaries."""
+    """What `storage.warehouse.reader` gives, from lists of dictionaries."""
 
     def __init__(self, tables: dict[str, list[Row]], location: str = "warehouse") -> None:
         self.tables = tables

@@ -11,11 +11,11 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
-from replica_audit.report.explanation import explain
-from replica_audit.report.question import Question
-from replica_audit.storage.arrow_tables import ArrowTables
-from replica_audit.storage.chosen_partitions import ChosenPartitions
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.report.facts.explanation import explain
+from replica_audit.report.facts.question import Question
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+from replica_audit.storage.warehouse.chosen_partitions import ChosenPartitions
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import write_warehouse
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.verdict import Verdict
-from replica_audit.report.explanation import explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.question import Question
-from replica_audit.report.remedies import steps
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice.remedies import steps
+from replica_audit.report.facts.explanation import explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text.explanation_text import render
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
 

@@ -11,23 +11,24 @@ import pandas as pd
 import pytest
 
 from replica_audit.notebook import run_charts
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange, Request
-from replica_audit.protocol.logged_incidents import IncidentKind
-from replica_audit.protocol.partition_findings import PartitionCode
-from replica_audit.protocol.verdict import SEVERITIES, Cause, Severity, Verdict
-from replica_audit.report import blocks, document_steps, exchange_text, finding_cells, remedies
-from replica_audit.report import text as summary_text
-from replica_audit.report.data import OfflinePartition, ReplicaFinding
-from replica_audit.report.exchange_steps import Step
-from replica_audit.report.explanation import Explained, Explanation, explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.json_report import finding_json
+from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Request
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.logged_incidents import IncidentKind
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Cause, Severity, Verdict
+from replica_audit.report.advice import remedies
+from replica_audit.report.facts.data import OfflinePartition, ReplicaFinding
+from replica_audit.report.facts.exchange_steps import Step
+from replica_audit.report.facts.explanation import Explained, Explanation, explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.page import picture, plain_words
 from replica_audit.report.page.listing import rows_json
 from replica_audit.report.page.partition import section
-from replica_audit.report.question import Question
-from replica_audit.report.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
+from replica_audit.report.text import blocks, document_steps, exchange_text, finding_cells
+from replica_audit.report.text import plain_text as summary_text
+from replica_audit.report.text.explanation_text import render
+from replica_audit.report.text.json_report import finding_json
 from replica_audit.tables import REPLICA_VERDICTS, TRUNCATION_POINTS
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.logs import compare, replica

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from pydantic import TypeAdapter
 
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.exchange import Protocol, ReplicaState, Request, Truncation
-from replica_audit.protocol.exchange_cases import Case, FallsBack, OutOfRange
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.truncation import RULES
-from replica_audit.report.exchange_steps import Exchange, exchange
-from replica_audit.report.explained_rows import TruncationPoint
+from replica_audit.partition.pairs.exchange_columns import exchange_columns
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Request, Truncation
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.report.facts.exchange_steps import Exchange, exchange
+from replica_audit.report.facts.explained_rows import TruncationPoint
 from replica_audit.tables.encoding import as_dict
-from replica_audit.transforms.exchange_columns import exchange_columns
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import replica, state
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 
 from replica_audit import tables
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.verdict import Verdict
-from replica_audit.report import explained_rows, remedies
-from replica_audit.report.explanation import Explanation, explain
-from replica_audit.report.explanation_text import SECTIONS, render
-from replica_audit.report.question import Question
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice import remedies
+from replica_audit.report.facts import explained_rows
+from replica_audit.report.facts.explanation import Explanation, explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text.explanation_text import SECTIONS, render
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli, open_warehouse
-from replica_audit.protocol import exchange, truncation
-from replica_audit.report.exchange_text import NOT_RECORDED
-from replica_audit.report.explanation import Explained, explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.question import Question
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.protocol.exchange import replay as exchange
+from replica_audit.protocol.exchange import truncation
+from replica_audit.report.facts.explanation import Explained, explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text.exchange_text import NOT_RECORDED
+from replica_audit.report.text.explanation_text import render
+from replica_audit.storage.warehouse.reader import WarehouseTables
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ARCHIVE = DATA / "older" / "warehouse-0.1.0.tar.gz"

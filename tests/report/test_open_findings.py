@@ -15,9 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit import cli, tables
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.report import text
-from replica_audit.report.data import Report
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.report.facts.data import Report
+from replica_audit.report.text import plain_text as text
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_rows, write_warehouse
 
 DATA = Path(__file__).resolve().parents[1] / "data"

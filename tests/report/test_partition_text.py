@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from replica_audit.report.explanation import explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.question import Question
+from replica_audit.report.facts.explanation import explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text.explanation_text import render
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, run_row, tables_of
 

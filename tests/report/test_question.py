@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import UsageError
-from replica_audit.report.partition_facts import PARTITION_TABLES
-from replica_audit.report.question import Question, Subject, find, parse_partition
+from replica_audit.report.facts.partition_facts import PARTITION_TABLES
+from replica_audit.report.facts.question import Question, Subject, find, parse_partition
 from tests.report.audited import Row, TablesInMemory, run_row
 
 ASKED = Question(topic="orders", partition=0)

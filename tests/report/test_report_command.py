@@ -19,8 +19,8 @@ from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.report import text
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.report.text import plain_text as text
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]

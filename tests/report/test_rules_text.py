@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol.alternatives import what_if
-from replica_audit.protocol.comparison import Comparison
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.verdict import Verdict
-from replica_audit.report.explanation import explain
-from replica_audit.report.explanation_text import render
-from replica_audit.report.question import Question
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.exchange.alternatives import what_if
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.explanation import explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text.explanation_text import render
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of

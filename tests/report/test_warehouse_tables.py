@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.errors import UsageError
-from replica_audit.storage import arrow_tables
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.warehouse import arrow_tables
+from replica_audit.storage.warehouse.reader import WarehouseTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from replica_audit import cli, tables
 from replica_audit.errors import UsageError
-from replica_audit.formats.locations import located
-from replica_audit.storage.sources import discover
+from replica_audit.files.locations import located
+from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import collect_cluster
 from tests.house.checkout import ROOT
 from tests.s3.store import Store

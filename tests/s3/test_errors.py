@@ -14,11 +14,11 @@ import boto3
 import pytest
 
 from replica_audit import cli
-from replica_audit.formats import object_store
-from replica_audit.formats.locations import located
-from replica_audit.storage.sources import discover
-from replica_audit.transforms.inventory import list_source
-from replica_audit.transforms.segments import scan_segment
+from replica_audit.files import object_store
+from replica_audit.files.locations import located
+from replica_audit.stages.inventory import list_source
+from replica_audit.stages.segments import scan_segment
+from replica_audit.storage.inputs.sources import discover
 from tests.house.checkout import ROOT
 from tests.s3.store import Store
 from tests.support import in_process

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats import native_code, segment_reader
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_reader import scan_file, scan_stream
-from replica_audit.formats.segment_scan import base_offset_of
+from replica_audit.formats.native import native_code
+from replica_audit.formats.replicas import segment_reader
+from replica_audit.formats.replicas.segment_reader import scan_file, scan_stream
+from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.segment.segment_scan import base_offset_of
 from tests.house.checkout import ROOT
 
 SEGMENTS = sorted((ROOT / "tests" / "data" / "sample").rglob("*.log"))

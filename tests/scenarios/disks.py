@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from replica_audit.formats import log_dir
-from replica_audit.protocol.exchange import Protocol, ReplicaState
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState
 from tests.formats import kafka_files as kf
 from tests.protocol import logs
 from tests.support import in_process

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.transforms import content
+from replica_audit.partition.pairs import content
+from replica_audit.protocol.exchange.replay import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, Audited, Cluster, Disk
 from tests.support import in_process
@@ -135,7 +135,7 @@ def test_a_segment_that_is_gone_when_it_is_read_again_leaves_the_verdict(tmp_pat
     def gone(*_given: object) -> None:
         raise FileNotFoundError("gone")
 
-    monkeypatch.setattr("replica_audit.transforms.content.batches_from", gone)
+    monkeypatch.setattr("replica_audit.partition.pairs.content.batches_from", gone)
     found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5))
     assert "among offsets 0..11 are batches that are not the leader's" in found.row()["reason"]
     lagging = audit(tmp_path, disk([*SHORT, (2, 12, 12)]), replace(disk(SHORT), other_from=5))
@@ -155,7 +155,7 @@ def test_a_log_that_changes_between_the_reads_is_no_proof(tmp_path: Path, monkey
         own.write_bytes(theirs.read_bytes() if written_since == "equal" else own.read_bytes()[:90])
         return as_scanned(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("replica_audit.transforms.content.compare", after_the_scan)
+    monkeypatch.setattr("replica_audit.partition.pairs.content.compare", after_the_scan)
     (row,) = in_process.audit(home)["replica_verdicts"]
     if written_since == "equal":
         assert row["verdict"] == "identical"
@@ -173,6 +173,6 @@ def test_a_log_that_became_shorter_is_not_another_log(tmp_path: Path, monkeypatc
         own.write_bytes(own.read_bytes()[:-30])
         return as_scanned(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("replica_audit.transforms.content.compare", after_the_scan)
+    monkeypatch.setattr("replica_audit.partition.pairs.content.compare", after_the_scan)
     (row,) = in_process.audit(home)["replica_verdicts"]
     assert row["verdict"] == "lagging"

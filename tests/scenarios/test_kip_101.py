@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.checkpoints import leader_epoch_lines
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.log_dir.checkpoints import leader_epoch_lines
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
-from replica_audit.protocol.epoch_table import (
+from replica_audit.protocol.epochs.epoch_table import (
     appended,
     assign,
     kip101_assign,
@@ -21,8 +21,8 @@ from replica_audit.protocol.epoch_table import (
     truncate_from_end,
     truncate_from_start,
 )
-from replica_audit.protocol.exchange import Protocol, Request
-from replica_audit.protocol.truncation import high_watermark, kip_101
+from replica_audit.protocol.exchange.replay import Protocol, Request
+from replica_audit.protocol.exchange.truncation import high_watermark, kip_101
 from tests.formats import kafka_files as kf
 from tests.protocol.logs import Pairs, state
 from tests.scenarios.disks import Cluster, Disk

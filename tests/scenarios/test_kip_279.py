@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol import alternatives as alt
-from replica_audit.protocol.exchange import Protocol
-from replica_audit.protocol.truncation import RULES, kip_101, kip_279
+from replica_audit.protocol.exchange import alternatives as alt
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.truncation import RULES, kip_101, kip_279
 from tests.protocol.logs import Batch, Pairs
 from tests.scenarios.disks import Audited, Cluster, Disk, Version
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol.epoch_table import end_offset_for, table
-from replica_audit.protocol.exchange import OffsetOutOfRange, Protocol, diverging_epoch
-from replica_audit.protocol.truncation import kip_279, truncate_on_fetch
+from replica_audit.protocol.epochs.epoch_table import end_offset_for, table
+from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, diverging_epoch
+from replica_audit.protocol.exchange.truncation import kip_279, truncate_on_fetch
 from tests.protocol.logs import Batch, Pairs, state
 from tests.scenarios.disks import Audited, Cluster, Disk
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit.errors import OutputError
-from replica_audit.storage import faults
+from replica_audit.storage.warehouse import faults
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
 from tests.storage.broken_disks import CLUSTER

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica_audit.errors import UsageError
-from replica_audit.storage.holds import Attempt, Hold, latest_attempt, take
-from replica_audit.storage.processes import this_process
-from replica_audit.storage.tables import Warehouse
+from replica_audit.storage.warehouse.holds import Attempt, Hold, latest_attempt, take
+from replica_audit.storage.warehouse.processes import this_process
+from replica_audit.storage.warehouse.tables import Warehouse
 from replica_audit.tables import AUDIT_RUNS, INPUT_ERRORS, Table
 
 if TYPE_CHECKING:

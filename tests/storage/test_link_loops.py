@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats import log_dir
-from replica_audit.formats.broker_files import replicas_of
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem, ReplicaFiles
-from replica_audit.storage.sources import discover
+from replica_audit.storage.inputs.sources import discover
 from tests.formats import kafka_files as kf
 
 

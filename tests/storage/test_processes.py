@@ -7,10 +7,10 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from replica_audit.storage.processes import Process, is_alive, this_process
+from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
 
 _SAYS_WHO_IT_IS = (
-    "import sys, dataclasses, json; from replica_audit.storage.processes import this_process; "
+    "import sys, dataclasses, json; from replica_audit.storage.warehouse.processes import this_process; "
     "print(json.dumps(dataclasses.asdict(this_process())), flush=True); sys.stdin.read()"
 )
 

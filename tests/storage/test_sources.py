@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import MetadataError, UsageError
-from replica_audit.formats.broker_files import replicas_of
-from replica_audit.formats.checkpoints import meta_properties
+from replica_audit.formats.log_dir.checkpoints import meta_properties
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem, ReplicaFiles
-from replica_audit.storage import first_look
-from replica_audit.storage.first_look import look
-from replica_audit.storage.folders import Tree
-from replica_audit.storage.missing_brokers import lacking
-from replica_audit.storage.sources import Found, Root, discover, unusable
+from replica_audit.storage.inputs import first_look
+from replica_audit.storage.inputs.first_look import look
+from replica_audit.storage.inputs.folders import Tree
+from replica_audit.storage.inputs.missing_brokers import lacking
+from replica_audit.storage.inputs.sources import Found, Root, discover, unusable
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
 

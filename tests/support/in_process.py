@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.engine import local
-from replica_audit.storage.sources import discover
-from replica_audit.transforms.clusters import ClusterFacts
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.storage.inputs.sources import discover
 
 Row = dict[str, Any]
 

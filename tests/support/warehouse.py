@@ -13,12 +13,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.report.exit_code import exit_code
-from replica_audit.storage.sources import discover
+from replica_audit.partition.findings.finding_history import history_row
+from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.storage.inputs.sources import discover
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.tables.encoding import as_dict, row_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
-from replica_audit.transforms.finding_history import history_row
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from replica_audit.stages.valid_rows import CODE, encoded_audits
 from replica_audit.tables import AUDITED, INPUT_ERRORS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import Table, struct_of
@@ -15,7 +16,6 @@ from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, b
 from replica_audit.tables.findings import CheckedPartition, RunFinding
 from replica_audit.tables.pair_structs import EvidenceFact, ExchangeRound
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.transforms.valid_rows import CODE, encoded_audits
 from tests.tables.values import full_row
 
 POINT = full_row(TruncationPoint)

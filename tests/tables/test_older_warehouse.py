@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit import cli, tables
 from replica_audit.config import Settings
 from replica_audit.past.run import PastRun
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.tables import TABLES, Table
 from replica_audit.tables.encoding import row_of
 from tests.support.warehouse import STARTED, write_warehouse

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import tables
-from replica_audit.storage.tables import definition
+from replica_audit.storage.warehouse.tables import definition
 from replica_audit.tables import AUDITED, TABLES, Table
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import KEYS, RunKeys, columns_of

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import model
-from replica_audit.formats.group_offsets import CommittedOffset
-from replica_audit.formats.logged_versions import LoggedVersions
-from replica_audit.protocol.log_events import LogEvent
+from replica_audit.model import CommittedOffset, LoggedVersions
+from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.tables import shapes
 from replica_audit.tables.shapes import struct_of_value
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats import dump_log
-from replica_audit.formats.segment_scan import read_batches
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Damage
 
 Row = dict[str, Any]

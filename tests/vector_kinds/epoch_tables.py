@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol import epoch_table as et
-from replica_audit.protocol.replica_log import truncate_batches
+from replica_audit.protocol.epochs import epoch_table as et
+from replica_audit.protocol.epochs.replica_log import truncate_batches
 
 Row = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol import exchange as tr
-from replica_audit.protocol.consumers import validate_position
-from replica_audit.protocol.epoch_table import UNDEFINED, EpochEntry, table
-from replica_audit.protocol.truncation import RULES
+from replica_audit.protocol.consumers.positions import validate_position
+from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, table
+from replica_audit.protocol.exchange import replay as tr
+from replica_audit.protocol.exchange.truncation import RULES
 
 Row = dict[str, Any]
 

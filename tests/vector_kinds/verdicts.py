@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol import lineage
-from replica_audit.protocol.comparison import Comparison, Context, Effect
-from replica_audit.protocol.epoch_table import table
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.replica_log import LoadedLog
-from replica_audit.protocol.truncation import truncate_on_fetch
-from replica_audit.protocol.verdict import judge
+from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.epochs import lineage
+from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import truncate_on_fetch
+from replica_audit.protocol.verdict.verdict import judge
 
 Row = dict[str, Any]
 

@@ -25,11 +25,12 @@ from replica_audit.collect.rows_file import RowsFile, Spool
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.errors import CheckpointError, InputError
-from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.broker_lock import LOCK, is_locked
-from replica_audit.formats.collected import BATCHES_FOLDER
-from replica_audit.formats.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
-from replica_audit.formats.whole_file import TooLargeError, whole_content
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
+from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.broker_lock import LOCK, is_locked
+from replica_audit.formats.log_dir.whole_file import TooLargeError, whole_content
 
 _FILES = {
     "high_watermark": log_dir.HIGH_WATERMARKS,

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from replica_audit.collect.request import Request
 from replica_audit.errors import InputError, MetadataError, UsageError
-from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.collection_manifest import Unread
-from replica_audit.formats.server_properties import ServerProperties, server_properties
-from replica_audit.formats.whole_file import SETTINGS_LIMIT, whole_content
+from replica_audit.formats.collection.collection_manifest import Unread
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.server_properties import ServerProperties, server_properties
+from replica_audit.formats.log_dir.whole_file import SETTINGS_LIMIT, whole_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError, OutputError, UsageError
-from replica_audit.formats.collection_manifest import MANIFEST, read
-from replica_audit.formats.log_dir import unfinished_name
+from replica_audit.formats.collection.collection_manifest import MANIFEST, read
+from replica_audit.formats.log_dir.names import unfinished_name
 
 _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
 

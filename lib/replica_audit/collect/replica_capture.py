@@ -23,10 +23,11 @@ from replica_audit.collect.output import Output, writing
 from replica_audit.collect.rows_file import Spool, row_content
 from replica_audit.collect.segment_capture import ChangedError, Listed, NotAFileError, Read, SegmentCapture
 from replica_audit.errors import CheckpointError
-from replica_audit.formats import checkpoints, log_dir
-from replica_audit.formats.collected import BATCHES_FOLDER, index_name
-from replica_audit.formats.collection_manifest import Unread
-from replica_audit.formats.whole_file import TooLargeError, limit_of
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, index_name
+from replica_audit.formats.collection.collection_manifest import Unread
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.whole_file import TooLargeError, limit_of
 from replica_audit.model import SegmentFile
 
 _ROUNDS = 6

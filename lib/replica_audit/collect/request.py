@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from replica_audit.formats.collection_manifest import Manifest, Unread
+from replica_audit.formats.collection.collection_manifest import Manifest, Unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from replica_audit.collect.output import abandon, writing
-from replica_audit.formats.collected import ROWS
-from replica_audit.formats.segment_problems import Scanned
+from replica_audit.formats.collection.broker_folder import ROWS
+from replica_audit.formats.segment.segment_problems import Scanned
 
 _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20

@@ -12,10 +12,10 @@ from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import SegmentReader
-from replica_audit.formats.batch_index import BatchIndexWriter
-from replica_audit.formats.segment_fold import Scan
-from replica_audit.formats.segment_problems import Scanned, scanned
-from replica_audit.formats.segment_scan import TAILS
+from replica_audit.formats.segment.batch_index import BatchIndexWriter
+from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.segment.segment_problems import Scanned, scanned
+from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import SegmentFile
 
 _PAUSES = (0.05, 0.2, 0.5)

@@ -7,10 +7,10 @@ import os
 from typing import BinaryIO, cast
 
 from replica_audit.collect.live_file import LiveFile
-from replica_audit.formats import segment_reader
-from replica_audit.formats.native_code import SegmentScan
-from replica_audit.formats.record_batch import LOG_OVERHEAD
-from replica_audit.formats.segment_fold import SegmentFold
+from replica_audit.formats.native.native_code import SegmentScan
+from replica_audit.formats.replicas import segment_reader
+from replica_audit.formats.segment.record_batch import LOG_OVERHEAD
+from replica_audit.formats.segment.segment_fold import SegmentFold
 
 _BUFFER = 1 << 20
 _HEADERS_BUFFER = 1 << 12  # where payloads are skipped

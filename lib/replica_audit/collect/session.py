@@ -25,9 +25,9 @@ from replica_audit.collect.replica_capture import now_ms
 from replica_audit.collect.request import Request, Result
 from replica_audit.collect.segment_reading import SegmentReader
 from replica_audit.errors import UsageError
-from replica_audit.formats import log_dir
-from replica_audit.formats.collection_manifest import Manifest, content
-from replica_audit.transforms.topics import topic_filter
+from replica_audit.formats.collection.collection_manifest import Manifest, content
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.stages.topics import topic_filter
 
 _REVISITS = 3
 _TELL_EVERY_S = 5.0

@@ -13,7 +13,7 @@ from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
-from replica_audit.storage.catalog import is_catalog_name
+from replica_audit.storage.warehouse.catalog import is_catalog_name
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -63,7 +63,7 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
         raise UsageError(
             f"--html: the page is made without Spark, which cannot look up {given.warehouse}; give --warehouse as a directory or URI"
         )
-    from replica_audit.storage.first_look import look
+    from replica_audit.storage.inputs.first_look import look
 
     look(given.input or [str(SAMPLE)], given.cluster_metadata, thorough=thorough)
 
@@ -77,10 +77,10 @@ def _audit(given: argparse.Namespace) -> int:
         _make(given.warehouse, Path(warehouse))
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
-    from replica_audit.report.json_report import json_pieces
-    from replica_audit.storage.faults import check, warehouse_place
+    from replica_audit.report.text.json_report import json_pieces
+    from replica_audit.storage.inputs.sources import unusable
     from replica_audit.storage.session import session
-    from replica_audit.storage.sources import unusable
+    from replica_audit.storage.warehouse.faults import check, warehouse_place
 
     request = pipeline.Request(
         inputs=tuple(given.input or [str(SAMPLE)]),
@@ -105,7 +105,7 @@ def _audit(given: argparse.Namespace) -> int:
     if given.html:
         from replica_audit.commands.report import write_page
         from replica_audit.past.run import PastRun
-        from replica_audit.storage.reader import WarehouseTables
+        from replica_audit.storage.warehouse.reader import WarehouseTables
 
         write_page(PastRun(WarehouseTables(warehouse), given.run_id), "--html", given.html)
     return report.exit_code

@@ -64,7 +64,7 @@ def _describe_cluster(given: argparse.Namespace) -> int:
 
 
 def _describe(brokers: Brokers, output: Path) -> int:
-    from replica_audit.report import cluster_text
+    from replica_audit.report.text import cluster_text
     from replica_audit.storage.cluster.description import describe
 
     found = describe(brokers)
@@ -77,9 +77,10 @@ def _describe(brokers: Brokers, output: Path) -> int:
 
 
 def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
-    from replica_audit.report import cluster_text, question
+    from replica_audit.report.facts import question
+    from replica_audit.report.text import cluster_text
     from replica_audit.storage.cluster import tables_then, verification
-    from replica_audit.storage.reader import WarehouseTables
+    from replica_audit.storage.warehouse.reader import WarehouseTables
 
     tables = WarehouseTables(given.warehouse)
     with brokers:

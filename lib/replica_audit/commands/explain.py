@@ -28,8 +28,9 @@ examples:
 
 
 def _explain(given: argparse.Namespace) -> int:
-    from replica_audit.report import explanation, explanation_text, question
-    from replica_audit.storage.reader import WarehouseTables
+    from replica_audit.report.facts import explanation, question
+    from replica_audit.report.text import explanation_text
+    from replica_audit.storage.warehouse.reader import WarehouseTables
 
     topic, partition = question.parse_partition(given.partition)
     asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)

@@ -45,9 +45,9 @@ def _report(given: argparse.Namespace) -> int:
     from replica_audit.commands.terminal import show_report
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
-    from replica_audit.report import text
-    from replica_audit.report.json_report import json_pieces
-    from replica_audit.storage.reader import WarehouseTables
+    from replica_audit.report.text import plain_text as text
+    from replica_audit.report.text.json_report import json_pieces
+    from replica_audit.storage.warehouse.reader import WarehouseTables
 
     if given.top is not None and given.top < 0:
         raise UsageError(f"--top {given.top}: give 0 or more")
@@ -92,10 +92,10 @@ def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) ->
 def page(run: PastRun, top: int) -> str:
     """The HTML page of a run, with its worst `top` findings."""
     from replica_audit.past.details import page_data
-    from replica_audit.report.explanation import Explained, explain
+    from replica_audit.report.facts.explanation import Explained, explain
+    from replica_audit.report.facts.question import Question
     from replica_audit.report.page.page import Key, render, worst_partitions
-    from replica_audit.report.question import Question
-    from replica_audit.storage.chosen_partitions import ChosenPartitions
+    from replica_audit.storage.warehouse.chosen_partitions import ChosenPartitions
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)

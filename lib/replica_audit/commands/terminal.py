@@ -16,7 +16,7 @@ from replica_audit.commands.command import show, tell
 from replica_audit.errors import visible
 
 if TYPE_CHECKING:
-    from replica_audit.report.data import Report
+    from replica_audit.report.facts.data import Report
 
 STDOUT_COLUMNS, STDERR_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS", "REPLICA_AUDIT_STDERR_COLUMNS"
 _WIDEST = 140  # beyond this the eye loses the row
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 def show_report(report: Report) -> None:
     """Print the summary of a run."""
-    from replica_audit.report import text
+    from replica_audit.report.text import plain_text as text
 
     columns = _columns(STDOUT_COLUMNS, sys.stdout.isatty())
     if columns is None:
@@ -39,7 +39,7 @@ def show_report(report: Report) -> None:
         return
     from rich.console import Console
 
-    from replica_audit.report.rich_text import renderable
+    from replica_audit.report.text.rich_text import renderable
 
     # NO_COLOR is honoured by the library
     console = Console(width=columns, force_terminal=True, legacy_windows=False)

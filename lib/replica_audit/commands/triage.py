@@ -49,8 +49,9 @@ def _triage(given: argparse.Namespace) -> int:
     from replica_audit.past.findings import all_findings
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
-    from replica_audit.report import explanation, explanation_text, question
-    from replica_audit.report.json_report import json_pieces
+    from replica_audit.report.facts import explanation, question
+    from replica_audit.report.text import explanation_text
+    from replica_audit.report.text.json_report import json_pieces
 
     topic, number = question.parse_partition(given.partition) if given.partition else ("", 0)
     if not given.input:

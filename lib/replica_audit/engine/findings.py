@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 
 from replica_audit import tables
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.protocol.confirmation import Status
+from replica_audit.partition.findings.finding_history import history_row
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.stages.mapping import MapInArrow, mapped
+from replica_audit.stages.topics import topic_filter
 from replica_audit.tables.encoding import batch_of, row_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
-from replica_audit.transforms.finding_history import history_row
-from replica_audit.transforms.rows import MapInArrow, Row, mapped
-from replica_audit.transforms.topics import topic_filter
+from replica_audit.tables.values import Row
 
 _PARTITION = ["cluster_id", "topic", "partition"]
 

@@ -14,17 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica_audit.config import Settings
-from replica_audit.formats.cluster_metadata import ClusterMetadata
-from replica_audit.formats.kept_text import KeptText
-from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.files.kept_text import KeptText
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.stages.commits import list_commits
+from replica_audit.stages.inventory import list_source
+from replica_audit.stages.partitions import judged
+from replica_audit.stages.segments import collected_scans, scan_segment
+from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
 from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS
-from replica_audit.transforms.clusters import ClusterFacts, cluster_facts
-from replica_audit.transforms.gathering import list_commits
-from replica_audit.transforms.inventory import list_source
-from replica_audit.transforms.partitions import judged
-from replica_audit.transforms.rows import Row
-from replica_audit.transforms.segments import collected_scans, scan_segment
-from replica_audit.transforms.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
+from replica_audit.tables.values import Row, metadata_copy
 
 LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
@@ -72,7 +73,7 @@ def audit_cluster(
     replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
     tell(READING, replicas)
     _scan(known)
-    best = max(known.copies, key=lambda copy: (copy["log_epoch"], copy["log_end_offset"]), default=None)
+    best = max(known.copies, key=lambda copy: (copy.log_epoch, copy.log_end_offset), default=None)
     facts = facts or cluster_facts(head, best, settings, known.versions)
     _add_commits(known, facts)
     tell(COMPARING, replicas)
@@ -86,8 +87,8 @@ class _Known:
     """What the sources hold: partitions, copies of the metadata log, versions that server logs show, problems of no replica."""
 
     partitions: dict[Key, Row] = field(default_factory=dict)
-    copies: list[Row] = field(default_factory=list)
-    versions: list[Row] = field(default_factory=list)
+    copies: list[MetadataCopy] = field(default_factory=list)
+    versions: list[LoggedVersions] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
 
     def partition(self, row: Row) -> Row:
@@ -108,10 +109,11 @@ def _list(sources: Iterable[Source], topics: str, known: _Known) -> None:
         if row.get("problem"):
             known.add_problem(row)
         elif row.get("metadata_copy"):
-            known.copies.append(row["metadata_copy"])
+            known.copies.append(metadata_copy(row["metadata_copy"]))
         elif row.get("versions"):
-            if row["versions"] not in known.versions:
-                known.versions.append(row["versions"])
+            versions = LoggedVersions(**row["versions"])
+            if versions not in known.versions:
+                known.versions.append(versions)
         else:
             of_broker = {"broker_id": row["broker_id"]}
             of_partition = known.partition(row)

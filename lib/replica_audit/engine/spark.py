@@ -1,6 +1,6 @@
 """The stages of an audit as Spark runs them: rows are spread over tasks, grouped by partition and judged there.
 
-Nothing about the protocol is decided here. Each stage maps a function of `transforms` over rows.
+Nothing about the protocol is decided here. Each stage maps a function of `stages` over rows.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.stages.commits import KEYS, list_commits
+from replica_audit.stages.inventory import list_source
+from replica_audit.stages.mapping import map_rows, mapped
+from replica_audit.stages.partitions import judged
+from replica_audit.stages.segments import collected_scans, scan_segments
+from replica_audit.stages.valid_rows import encoded_audits, refuse_with_problem
 from replica_audit.tables import AUDITED, COMMITS, INVENTORY, SEGMENTS
 from replica_audit.tables.audited import AuditedPartition
-from replica_audit.transforms.clusters import ClusterFacts
-from replica_audit.transforms.gathering import KEYS, list_commits
-from replica_audit.transforms.inventory import list_source
-from replica_audit.transforms.partitions import judged
-from replica_audit.transforms.rows import Row, map_rows, mapped
-from replica_audit.transforms.segments import collected_scans, scan_segments
-from replica_audit.transforms.valid_rows import encoded_audits, refuse_with_problem
+from replica_audit.tables.values import Row, metadata_copy
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
@@ -43,21 +45,21 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
     return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
-def metadata_copies(inventory: DataFrame) -> dict[str, Row]:
-    """For each cluster the copy of the metadata log that reaches farthest, as a row of the shape METADATA_COPY; one small collect."""
+def metadata_copies(inventory: DataFrame) -> dict[str, MetadataCopy]:
+    """For each cluster the copy of the metadata log that reaches farthest; one small collect."""
     copies = inventory.where(F.col("metadata_copy").isNotNull())
     best = copies.groupBy("cluster_id").agg(
         F.max_by("metadata_copy", F.struct("metadata_copy.log_epoch", "metadata_copy.log_end_offset")).alias("copy")
     )
-    return {row["cluster_id"]: row["copy"].asDict(recursive=True) for row in best.collect()}
+    return {row["cluster_id"]: metadata_copy(row["copy"].asDict(recursive=True)) for row in best.collect()}
 
 
-def logged_versions(inventory: DataFrame) -> dict[str, list[Row]]:
+def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:
     """For each cluster the versions that its brokers' own logs tell, each combination once; one small collect."""
     told = inventory.where(F.col("versions").isNotNull()).select("cluster_id", "versions").distinct()
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[LoggedVersions]] = {}
     for row in told.collect():
-        found.setdefault(row["cluster_id"], []).append(row["versions"].asDict())
+        found.setdefault(row["cluster_id"], []).append(LoggedVersions(**row["versions"].asDict()))
     return found
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.tables import FOUND, INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.tables.columns import BIGINT, STRING
-from replica_audit.transforms.rows import Row
+from replica_audit.tables.values import Row
 
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in (*OF_PARTITIONS, INPUT_ERRORS))

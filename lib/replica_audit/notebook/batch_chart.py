@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from replica_audit.notebook.pictures import INK, LOUD, cycled, finished
-from replica_audit.report.paragraphs import offsets
+from replica_audit.report.layout.paragraphs import offsets
 
 
 def batch_plot(both: pd.DataFrame, name: str, leader_id: int, follower_id: int) -> alt.LayerChart:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from replica_audit.formats.batch_range import Located
+from replica_audit.formats.replicas.batch_range import Located
 from replica_audit.model import BatchHeader
 
 _TYPES = {

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
-from replica_audit.storage.arrow_tables import ArrowTables
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import TABLES, Table
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _spark_frame(spark: SparkSession, tables: ArrowTables, table: Table, equal: 
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    from replica_audit.storage.tables import Warehouse
+    from replica_audit.storage.warehouse.tables import Warehouse
 
     try:
         rows = Warehouse(spark, _uri(tables.location)).read(table)

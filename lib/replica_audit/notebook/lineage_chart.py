@@ -9,9 +9,9 @@ import altair as alt
 import pandas as pd
 
 from replica_audit.notebook.pictures import INK, LOUD, cycled, finished
-from replica_audit.report.drawn_logs import CONFLICTS, GOES, KEPT, strokes
-from replica_audit.report.explanation import Explained, Explanation, Replica
-from replica_audit.report.paragraphs import offsets
+from replica_audit.report.facts.explanation import Explained, Explanation, Replica
+from replica_audit.report.layout.paragraphs import offsets
+from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
 FATES = {KEPT: "stays", CONFLICTS: "conflicts", GOES: "goes"}
 CONSUMERS = "consumers"

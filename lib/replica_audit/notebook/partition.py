@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from replica_audit.commands.command import show
 from replica_audit.errors import InputError, UsageError
-from replica_audit.formats.batch_range import Located, batches_in
+from replica_audit.formats.replicas.batch_range import Located, batches_in
 from replica_audit.notebook import batch_chart, lineage_chart
 from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
 from replica_audit.notebook.frames import Place, Value, frame
-from replica_audit.report import explanation_text
-from replica_audit.report.explanation import Explained, Explanation, explain
-from replica_audit.report.question import Question
-from replica_audit.storage.replica_files import replica_files
+from replica_audit.report.facts.explanation import Explained, Explanation, explain
+from replica_audit.report.facts.question import Question
+from replica_audit.report.text import explanation_text
+from replica_audit.storage.inputs.replica_files import replica_files
 from replica_audit.tables import AUDIT_RUNS
 
 _CURRENT = "current"

@@ -11,14 +11,14 @@ import pandas as pd
 
 from replica_audit.model import BatchHeader, Run
 from replica_audit.notebook.lineage_chart import Mark, Stretch, replicas_chart
-from replica_audit.protocol import lineage
-from replica_audit.protocol.comparison import Comparison, Context, Effect
-from replica_audit.protocol.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
-from replica_audit.protocol.exchange import Protocol, Truncation
-from replica_audit.protocol.replica import Replica
-from replica_audit.protocol.replica_log import LoadedLog, epochs_from_runs
-from replica_audit.protocol.truncation import RULES
-from replica_audit.protocol.verdict import judge
+from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.epochs import lineage
+from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
+from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.verdict.verdict import judge
 
 Batch = tuple[int, int, int]
 

@@ -12,9 +12,9 @@ import pandas as pd
 from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.partition import Partition
-from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.explained_rows import Run as RunRow
-from replica_audit.report.question import Question, parse_partition
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.facts.explained_rows import Run as RunRow
+from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.tables import REPLICA_VERDICTS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from replica_audit.notebook.pictures import INK, LOUD, QUIET, finished
-from replica_audit.protocol.verdict import Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 
 VERDICTS = [str(verdict) for verdict in Verdict]
 MOST_RUNS = 60

@@ -19,9 +19,9 @@ from replica_audit.local_run import triage as audit_here
 from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
-from replica_audit.report import question
-from replica_audit.report.explained_rows import NOTHING_READ
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.report.facts import question
+from replica_audit.report.facts.explained_rows import NOTHING_READ
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.tables import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 from replica_audit import tables
 from replica_audit.past.report import PARTITION, report_of
 from replica_audit.past.run import PastRun, in_order
-from replica_audit.protocol.confirmation import FOUND_NOW, Status
-from replica_audit.protocol.partition_findings import PartitionCode
-from replica_audit.protocol.verdict import Verdict
-from replica_audit.report.data import Finding, ReplicaFinding
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.data import Finding, ReplicaFinding
+from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.data import Losses, PageData
-from replica_audit.report.worst_first import SEVERITIES
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
 _COLUMNS = [field.name for field in fields(ReplicaFinding)]

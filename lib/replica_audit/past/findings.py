@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.past.run import PastRun, in_order
-from replica_audit.report.first_findings import worst_first
+from replica_audit.report.text.first_findings import worst_first
 
 _AT_ONCE = 1000
 _KEYS = ["cluster_id", "topic", "partition", "code", "broker_id"]

@@ -18,12 +18,12 @@ import pyarrow.dataset as ds
 from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, RunRow, in_order
-from replica_audit.protocol.confirmation import FOUND_NOW
-from replica_audit.protocol.leadership import INFERRED
-from replica_audit.protocol.metadata_image import ElectionKind
-from replica_audit.protocol.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict import Severity, Verdict
-from replica_audit.report.data import (
+from replica_audit.protocol.cluster.leadership import INFERRED
+from replica_audit.protocol.cluster.metadata_image import ElectionKind
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.facts.data import (
     Choice,
     Cluster,
     Finding,
@@ -34,8 +34,8 @@ from replica_audit.report.data import (
     Report,
     findings_about_followers,
 )
-from replica_audit.report.finding_rows import OFFLINE_COLUMNS, offline_partition
-from replica_audit.report.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.facts.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.tables.runs import NO_CLUSTER
 
 PARTITION = ["cluster_id", "topic", "partition"]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit.report.explained_rows import Run
-from replica_audit.report.question import chosen_run
-from replica_audit.storage.arrow_tables import ArrowTables
+from replica_audit.report.facts.explained_rows import Run
+from replica_audit.report.facts.question import chosen_run
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import Table
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed

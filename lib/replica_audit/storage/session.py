@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from replica_audit.formats import object_store
-from replica_audit.storage.faults import check, working_places
+from replica_audit.files import object_store
+from replica_audit.storage.warehouse.faults import check, working_places
 
 _EVERY_SECONDS = 10.0
 _DRAWN_EVERY_SECONDS = 0.5

@@ -21,7 +21,7 @@ NO_CLUSTER = "none"  # cluster_id of what belongs to no cluster, and of the row 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHolder:
-    """The process that makes a run, as `storage.processes` identifies it."""
+    """The process that makes a run, as `storage.warehouse.processes` identifies it."""
 
     host: str
     machine: str

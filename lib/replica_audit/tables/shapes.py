@@ -20,7 +20,7 @@ from replica_audit.model import (
     SegmentFile,
     Window,
 )
-from replica_audit.protocol.log_events import LogEvent
+from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
 
 _EPOCHS_AND_IDS = frozenset(

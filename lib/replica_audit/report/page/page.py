@@ -16,16 +16,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from replica_audit.errors import visible
-from replica_audit.protocol.verdict import SEVERITIES, Verdict
-from replica_audit.report.blocks import meaning
-from replica_audit.report.data import Finding
-from replica_audit.report.explanation import Explained
-from replica_audit.report.finding_cells import cut
-from replica_audit.report.offline_text import elect, in_sync, since
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
+from replica_audit.report.facts.data import Finding
+from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.page.data import PageData
 from replica_audit.report.page.listing import for_script, rows_json
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
+from replica_audit.report.text.blocks import meaning
+from replica_audit.report.text.finding_cells import cut
+from replica_audit.report.text.offline_text import elect, in_sync, since
 
 BUDGET = 1_950_000  # bytes of the page beyond which no more partitions are drawn
 _STATIC_ROWS = 50

@@ -9,23 +9,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from replica_audit.protocol.exchange_cases import Case
-from replica_audit.report import choices_text, elections_text, groups_text, roles_text, rules_text
-from replica_audit.report.data import Report
-from replica_audit.report.exchange_text import DOCUMENTS, Words
-from replica_audit.report.explained_rows import Verdict
-from replica_audit.report.explanation import Explained, Explanation
-from replica_audit.report.explanation_text import described
-from replica_audit.report.explanation_text import facts as text_facts
-from replica_audit.report.leader_words import caveat, known_from, leader_name
-from replica_audit.report.offline_text import elections, in_sync, since
+from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.report.advice.remedies import steps
+from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.explained_rows import Verdict
+from replica_audit.report.facts.explanation import Explained, Explanation
+from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
+from replica_audit.report.layout.paragraphs import listed, moment, offsets
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
-from replica_audit.report.paragraphs import listed, moment, offsets
-from replica_audit.report.partition_facts import PartitionFacts
-from replica_audit.report.remedies import steps
-from replica_audit.report.worst_first import SEVERITIES
+from replica_audit.report.text import choices_text, elections_text, groups_text, roles_text, rules_text
+from replica_audit.report.text.exchange_text import DOCUMENTS, Words
+from replica_audit.report.text.explanation_text import described
+from replica_audit.report.text.explanation_text import facts as text_facts
+from replica_audit.report.text.offline_text import elections, in_sync, since
 
 _MOST_GROUPS = 50
 _MOST_ERRORS = 5

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import assert_never
 
-from replica_audit.protocol.exchange_cases import Case
-from replica_audit.report.axis import Axis, Need, axis
-from replica_audit.report.drawing import Stroke as Segment
-from replica_audit.report.drawing import tick_places
-from replica_audit.report.drawn_logs import CONFLICTS, GOES, KEPT, strokes
-from replica_audit.report.exchange_steps import Step
-from replica_audit.report.explained_rows import ConsumerImpact, TruncationPoint
-from replica_audit.report.explanation import Explained, Explanation, Replica
-from replica_audit.report.leader_words import has_no_leader, is_inferred
+from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.report.facts.exchange_steps import Step
+from replica_audit.report.facts.explained_rows import ConsumerImpact, TruncationPoint
+from replica_audit.report.facts.explanation import Explained, Explanation, Replica
+from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.layout.axis import Axis, Need, axis
+from replica_audit.report.layout.drawing import Stroke as Segment
+from replica_audit.report.layout.drawing import tick_places
+from replica_audit.report.layout.leader_words import has_no_leader, is_inferred
+from replica_audit.report.layout.paragraphs import count, epoch, offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Paper, Sheet, Stroke, Words
-from replica_audit.report.paragraphs import count, epoch, offsets
-from replica_audit.report.worst_first import SEVERITIES
+from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
 COLOURS = 8
 _BAR, _FLAG, _TRACK, _GAP = 24, 15, 14, 8

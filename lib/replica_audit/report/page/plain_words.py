@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from replica_audit.protocol.partition_findings import PartitionCode
-from replica_audit.protocol.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.data import Report
-from replica_audit.report.explanation import Explanation
-from replica_audit.report.leader_words import is_inferred
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.advice.remedies import is_cut_already
+from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.explanation import Explanation
+from replica_audit.report.facts.worst_first import VERDICTS_BY_LOSS
+from replica_audit.report.layout.leader_words import is_inferred
+from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.data import PageData
-from replica_audit.report.paragraphs import offsets
-from replica_audit.report.remedies import is_cut_already
-from replica_audit.report.worst_first import VERDICTS_BY_LOSS
 
 
 class Headline(NamedTuple):

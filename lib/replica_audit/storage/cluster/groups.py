@@ -8,7 +8,7 @@ from typing import Any
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from replica_audit.formats.log_dir import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
 from replica_audit.storage.cluster.missing import Missing
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.formats.log_dir import METADATA_TOPIC
-from replica_audit.protocol.epoch_answers import LeaderThen
-from replica_audit.protocol.epoch_table import table
-from replica_audit.storage.reader import WarehouseTables
+from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.protocol.cluster.epoch_answers import LeaderThen
+from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.tables import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 
 

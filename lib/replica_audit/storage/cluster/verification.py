@@ -16,8 +16,8 @@ from uuid import UUID
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 from kafka.protocol.metadata import MetadataRequest
 
-from replica_audit.protocol.epoch_answers import Cause, Difference, LeaderNow, expected, judge
-from replica_audit.protocol.epoch_table import EpochEntry
+from replica_audit.protocol.cluster.epoch_answers import Cause, Difference, LeaderNow, expected, judge
+from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
 from replica_audit.storage.cluster.missing import Missing
 from replica_audit.storage.cluster.tables_then import PartitionThen, RunThen

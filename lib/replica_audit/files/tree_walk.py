@@ -1,0 +1,115 @@
+"""Walking the folders below a broker: links followed once, and whatever is no ordinary file or folder told, never opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.files.locations import StoredEntry, entries, real_path
+from replica_audit.model import Problem
+
+CANNOT_READ = "give the audit's user read permission on it, or copy it again"
+_INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """One folder by names, sorted: its ordinary files, its folders, and what is neither (pipes, sockets, links to nothing)."""
+
+    path: Path
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything in it."""
+        return (*self.files, *self.folders, *self.others)
+
+
+def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool]) -> Iterator[Folder]:
+    """Every folder from `top` down, parents first, each once: links to folders come last, and only where they lead to new ones.
+
+    Args:
+        top: where to begin.
+        report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders, links to
+            folders that are read already.
+        enters: whether the folders of a folder are walked, too.
+    """
+    read: dict[str, Path] = {}  # by where they really are
+    waiting, links = [top], deque[Path]()
+    while waiting or links:
+        path = waiting.pop() if waiting else links.popleft()
+        real = real_path(path)
+        if real in read:
+            report(_linked_again(path, read[real]))
+            continue
+        read[real] = path
+        folder = _listed(path, report)
+        yield folder
+        below = [path / name for name in folder.folders if _is_entered(path / name, report)] if enters(folder) else []
+        links.extend(child for child in below if child.is_symlink())
+        waiting += [child for child in reversed(below) if not child.is_symlink()]
+
+
+def _is_entered(path: Path, report: Callable[[Problem], None]) -> bool:
+    if path.name.startswith("."):
+        report(_problem(path, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
+    return not path.name.startswith(".") and path.name != _INDEX_CACHE
+
+
+def _linked_again(path: Path, first: Path) -> Problem:
+    if first in path.parents:
+        return _problem(path, "link-loop", "a link that leads back to a folder above it", "remove the link")
+    return _problem(path, "link-loop", f"a link to a folder that is read as {first}", "none: each folder is read once")
+
+
+def _listed(path: Path, report: Callable[[Problem], None]) -> Folder:
+    files: list[str] = []
+    folders: list[str] = []
+    others: list[str] = []
+    try:
+        with entries(path) as listed:
+            for entry in sorted(listed, key=lambda found: found.name):
+                shown = entry.name.encode("utf-8", "replace").decode()
+                if shown != entry.name:
+                    report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
+                elif (mode := _mode(entry)) is not None and stat.S_ISDIR(mode):
+                    folders.append(entry.name)
+                elif mode is not None and stat.S_ISREG(mode):
+                    files.append(entry.name)
+                else:
+                    others.append(entry.name)
+    except OSError as error:
+        report(cannot_read(path, "directory", error))
+    return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others))
+
+
+def _mode(entry: os.DirEntry[str] | StoredEntry) -> int | None:
+    try:
+        return entry.stat().st_mode
+    except OSError:
+        return None
+
+
+def _problem(path: Path, code: str, detail: str, remedy: str) -> Problem:
+    return Problem(path=str(path), kind="directory", code=code, detail=detail, remedy=remedy)
+
+
+def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
+    """What an operating system error on a file or folder is told as."""
+    return Problem(path=str(path), kind=kind, code=code_of(error), detail=error.strerror or str(error), remedy=remedy_of(error))
+
+
+def code_of(error: OSError) -> str:
+    """The code of a file or folder that cannot be read."""
+    return getattr(error, "code", "cannot-read")
+
+
+def remedy_of(error: OSError) -> str:
+    """What to do about a file or folder that cannot be read."""
+    return getattr(error, "remedy", CANNOT_READ)

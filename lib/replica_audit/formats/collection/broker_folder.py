@@ -1,0 +1,280 @@
+"""What `collect` wrote, read as a broker's folder: which segments each replica had, and the scans of them.
+
+    broker-1/manifest.json                                       what was taken, written last
+    broker-1/data-0/meta.properties, ...-checkpoint              copies of a log directory's small files
+    broker-1/data-0/orders-0/leader-epoch-checkpoint, ...        and of each replica's
+    broker-1/data-0/segments.parquet                             one row per segment
+    broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
+
+Everything is told by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import crc32c
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from replica_audit.errors import MetadataError
+from replica_audit.files.locations import random_access
+from replica_audit.files.tree_walk import Folder, cannot_read
+from replica_audit.formats.collection.collected_rows import ForgedError, check_file, check_scan, check_segment, told
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.tables.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
+
+BATCHES_FOLDER = "batches"
+SOURCE = "collected"
+# one row per segment; `index_bytes` is the size of its batch index, null where there is none
+ROWS = pa.schema(
+    list(
+        struct(
+            capture=INT,
+            directory=STRING,
+            topic=STRING,
+            partition=INT,
+            name=STRING,
+            base_offset=BIGINT,
+            swap=BOOLEAN,
+            size_bytes=BIGINT,
+            batch_count=BIGINT,
+            index_bytes=BIGINT,
+            runs=pa.list_(RUN),
+            damaged=BOOLEAN,
+            failed=BOOLEAN,
+            problems=pa.list_(PROBLEM),
+            windows=pa.list_(WINDOW),
+        )
+    )
+)
+# what of ROWS is handed on by the scan of a segment
+SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
+_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
+_ROWS_AT_ONCE = 256
+_CHUNK = 1 << 20
+
+
+def index_name(file_name: str) -> str:
+    """The name of a segment's batch index: `00000000000000000000.parquet`, or `00000000000000000000.swap.parquet`."""
+    return f"{file_name.replace('.log', '', 1)}.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedLogDir:
+    """One log directory of a collection: where it is, and what the manifest says of it."""
+
+    folder: Path
+    said: CapturedLogDir
+    captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory, of two the first
+
+    def __post_init__(self) -> None:
+        """Have each replica at hand: there may be tens of thousands."""
+        object.__setattr__(self, "captured", {replica.directory: replica for replica in reversed(self.said.replicas)})
+
+    @property
+    def store(self) -> Path:
+        """Its `segments.parquet`."""
+        return self.folder / SEGMENTS_FILE
+
+    def original(self, path: str) -> str:
+        """Where a file of the collection lay on the broker; other paths stay as they are."""
+        below = str(self.folder)
+        return self.said.path + path[len(below) :] if path == below or path.startswith(below + "/") else path
+
+    def problem(self) -> str | None:
+        """Why the scans cannot be used: not the bytes that were collected."""
+        try:
+            size, checksum = self.store.stat().st_size, 0
+            if size != self.said.segments_bytes:
+                return f"{size} bytes, {self.said.segments_bytes} were collected"
+            size = 0
+            with self.store.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+        except OSError as error:
+            return error.strerror or str(error)
+        if (size, checksum) == (self.said.segments_bytes, self.said.segments_crc32c):
+            return None
+        said = f"{self.said.segments_bytes} bytes with CRC {self.said.segments_crc32c:08x}"
+        return f"{size} bytes with CRC {checksum:08x}, {said} were collected"
+
+    def segment_files(self) -> dict[str, list[SegmentFile]]:
+        """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.
+
+        Raises:
+            OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
+        """
+        found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
+        copied = {replica.directory for replica in self.said.replicas if replica.is_copied}
+        for row in self._rows(_FILE_COLUMNS):
+            for one in row.to_pylist():
+                check_segment(one)
+                directory = one["directory"]
+                found[directory].append(
+                    SegmentFile(
+                        path=self._path(directory, one["name"]),
+                        source=SOURCE,
+                        base_offset=one["base_offset"],
+                        size_bytes=one["size_bytes"],
+                        swap=one["swap"],
+                        batch_index=self._index(one),
+                        copy=str(self.folder / directory / one["name"]) if directory in copied else None,
+                    )
+                )
+        lacking = next((replica for replica in self.said.replicas if len(found[replica.directory]) != replica.segments), None)
+        if lacking is not None:
+            raise ForgedError(f"{len(found[lacking.directory])} segments of {lacking.directory}, {lacking.segments} were collected")
+        return found
+
+    def _path(self, directory: str, name: str) -> str:
+        return f"{self.said.path}/{directory}/{name}"
+
+    def _index(self, row: Mapping[str, Any]) -> str | None:
+        path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
+        with suppress(OSError):
+            if row["index_bytes"] is not None and path.stat().st_size == row["index_bytes"]:
+                return str(path)
+        return str(self.store) if row["batch_count"] else None
+
+    def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
+        """The scans of some replica directories, in the order of the file, as rows of SCANNED; one that cannot be a scan as a failed one.
+
+        Raises:
+            OSError: as `segment_files`.
+        """
+        files = {directory: segments for directory, segments in self.segment_files().items() if directory in directories}
+        places = {segment.path: segment for segments in files.values() for segment in segments}
+        for rows in self._rows(ROWS.names):
+            wanted = rows.filter(pa.array([directory in directories for directory in _values(rows, "directory")], BOOLEAN))
+            if wanted.num_rows:
+                yield self._as_scans(self._checked(wanted), places)
+
+    def _checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, those that are no scans without what they claim, and with a problem."""
+        made = rows.to_pylist()
+        is_forged = False
+        for row in made:
+            try:
+                check_scan(row)
+            except ForgedError as error:
+                is_forged = True
+                problem = cannot_read(self.store, "collection", error)
+                row |= {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [asdict(problem)]}
+                parsed = log_dir.replica_directory(row["directory"])
+                row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
+        return pa.RecordBatch.from_pylist(made, schema=ROWS) if is_forged else rows
+
+    def _as_scans(self, rows: pa.RecordBatch, places: Mapping[str, SegmentFile]) -> pa.RecordBatch:
+        paths = [self._path(directory, name) for directory, name in zip(_values(rows, "directory"), _values(rows, "name"), strict=True)]
+        file = pa.array([{field.name: getattr(places[path], field.name) for field in SEGMENT_FILE} for path in paths], SEGMENT_FILE)
+        made = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
+        columns = [made[field.name] if field.name in made else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
+        segments = pa.StructArray.from_arrays(columns, fields=list(SEGMENT_SCAN))
+        return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
+
+    def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows that the manifest counts, in few at a time."""
+        captures = {replica.directory: replica.capture for replica in self.said.replicas}
+        with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+            left = check_file(file, self.said.segments_bytes, ROWS)
+            for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+                left -= rows.num_rows
+                keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
+                yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
+            if left:
+                raise ForgedError(f"{left} of its rows are not there")
+
+    def runs(self, path: str) -> list[Run]:
+        """The runs of one segment; every other is passed over, so this is for a few of them."""
+        directory, _, name = path.removeprefix(self.said.path + "/").partition("/")
+        for rows in self._rows(["capture", "directory", "name", "runs"]):
+            names = zip(_values(rows, "directory"), _values(rows, "name"), strict=True)
+            for row in rows.filter(pa.array([found == (directory, name) for found in names], BOOLEAN)).to_pylist():
+                return [Run(**run) for run in row["runs"]]
+        return []
+
+    def listed(self, replica: CapturedReplica | None = None) -> Folder:
+        """The folder with the copies of the small files, of a replica or of the log directory itself, as the manifest says it should be.
+
+        What could not be read on the broker is there, too, but as no ordinary file.
+        """
+        path = self.folder / replica.directory if replica else self.folder
+        unread = [Path(one.path).name for one in self.said.unread if Path(one.path).parent == Path(self.original(str(path)))]
+        small = [name for name in unread if log_dir.is_known(name) and not log_dir.segment_name(name)]
+        return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=tuple(sorted(small)))
+
+    def unread(self) -> dict[str, str]:
+        """Why small files could not be read on the broker, by where their copies would be."""
+        below = len(self.said.path)
+        return {str(self.folder) + one.path[below:]: one.reason for one in self.said.unread if one.path.startswith(self.said.path + "/")}
+
+    def no_files(self, replica: ReplicaFiles) -> Iterator[Problem]:
+        """What had a segment's name in a replica directory and was none."""
+        scanned = {segment.path for segment in replica.segments}
+        for one in self.said.unread:
+            if one.kind == "segment" and one.path not in scanned and one.path.startswith(self._path(replica.directory, "")):
+                yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
+
+    def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
+        """Whether the batches of any segment are to be made up from its runs."""
+        return any(file.batch_index == str(self.store) and file.copy is None for segments in files.values() for file in segments)
+
+
+def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
+    return cast("list[Any]", rows[column].to_pylist())
+
+
+def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
+    """A replica of a collection as it was on the broker, with what was read later than the copies of the offset checkpoints."""
+    said = store.captured.get(replica.directory) if store else None
+    if store is None or said is None:
+        return replica
+    return replace(
+        replica,
+        log_dir=store.said.path,
+        folder=str(store.folder / replica.directory),
+        scans=str(store.store),
+        captured_at_ms=said.captured_at_ms,
+        in_use=store.said.in_use is True,
+        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
+        **cast(Any, said.later),
+    )
+
+
+def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
+    """A problem of a copied file, told of the file on the broker."""
+    for store in stores:
+        if (path := store.original(problem.path)) != problem.path:
+            return replace(problem, path=path)
+    return problem
+
+
+def log_dirs_of(folder: Path) -> tuple[Manifest, dict[str, CollectedLogDir]]:
+    """The manifest of a collection, and its log directories by the folders that they are in.
+
+    Raises:
+        MetadataError: the manifest cannot be understood.
+        OSError: it cannot be read.
+    """
+    manifest = read(folder / MANIFEST)
+    return manifest, {str(folder / said.folder): CollectedLogDir(folder=folder / said.folder, said=said) for said in manifest.log_dirs}
+
+
+def log_dir_of(store: Path) -> CollectedLogDir:
+    """The log directory of a `segments.parquet`.
+
+    Raises:
+        MetadataError, OSError: as `log_dirs_of`, or the manifest does not name it.
+    """
+    _manifest, found = log_dirs_of(store.parent.parent)
+    if str(store.parent) not in found:
+        raise MetadataError(f"the manifest does not name {store.parent.name}")
+    return found[str(store.parent)]

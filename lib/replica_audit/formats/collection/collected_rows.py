@@ -1,0 +1,125 @@
+"""What the rows of a `segments.parquet` may hold: a file can have the right bytes by its manifest and still not be what `collect` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from replica_audit.formats.log_dir import names as log_dir
+
+_LAST_OFFSET = 2**63 - 2
+_MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB
+_COUNTS = ("batch_count", "record_count", "size_bytes")
+_TEXTS = ("path", "kind", "code", "detail", "remedy")
+
+
+class ForgedError(OSError):
+    """A file that `collect` did not write, or that was changed since. `code` is that of the problem that it becomes."""
+
+    code = "incomplete-collection"
+    remedy = "copy the whole folder again; or collect again"
+
+    def __init__(self, reason: str) -> None:
+        """It cannot be used for a reason."""
+        super().__init__(0, f"not the scans that collect wrote: {reason}")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What Arrow says of a file that is not as it should be, as a ForgedError."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError, LookupError) as error:
+        raise ForgedError(str(error).partition("\n")[0][:200]) from None
+
+
+def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> int:
+    """Refuse a file with other columns, or with more rows than its bytes can hold: each has a name and a place of its own.
+
+    Returns:
+        How many rows it says that it has.
+
+    Raises:
+        ForgedError: so it is.
+    """
+    found = file.schema_arrow
+    other = [field.name for field in schema if found.get_field_index(field.name) < 0 or not found.field(field.name).equals(field)]
+    if other:
+        raise ForgedError(f"the column {other[0]} is missing, or of another type")
+    if file.metadata.num_rows > size_bytes:
+        raise ForgedError(f"{file.metadata.num_rows} rows in {size_bytes} bytes")
+    return int(file.metadata.num_rows)
+
+
+def check_segment(row: Mapping[str, Any]) -> None:
+    """Refuse a row that names no segment.
+
+    Raises:
+        ForgedError: so it is.
+    """
+    name = log_dir.segment_name(row["name"]) if isinstance(row["name"], str) else None
+    numbers = [row[column] for column in ("base_offset", "size_bytes", "batch_count")]
+    index = row["index_bytes"]
+    fits = all(isinstance(number, int) and number >= 0 for number in numbers) and (index is None or index >= 0)
+    if name is None or not fits or row["base_offset"] != name.base_offset or row["size_bytes"] > _MOST_BYTES or row["swap"] is None:
+        raise ForgedError(f"a row of {row['directory']} that is of no segment")
+
+
+def check_scan(row: Mapping[str, Any]) -> None:
+    """Refuse a row whose runs, windows or problems no scan has; its directory says which replica it is of.
+
+    Raises:
+        ForgedError: so it is.
+    """
+    check_segment(row)
+    replica = log_dir.replica_directory(row["directory"])
+    if replica is None or (replica.topic, replica.partition) != (row["topic"], row["partition"]):
+        raise ForgedError(f"a row of {row['directory']} that names another partition")
+    fits = (
+        row["damaged"] is not None
+        and row["failed"] is not None
+        and _are_runs(row["runs"])
+        and _are_windows(row["windows"])
+        and _are_problems(row["problems"])
+    )
+    if not fits:
+        raise ForgedError(f"the scan of {row['name']} of {row['directory']} cannot be one")
+
+
+def _are_runs(runs: Any) -> bool:
+    if runs is None or not all(run is not None and None not in run.values() for run in runs):
+        return False
+    possible = all(
+        run["leader_epoch"] >= -1
+        and 0 <= run["first_offset"] <= run["last_offset"] <= _LAST_OFFSET
+        and all(run[count] >= 0 for count in _COUNTS)
+        and run["batch_count"] >= 1
+        and 0 < run["size_bytes"] <= _MOST_BYTES
+        for run in runs
+    )
+    return possible and all(before["last_offset"] < after["first_offset"] for before, after in pairwise(runs))
+
+
+def _are_windows(windows: Any) -> bool:
+    return all(
+        window is not None
+        and None not in window.values()
+        and 0 <= window["window_start_offset"] < window["window_end_offset"]
+        and window["batch_count"] >= 1
+        for window in windows or ()
+    )
+
+
+def _are_problems(problems: Any) -> bool:
+    return all(
+        problem is not None
+        and all(problem[name] is not None for name in _TEXTS)
+        and (problem["line"] is None or problem["line"] >= 1)
+        and (problem["byte_offset"] is None or problem["byte_offset"] >= 0)
+        for problem in problems or ()
+    )

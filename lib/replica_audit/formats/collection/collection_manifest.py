@@ -1,0 +1,266 @@
+"""`manifest.json`, which `collect` writes last: what it took, when, from where, and what it could not read.
+
+A folder that has one is whole. Files are named by where they lay on the broker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from replica_audit.errors import MetadataError
+from replica_audit.formats.log_dir.names import replica_directory
+from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
+
+SEGMENTS_FILE = "segments.parquet"
+MANIFEST = "manifest.json"
+FORMAT = "replica-audit collection"
+VERSION = 1
+OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
+_INT32, _INT64 = 2**31, 2**63
+
+
+def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
+    """Whether a folder with files of these names is a log directory of a collection, whole or not."""
+    return SEGMENTS_FILE in names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A file or directory that could not be read. `kind` is that of `model.Problem`."""
+
+    path: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedReplica:
+    """One replica directory.
+
+    `capture` marks its rows in `segments.parquet`: rows of other captures are left-overs. `captured_at_ms`: its log ends where it ended
+    then. `later` are the entries of the offset checkpoints that had changed since the files were copied, by the names of OFFSETS.
+    `files` are the small files that were copied; `is_copied`: its segments were copied whole, too.
+    """
+
+    directory: str
+    capture: int
+    captured_at_ms: int
+    segments: int
+    batches: int
+    size_bytes: int
+    files: tuple[str, ...] = ()
+    is_copied: bool = False
+    later: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedLogDir:
+    """One log directory: `path` on the broker, `folder` in the collection.
+
+    `files` are the small files of it that were copied. `in_use` is whether a broker had it locked; None if that could not be told.
+    `vanished` are replica directories that were deleted or renamed while they were read. `segments_bytes` and `segments_crc32c` are of the
+    whole file `segments.parquet`.
+    """
+
+    path: str
+    folder: str
+    directory_id: str | None
+    in_use: bool | None
+    segments_bytes: int
+    segments_crc32c: int
+    files: tuple[str, ...]
+    replicas: tuple[CapturedReplica, ...]
+    vanished: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A whole collection. `unread` are log directories of which nothing could be read.
+
+    `counts`, `options` and `versions` are for people.
+    """
+
+    broker_id: int
+    cluster_id: str | None
+    host: str
+    started_at_ms: int
+    finished_at_ms: int
+    log_dirs: tuple[CapturedLogDir, ...]
+    unread: tuple[Unread, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, str | int | bool | None] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def content(manifest: Manifest) -> bytes:
+    """The file's bytes."""
+    document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
+    log_dirs = document.pop("log_dirs")
+    _with_times(document)
+    for log_dir in log_dirs:
+        for replica in log_dir["replicas"]:
+            _with_times(replica)
+    document["log_dirs"] = log_dirs  # the long part last
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _with_times(document: dict[str, Any]) -> None:
+    """Put readable times in the place of milliseconds."""
+    for key in [key for key in document if key.endswith("_at_ms")]:
+        moment = datetime.fromtimestamp(document.pop(key) / 1000, UTC)
+        document[key.removesuffix("_ms")] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse(content: bytes) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        MetadataError: it is none, or is of a later version.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"not JSON: {error}", line=getattr(error, "lineno", None)) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise MetadataError("not a manifest that collect wrote")
+    if document.get("version") != VERSION:
+        raise MetadataError(f"version {document.get('version')!r} of collections is not known: a later release wrote it")
+    top = _Fields(document, "manifest")
+    return Manifest(
+        broker_id=top.integer("broker_id", _INT32),
+        cluster_id=top.optional_text("cluster_id"),
+        host=top.text("host"),
+        started_at_ms=top.time("started_at"),
+        finished_at_ms=top.time("finished_at"),
+        log_dirs=tuple(_log_dir(fields) for fields in top.objects("log_dirs")),
+        unread=tuple(_unread(fields) for fields in top.objects("unread")),
+        counts=top.mapping("counts"),
+        options=top.mapping("options"),
+        versions=top.mapping("versions"),
+    )
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest file.
+
+    Raises:
+        MetadataError: as `parse`.
+        OSError: it cannot be read.
+    """
+    return parse(whole_content(path, DOCUMENT_LIMIT))
+
+
+def _log_dir(fields: _Fields) -> CapturedLogDir:
+    in_use = fields.values.get("in_use")
+    return CapturedLogDir(
+        path=fields.text("path"),
+        folder=fields.file_name("folder"),
+        directory_id=fields.optional_text("directory_id"),
+        in_use=in_use if isinstance(in_use, bool) else None,
+        segments_bytes=fields.integer("segments_bytes"),
+        segments_crc32c=fields.integer("segments_crc32c", 2**32),
+        files=fields.file_names("files"),
+        replicas=tuple(_replica(replica) for replica in fields.objects("replicas")),
+        vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
+        unread=tuple(_unread(unread) for unread in fields.objects("unread")),
+    )
+
+
+def _replica(fields: _Fields) -> CapturedReplica:
+    directory = fields.file_name("directory")
+    if replica_directory(directory) is None:
+        raise MetadataError(f"{directory!r} is not the name of a replica directory")
+    later = _Fields(fields.mapping("later"), directory)
+    return CapturedReplica(
+        directory=directory,
+        capture=fields.integer("capture", _INT32),
+        captured_at_ms=fields.time("captured_at"),
+        segments=fields.integer("segments"),
+        batches=fields.integer("batches"),
+        size_bytes=fields.integer("size_bytes"),
+        files=fields.file_names("files"),
+        is_copied=fields.values.get("is_copied") is True,
+        later={name: later.integer(name) for name in OFFSETS if name in later.values},
+    )
+
+
+def _unread(fields: _Fields) -> Unread:
+    return Unread(path=fields.text("path"), kind=fields.text("kind"), reason=fields.text("reason"))
+
+
+class _Fields:
+    """One object of the document; `where` names it in errors."""
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values = values
+        self._where = where
+
+    def _refuse(self, name: str, what: str) -> MetadataError:
+        return MetadataError(f"{name} of {self._where} is not {what}")
+
+    def integer(self, name: str, bound: int = _INT64) -> int:
+        """A number in [0, bound)."""
+        value = self.values.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < bound:
+            raise self._refuse(name, "a number that it can be")
+        return value
+
+    def text(self, name: str) -> str:
+        """A string that can be written to a table."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or not _is_text(value):
+            raise self._refuse(name, "a text")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A string, or None."""
+        return None if self.values.get(name) is None else self.text(name)
+
+    def file_name(self, name: str) -> str:
+        """The name of something right in a folder, not a path out of it."""
+        value = self.text(name)
+        if not _is_file_name(value):
+            raise self._refuse(name, "the name of a folder")
+        return value
+
+    def file_names(self, name: str) -> tuple[str, ...]:
+        """Names of files right in a folder."""
+        value = self.values.get(name)
+        if not isinstance(value, list) or not all(isinstance(item, str) and _is_file_name(item) for item in value):
+            raise self._refuse(name, "a list of file names")
+        return tuple(value)
+
+    def time(self, name: str) -> int:
+        """A time, in milliseconds."""
+        try:
+            return round(datetime.fromisoformat(self.text(name)).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            raise self._refuse(name, "a time") from None
+
+    def objects(self, name: str) -> list[_Fields]:
+        """Objects."""
+        value = self.values.get(name)
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self._refuse(name, "a list of objects")
+        return [_Fields(item, f"{self._where}: {name} {number}") for number, item in enumerate(value, start=1)]
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object as it stands; empty if it is missing."""
+        value = self.values.get(name) or {}
+        if not isinstance(value, dict):
+            raise self._refuse(name, "an object")
+        return value
+
+
+def _is_file_name(text: str) -> bool:
+    return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
+
+
+def _is_text(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,241 @@
+"""The lines of one segment in text of kafka-dump-log → its batches, and how the text says that the segment ends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from sys import maxsize
+
+from replica_audit.errors import DumpLogError
+from replica_audit.formats.dump import pasted_text
+from replica_audit.model import BatchHeader, Damage
+
+DUMPING = b"Dumping "
+STARTING = (b"Starting offset: ", b"Log starting offset: ")
+BATCH = (b"baseOffset: ", b"offset: ")
+_NUMBERS = b"baseOffset: lastOffset: count: position: CreateTime: size: baseSequence: crc:".split()
+_NUMBER_WIDTHS = struct.Struct(">qqiqqiiI")  # in which Kafka stores them
+_STEADY = b"magic: partitionLeaderEpoch: producerId: producerEpoch: payloadsize: keysize:".split()
+_STEADY += b"compresscodec: isvalid: isTransactional: isControl:".split()  # what is often the same as in the batch before
+_STEADY_WIDTHS = struct.Struct(">biqhii")
+_TIMES = {b"LogAppendTime:": b"CreateTime:", b"NoTimestampType:": b"CreateTime:"}
+_FLAGS = {b"true": True, b"false": False}
+_ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
+_OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
+_SMALLEST_SIZE = (26, 34, 61)  # of an entry by magic, in bytes
+_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
+_TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
+_SHALLOW = "the text tells records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
+_NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
+_Pick = Callable[[list[bytes]], tuple[bytes, ...]]
+
+
+def number_in(digits: bytes) -> int | None:
+    """The number that these digits are; None if they are none that Kafka could store."""
+    return int(digits) if digits.strip().isdigit() and len(digits) <= 22 and int(digits) < 1 << 63 else None
+
+
+@lru_cache(maxsize=8)
+def _columns(keys: tuple[bytes, ...]) -> tuple[_Pick, _Pick]:
+    """What picks _NUMBERS and _STEADY from the tokens of a line with these keys and _ABSENT behind them."""
+    where = {_TIMES.get(key, key): 2 * i + 1 for i, key in reversed(list(enumerate(keys)))}
+    optional = set(_OPTIONAL)
+    if keys[0] == b"offset:":
+        if not where.keys().isdisjoint((b"valuesize:", b"key:", b"payload:")):
+            raise DumpLogError(_SHALLOW)
+        where |= {b"baseOffset:": where[b"offset:"], b"lastOffset:": where[b"offset:"]}
+        optional |= {b"partitionLeaderEpoch:"} | ({b"size:", b"CreateTime:"} if b"payloadsize:" in where else set())
+    missing = [key.decode() for key in (*_NUMBERS, *_STEADY) if key not in where and key not in optional]
+    if missing:
+        raise ValueError(f"no {' '.join(missing)}")
+    numbers = [where.get(key, -2) for key in _NUMBERS]
+    steady = [where.get(key, -1 if key in _STEADY[-2:] else -2) for key in _STEADY]
+    return itemgetter(*numbers), itemgetter(*steady)
+
+
+def _pairs(tokens: list[bytes]) -> list[bytes]:
+    """Keys and values in turn; of a value with blanks in it the first word."""
+    pairs: list[bytes] = []
+    for token in tokens:
+        if token.endswith(b":"):
+            pairs += (token, b"")
+        elif not pairs[-1]:
+            pairs[-1] = token
+    return pairs
+
+
+def _steady(words: tuple[bytes, ...]) -> tuple[int, int, int, int, int, int, str, bool, bool, bool]:
+    """The values of _STEADY, with the least size and the size that 0.10 tells instead of the two sizes."""
+    magic, epoch, producer, producer_epoch, payload, key = numbers = [int(word) for word in words[:6]]
+    _STEADY_WIDTHS.pack(*numbers)
+    least_size = _SMALLEST_SIZE[magic] if 0 <= magic <= 2 else maxsize
+    # 0.10 prints its objects (NoCompressionCodec, GZIPCompressionCodec), later versions NONE or none
+    codec = words[6].decode("ascii", "replace").lower().removesuffix("compressioncodec")
+    codec = {"no": "none", "default": "gzip"}.get(codec, codec)
+    size = least_size + max(payload, 0) + max(key, 0)
+    return magic, epoch, producer, producer_epoch, least_size, size, codec, _FLAGS[words[7]], _FLAGS[words[8]], _FLAGS[words[9]]
+
+
+class SectionLog:
+    """What a section has told up to a line, and thus whether the next one continues it."""
+
+    def __init__(self, first_line: int, segment_base_offset: int | None) -> None:
+        self._first_line = first_line
+        self._next_offset = segment_base_offset
+        self._position: int | None = None  # where the next batch has to begin; None: anywhere, the head of the text is missing
+        self._last: BatchHeader | None = None
+        self._is_deep = False
+        self._records = 0  # record lines since the last batch line
+        self._suspect: Damage | None = None  # what may be a batch behind a hole in the text; void once a batch follows
+        self._ending: Damage | None = None  # how the dump ended; void once a batch follows
+        self._left_out: Damage | None = None  # a mark that something was left out; void once a batch continues the log
+        self._headless: Damage | None = None  # the first batch is not the segment's
+        self._failed = False
+        self._file = b""
+        self._keys: list[bytes] = []
+        self._pick_numbers: _Pick
+        self._pick_steady: _Pick
+        self._words: tuple[bytes, ...] = ()
+        self._values: tuple[int, int, int, int, int, int, str, bool, bool, bool]
+        self._is_possible = False
+
+    def take(self, line: bytes, number: int) -> BatchHeader | Damage | None:
+        """Take a line that begins like a batch line; None if it is the content of a record."""
+        batch = None
+        try:
+            batch = self._header(line)
+            damage = self._misfit(batch, number)
+        except DumpLogError as error:
+            if not self._records:
+                raise DumpLogError(error.reason, line=number) from None
+            damage = self._damage("dump-malformed", "a batch line and the line of a record in one", number)
+        except (ValueError, KeyError, struct.error) as error:
+            damage = self._damage("dump-malformed", f"a batch line that cannot be read: {error}", number)
+        if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
+            return self._damage("dump-truncated", "the text ends inside this line", number)
+        if batch is not None and damage is None:
+            if self._position is None and batch.position:
+                detail = f"the text begins with the batch at byte {batch.position}: those before it are missing"
+                self._headless = self._damage("dump-truncated", detail, number)
+            self._took(batch)
+            return batch
+        if not self._records:
+            if batch is not None and b" payloadsize: " in line:
+                raise DumpLogError(_SHALLOW, line=number)
+            return self._left_out or damage
+        # the content of a record can claim any position, a batch behind a hole in the text only one ahead
+        is_ahead = self._continues(line) if batch is None else batch.position >= (self._position or 0)
+        if self._suspect is None and is_ahead:
+            self._suspect = damage
+        return None
+
+    def _continues(self, line: bytes) -> bool:
+        """Whether a line that cannot be read names the very byte where the next batch begins."""
+        return self._position is not None and b" position: %d " % self._position in line
+
+    def _took(self, batch: BatchHeader) -> None:
+        self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
+        self._records, self._suspect, self._ending, self._left_out, self._failed = 0, None, None, None, False
+
+    def _header(self, line: bytes) -> BatchHeader:
+        tokens = line.split()
+        if len(tokens) & 1 or tokens[::2] != self._keys:
+            tokens = _pairs(tokens)
+            self._pick_numbers, self._pick_steady = _columns(tuple(tokens[::2]))
+            self._keys = tokens[::2]
+        tokens += _ABSENT
+        words = self._pick_steady(tokens)
+        if words != self._words:
+            self._values, self._words = _steady(words), words
+        magic, epoch, producer, producer_epoch, least_size, old_size, codec, valid, transactional, control = self._values
+        base, last, count, position, timestamp, size, sequence, crc = numbers = tuple(map(int, self._pick_numbers(tokens)))
+        _NUMBER_WIDTHS.pack(*numbers)
+        records = None if count == -1 else count
+        if line.startswith(BATCH[1]):
+            if not 0 <= magic <= 1:
+                raise DumpLogError(_NEWER)
+            size = old_size if size == -1 else size
+            records = 1 if codec == "none" else None
+            base = last if records or self._next_offset is None else min(self._next_offset, last)
+        elif magic < 2:
+            raise ValueError(f"magic {magic} with a base offset")
+        self._is_possible = size >= least_size and _LAST_OFFSET >= last >= base and count >= -1
+        told = (position, base, last, size, magic, epoch, records, timestamp, crc, valid, codec, transactional, control)
+        return BatchHeader._make((*told, producer, producer_epoch, sequence))
+
+    def _misfit(self, batch: BatchHeader, number: int) -> Damage | None:
+        """Why a batch cannot stand here, or None."""
+        if batch.position != self._position and self._position is not None:
+            detail = f"byte {batch.position} does not follow the batches before, which end at byte {self._position}"
+            return self._damage("dump-malformed", detail, number)
+        if not self._is_possible:
+            return self._damage("bad-batch-header", "no batch can have this header", number)
+        if (batch.record_count or 0) > batch.last_offset - batch.base_offset + 1:
+            detail = f"{batch.record_count} records have no room in offsets {batch.base_offset}..{batch.last_offset}"
+            return self._damage("dump-malformed", detail, number)
+        if batch.base_offset < (self._next_offset or 0):
+            detail = f"batch begins at offset {batch.base_offset}, below {self._next_offset} where the log already is"
+            return self._damage("offsets-not-increasing", detail, number)
+        return None
+
+    def note(self, line: bytes, number: int) -> None:
+        """Take any other line: of the dump's head, of a record, how the dump ended, or something else; b"" at the end of the text."""
+        if line[:1] == b"|" or (self._is_deep and line.isspace()):  # records without metadata and contents are blank lines
+            self._is_deep, self._records = True, self._records + 1
+        elif number == self._first_line and line.startswith(DUMPING):
+            self._position, self._file = 0, line.replace(b"\\", b"/").rpartition(b"/")[2].rstrip(b"\r\n")
+            self._ending = self._damage("dump-truncated", "nothing stands behind the 'Dumping' line", number)
+        elif self._last is None and line.startswith(STARTING):
+            self._position, self._ending = 0, None
+            self._next_offset = number_in(line.rpartition(b"offset: ")[2]) if self._next_offset is None else self._next_offset
+        else:
+            self._ending = self._told_ending(line, number) or self._not_whole(line, number) or self._ending
+        if line and not line.endswith(b"\n") and self._ending is None and not line[:1].isspace():
+            self._ending = self._damage("dump-truncated", "the text ends inside this line", number)
+
+    def _not_whole(self, line: bytes, number: int) -> Damage | None:
+        """What a line shows that is none of kafka-dump-log's: that something was left out, or a batch that does not begin its line."""
+        if self._failed or not line:
+            return None
+        if pasted_text.leaves_out(line):
+            self._left_out = self._damage("dump-truncated", "something was left out of the text at this line", number)
+            return self._left_out
+        if not self._records and pasted_text.holds_output(line):
+            return self._damage("dump-malformed", "output of kafka-dump-log that does not begin its line", number)
+        return None
+
+    def _told_ending(self, line: bytes, number: int) -> Damage | None:
+        if line.startswith(b"Found ") and b" invalid bytes at the end of " in line and line.rstrip().endswith(self._file):
+            count = number_in(line.split()[1]) or 0
+            return self._damage("torn-batch" if count > _TRAILING else "trailing-bytes", f"{count} bytes behind the last batch", number)
+        if b"CorruptRecordException: " in line and b"ecord size " in line:
+            code = "zero-filled-tail" if b"ecord size 0 " in line else "bad-batch-length"
+            return self._damage(code, "kafka-dump-log stopped at an impossible batch length", number)
+        if line.startswith(b"Exception in thread ") or (b"Exception: " in line and not self._records and line[:1] not in b" \t["):
+            self._failed = True
+            return self._ending or self._damage("dump-truncated", "kafka-dump-log stopped with an error", number)
+        return None
+
+    def passed(self, line: bytes, records: int, *, is_deep: bool) -> None:
+        """Count lines that others have judged: up to the batch line `line` (none, if it is empty), and lines of records behind it.
+
+        `is_deep`: there were lines of records anywhere.
+        """
+        if line:
+            self._took(self._header(line))
+        self._is_deep = self._is_deep or is_deep
+        self._records = records
+
+    def end(self) -> Damage | None:
+        """What is wrong at the end of the section, or None."""
+        if self._failed and self._last is None:
+            raise DumpLogError(_NEWER, line=self._first_line)
+        damage = self._left_out or self._suspect or self._ending or self._headless
+        if damage is None and self._last is not None and self._is_deep and self._records < (self._last.record_count or 0):
+            return self._damage("dump-truncated", "records of the last batch are missing: kafka-dump-log stopped there", None)
+        return damage
+
+    def _damage(self, code: str, detail: str, line: int | None) -> Damage:
+        return Damage(code=code, detail=detail, byte_offset=self._position or 0, line=line)

@@ -1,0 +1,162 @@
+"""Text of kafka-dump-log, 0.10 to 4.x: which part of it tells which segment, and the batches that it tells.
+
+Source: DumpLogSegments (kafka.tools up to 4.2, org.apache.kafka.tools from 4.3). Lines are `key: value` pairs whose number and order differ
+between versions, so each is read by the keys it has. Texts with record lines (`| ...`, from 2.2 on) are read by their batch lines.
+
+Contents printed by --print-data-log are raw and may hold anything, also lines that look like a batch. Such a line is told apart because it
+does not continue the log: a batch's byte position and least offset follow from the batch before. One that fits exactly cannot be told
+apart, nor can a forged `Dumping` line with a `Starting offset` line behind it: audit texts without contents.
+Not seen is what the text does not show: a cut right behind a line, or an error that went to an stderr which was not captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from sys import maxsize
+from typing import BinaryIO
+
+from replica_audit.errors import DumpLogError
+from replica_audit.files.text_lines import TextLines
+from replica_audit.formats.dump import pasted_text
+from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
+from replica_audit.model import BatchHeader, Damage
+
+_OTHER_FILES = (b".index", b".timeindex", b".txnindex", b".snapshot", b".checkpoint")
+_JVM = (b"OpenJDK ", b"Java HotSpot", b"Picked up ", b"SLF4J", b"log4j:", b"WARN", b"[")
+_CUT = "the text ends inside a 'Dumping' line: dump that file and those behind it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpSection:
+    """The part of a text that tells one segment.
+
+    `path` is that of the `Dumping` line, with either kind of separator; of it `log_dir` and the replica's `directory`, empty where it has
+    none, and `segment_base_offset`, the number in the file's name. `first_line` counts from 1; `byte_start` (inclusive) and `byte_end`
+    (exclusive) are bytes of the uncompressed text, the `Dumping` line included.
+    """
+
+    path: str
+    log_dir: str
+    directory: str
+    segment_base_offset: int | None
+    first_line: int
+    byte_start: int
+    byte_end: int
+
+
+def looks_like_dump(head: bytes) -> bool:
+    """Whether a file with these first bytes (some 16 KiB, uncompressed) is text of kafka-dump-log.
+
+    Warnings of the JVM may come first, and what a person pastes along: the prompt with the command, a fence.
+    """
+    for line in head.splitlines():
+        if line.startswith((DUMPING, *STARTING, BATCH[0])) or (line.startswith(BATCH[1]) and b" position:" in line):
+            return True
+        if not pasted_text.may_precede(line):
+            return pasted_text.other_file(line) is not None
+    return False
+
+
+def sections(stream: BinaryIO) -> Iterator[DumpSection]:
+    """The parts of a text that tell `.log` files, in order; parts that tell other files are left out.
+
+    What tells a log before the first `Dumping` line is a section with an empty path, its base offset that of the `Starting offset` line.
+
+    Args:
+        stream: the uncompressed text, at its beginning; read once and in bounded memory.
+
+    Raises:
+        DumpLogError: the text ends inside a `Dumping` line. Raised behind all sections.
+    """
+    section: DumpSection | None = None
+    dumping: tuple[bytes, int, int] | None = None
+    begun, line = False, DUMPING
+    lines = TextLines(stream, 0, maxsize)
+    while line:
+        if begun and dumping is None:
+            lines.skip_to(DUMPING)
+        at, number = lines.at, lines.number
+        line = lines.take()
+        if dumping is not None and line.isspace():
+            continue  # a text that was pasted may have blank lines anywhere
+        if dumping is not None and _begins(dumping[0], line, is_first=not begun):
+            if section is not None:
+                yield replace(section, byte_end=dumping[2])
+            section, begun = _section(*dumping), True
+        dumping = (line, number, at) if line.startswith(DUMPING) else None
+        if not begun and line.startswith((*BATCH, *STARTING)) and pasted_text.other_file(line) is None:
+            section, begun = _section(line, number, at), True
+        if not line and section is not None:
+            yield replace(section, byte_end=at)
+
+
+def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:
+    """Whether a `Dumping` line begins the dump of a file, and is not the content of a record, judged by the line behind it.
+
+    The first one, with nothing told before it, always does.
+    """
+    path = dumping.rstrip(b"\r\n")
+    if not dumping.endswith(b"\n") or path.endswith(_OTHER_FILES):
+        return True
+    starts = not line.endswith(b"\n") or line.startswith((DUMPING, *STARTING, b"Exception ", *_JVM))
+    starts = starts or is_first or pasted_text.leaves_out(line) or (line.startswith(BATCH) and b" position: 0 " in line)
+    return path.endswith(b".log") and starts
+
+
+def _section(line: bytes, number: int, at: int) -> DumpSection | None:
+    """The section that a line begins; None if it is the `Dumping` line of another kind of file."""
+    is_named = line.startswith(DUMPING)
+    path = line.removeprefix(DUMPING).rstrip(b"\r\n").decode("utf-8", "replace") if is_named else ""
+    if is_named and not path.endswith(".log"):
+        if not line.endswith(b"\n"):
+            raise DumpLogError(_CUT, line=number, byte_offset=at)
+        return None
+    above, _, name = path.replace("\\", "/").rpartition("/")
+    log_dir, _, directory = above.rstrip("/").rpartition("/")
+    return DumpSection(
+        path=path,
+        log_dir=path[: len(log_dir)].rstrip("/\\"),
+        directory=directory,
+        segment_base_offset=number_in(name.partition(".")[0].encode() if is_named else _first_offset(line)),
+        first_line=number,
+        byte_start=at,
+        byte_end=at,
+    )
+
+
+def _first_offset(line: bytes) -> bytes:
+    """The digits of the offset with which a segment begins, as the first line that is left of its dump has it; none if it has not."""
+    if not line.startswith(BATCH):
+        return line.rpartition(b"offset: ")[2]
+    is_known = line.startswith(BATCH[0]) or b" compresscodec: NONE" in line  # of other legacy entries only the last offset
+    return line.split()[1] if is_known and b" position: 0 " in line and len(line.split()) > 1 else b""
+
+
+def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Damage]:
+    """The batches of one section in file order; a `Damage` comes last if the text tells of one or is itself damaged.
+
+    Legacy entries print their last offset only: a compressed one is taken to begin behind the batch before it.
+
+    Args:
+        stream: the uncompressed text, seekable.
+        section: of this text; only its base offset, first line and byte range are used.
+
+    Raises:
+        DumpLogError: the section tells records instead of batches (0.10 to 2.1 with --deep-iteration), or kafka-dump-log could not read the
+            segment. In such a text of 0.10 a last compressed entry of one record goes unnoticed.
+    """
+    stream.seek(section.byte_start)
+    log = SectionLog(section.first_line, section.segment_base_offset)
+    lines, line = TextLines(stream, section.byte_start, section.byte_end, section.first_line), DUMPING
+    while line:
+        number = lines.number
+        line = lines.take()
+        if not line.startswith(BATCH):
+            log.note(line, number)
+        elif (item := log.take(line, number)) is not None:
+            yield item
+            if item.__class__ is Damage:
+                return
+    if (damage := log.end()) is not None:
+        yield damage

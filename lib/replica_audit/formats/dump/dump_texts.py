@@ -1,0 +1,203 @@
+"""Text of kafka-dump-log among a broker's files: found by content under any name, and given to the replica that it tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from replica_audit.errors import InputError
+from replica_audit.files.packed_text import is_packed, open_text, why_cut
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.dump import dump_log, pasted_text, told_names
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.server_log.log_layouts import looks_like_server_log
+from replica_audit.model import Problem, ReplicaFiles, SegmentFile
+
+_SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
+_SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
+_DUMPING = b"Dumping "
+_UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
+_NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by the full path: --files /DIR/TOPIC-PARTITION/...log"
+
+
+class DumpTexts:
+    """The texts of one broker. `unknown` are files that are none, and belong in no log directory; `server_logs` the broker's own logs."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """Report to `problems`."""
+        self.problems = problems
+        self.top = Path()  # the broker's folder
+        self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
+        self.server_logs: list[Path] = []
+        self.unknown: list[Path] = []
+        self.of_other_files: list[Path] = []  # texts that show indexes and the like, and no log
+        self._packed: set[Path] = set()
+        self._cut: dict[Path, Problem] = {}  # of packed texts that cannot be unpacked to their end
+
+    def takes_segment(self, segment: Path) -> bool:
+        """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
+        try:
+            with open_text(segment) as stream:
+                head = stream.read(len(_DUMPING))
+                # a segment begins with an offset of eight bytes, the first of which is zero
+                is_text = head == _DUMPING or (b"\0" not in head and dump_log.looks_like_dump(head + stream.read(_SNIFFED)))
+        except OSError:
+            return False  # told when it is scanned
+        if is_text:
+            self.take(segment)
+        return is_text
+
+    def take(self, path: Path) -> None:
+        """Take a file of any name, if it is text of kafka-dump-log."""
+        try:
+            if log_dir.is_server_log(path.name):
+                self.server_logs.append(path)
+                return
+            with open_text(path) as stream:
+                head = stream.read(_SNIFFED)
+                if not dump_log.looks_like_dump(head):
+                    self._take_other(path, head + stream.read(_SNIFFED_OF_A_LOG - len(head)))
+                    return
+                stream.seek(0)
+                if is_packed(stream):
+                    self._packed.add(path)
+                before = len(self.dumps)
+                self.dumps.extend((path, section) for section in dump_log.sections(stream))
+                if len(self.dumps) == before:
+                    self.of_other_files.append(path)
+                if reason := why_cut(stream):
+                    remedy = "pack or copy the text again"
+                    self._cut[path] = Problem(path=str(path), kind="dump", code="dump-truncated", detail=reason, remedy=remedy)
+        except OSError as error:
+            self.problems.append(cannot_read(path, "file", error))
+        except InputError as error:
+            self.problems.append(
+                Problem(
+                    path=str(path), kind="dump", code="malformed", detail=error.reason, remedy="dump the segment again", line=error.line
+                )
+            )
+
+    def tell_unused(self) -> None:
+        """Report the files that are of no use, once for each kind: there may be many of one."""
+        self._tell_first(
+            self.unknown,
+            "file",
+            "unrecognised-files",
+            "neither Kafka's nor kafka-dump-log's",
+            "nothing to do if they do not belong to the brokers; else check how they were copied",
+        )
+        self._tell_first(
+            self.of_other_files,
+            "dump",
+            "dump-of-no-log",
+            "text of kafka-dump-log that shows no .log file, but an index, a snapshot or the like",
+            "dump the .log files of the replica",
+        )
+
+    def _tell_first(self, paths: Sequence[Path], kind: str, code: str, what: str, remedy: str) -> None:
+        if paths:
+            detail = f"{len(paths)} file(s) in {self.top.name} are {what}; this is the first"
+            self.problems.append(Problem(path=str(paths[0]), kind=kind, code=code, detail=detail, remedy=remedy))
+
+    def _take_other(self, path: Path, head: bytes) -> None:
+        """Take a file that does not begin as text of kafka-dump-log does."""
+        if looks_like_server_log(head):
+            self.server_logs.append(path)
+        elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
+            detail = f"a text with output of kafka-dump-log that cannot be read: this line begins {found.begins!r}"
+            remedy = "keep nothing in the text but what kafka-dump-log printed, every line from its first character on"
+            self.problems.append(Problem(path=str(path), kind="dump", code="unusable-dump", detail=detail, remedy=remedy, line=found.line))
+        else:
+            self.unknown.append(path)
+
+    def attach(
+        self,
+        replicas: dict[tuple[str, str], ReplicaFiles],
+        parents: Sequence[str],
+        is_replica: Callable[[Path], bool],
+        without_files: Callable[[str, str, log_dir.ReplicaDirectory], ReplicaFiles],
+    ) -> None:
+        """Give every section of a dump to the replica directory it names, or else to that which its folder or file is named for.
+
+        Args:
+            replicas: of the broker, by log directory and name; those that only texts tell of are added.
+            parents: the folders that hold replicas, and the log directories.
+            is_replica: whether a folder of such a name, at such a place, is a replica directory, as the files around it show.
+            without_files: makes a replica of which only texts are there.
+        """
+        unpacked_bytes = {path: section.byte_end for path, section in self.dumps if path in self._packed}  # the last section's end
+        for path, section in self.dumps:
+            directory = self._directory(path, section, parents, is_replica)
+            name = log_dir.replica_directory(directory)
+            if name is None:
+                self.problems.append(
+                    Problem(path=str(path), kind="dump", code="unknown-replica", detail=_UNKNOWN, remedy=_NAME_IT, line=section.first_line)
+                )
+                continue
+            key = _home_of(path, section, directory, replicas, parents)
+            replica = replicas.get(key) or without_files(key[0], directory, name)
+            replica = _with_section(path, section, unpacked_bytes.get(path, 0), replica)
+            if path in self._cut and section.byte_end == unpacked_bytes[path]:  # what follows is missing, of this one at least
+                replica = replace(replica, problems=(*replica.problems, self._cut.pop(path)))
+            replicas[key] = replica
+        self.problems += self._cut.values()
+
+    def _directory(self, path: Path, section: dump_log.DumpSection, parents: Sequence[str], is_replica: Callable[[Path], bool]) -> str:
+        """The name of the replica directory that a section is of; empty if nothing says it for sure."""
+        folder = path.parent
+        if log_dir.replica_directory(section.directory) and (self._is_trusted(section) or is_replica(folder / section.directory)):
+            return section.directory
+        if folder != self.top and is_replica(folder):
+            return folder.name
+        of_folder = "" if folder == self.top or str(folder) in parents or not told_names.of_folder(folder.name) else folder.name
+        of_file = told_names.of_file(path.name) or ""
+        return "" if of_folder and of_file and of_folder != of_file else of_folder or of_file
+
+    def _is_trusted(self, section: dump_log.DumpSection) -> bool:
+        """Whether what the path of a `Dumping` line names above the file is a replica directory, not a broker's folder or a disk."""
+        if section.directory == self.top.name or section.log_dir in ("", "."):
+            return told_names.of_folder(section.directory) is not None
+        return log_dir.is_broker_folder(section.directory) is None
+
+
+def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int, replica: ReplicaFiles) -> ReplicaFiles:
+    """The replica with one more segment, unless it has that segment already."""
+    base_offset = told_names.segment_of_file(path.name) if section.segment_base_offset is None else section.segment_base_offset
+    file = SegmentFile(
+        path=str(path),
+        source="dump",
+        base_offset=base_offset or 0,
+        size_bytes=section.byte_end - section.byte_start,
+        byte_start=section.byte_start,
+        byte_end=section.byte_end,
+        first_line=section.first_line,
+        unpacked_bytes=unpacked_bytes,
+    )
+    twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
+    if twin is None:
+        return replace(replica, segments=(*replica.segments, file))
+    problem = Problem(
+        path=str(path),
+        kind="dump",
+        code="segment-given-twice",
+        detail=f"segment {file.base_offset} of {replica.directory} is also read from {twin.path}",
+        remedy="leave one of the two out; the other one was used",
+        line=section.first_line,
+    )
+    return replace(replica, problems=(*replica.problems, problem))
+
+
+def _home_of(
+    path: Path, section: dump_log.DumpSection, directory: str, replicas: Mapping[tuple[str, str], ReplicaFiles], parents: Sequence[str]
+) -> tuple[str, str]:
+    """The replica directory that a section belongs to: an existing one if its place or its log directory's name tells which."""
+    if path.parent.name == directory and str(path.parent.parent) in parents:
+        return str(path.parent.parent), directory
+    known = [parent for parent in parents if (parent, directory) in replicas] or list(parents)
+    same_name = [parent for parent in known if Path(parent).name == Path(section.log_dir).name]
+    for candidates in (same_name, known):
+        if len(candidates) == 1:
+            return candidates[0], directory
+    above = path.parent.parent if path.parent.name == directory else path.parent
+    return (section.log_dir if section.directory == directory else "") or str(above), directory

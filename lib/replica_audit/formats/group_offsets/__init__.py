@@ -1,0 +1,1 @@
+"""Committed offsets: `__consumer_offsets`, raw and as text."""

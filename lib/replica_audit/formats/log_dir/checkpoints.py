@@ -1,0 +1,224 @@
+"""Kafka's small text files in a log directory, read by Kafka's own rules.
+
+Sources: CheckpointFile (server-common), LeaderEpochCheckpointFile and OffsetCheckpointFile (storage), MetaPropertiesEnsemble,
+PartitionMetadataFile, all 4.2.0. What Kafka refuses to load is refused here too, with the line.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replica_audit.errors import CheckpointError, MetadataError
+from replica_audit.protocol.epochs import epoch_table as et
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_BLANKS = re.compile(r"[ \t\x0b\f]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_JAVA_INTEGER = re.compile(r"([+-]?)(\d+)")
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
+_INT32, _INT64 = 2**31, 2**63
+
+
+class EpochLine(NamedTuple):
+    """An entry of `leader-epoch-checkpoint` and its line, counted from 1."""
+
+    line: int
+    epoch: int
+    start_offset: int
+
+
+class OffsetLine(NamedTuple):
+    """An entry of one of the four offset checkpoints and its line, counted from 1."""
+
+    line: int
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Healed:
+    """A table as a broker loads it, and the lines that its loading dropped or moved: (line, what happened)."""
+
+    epochs: et.EpochTable
+    notes: tuple[tuple[int, str], ...]
+
+
+def leader_epoch_lines(content: bytes) -> list[EpochLine]:
+    """The entries of a `leader-epoch-checkpoint` in file order.
+
+    Raises:
+        CheckpointError: Kafka would not load the file; a negative epoch or offset included (IllegalArgumentException since 2.7).
+    """
+    lines = []
+    for number, (epoch_text, offset_text) in _entries(content, 2):
+        epoch, offset = _integer(epoch_text, number, _INT32), _integer(offset_text, number, _INT64)
+        if epoch < 0 or offset < 0:
+            raise CheckpointError(f"epoch {epoch} at offset {offset}: neither may be negative", line=number)
+        lines.append(EpochLine(number, epoch, offset))
+    return lines
+
+
+def readable_epoch_lines(content: bytes) -> list[EpochLine]:
+    """The lines of a `leader-epoch-checkpoint` that are entries by themselves, whatever else is wrong with the file; file order.
+
+    Nothing is raised: of a file without such lines there are none. Version and count have one field each, so they are none.
+    """
+    found = []
+    for number, line in enumerate(_LINE_END.split(content.decode("utf-8", "replace")), start=1):
+        tokens = _BLANKS.split(line.strip(" \t\x0b\f"))
+        if len(tokens) != 2:
+            continue
+        with suppress(CheckpointError):
+            epoch, offset = _integer(tokens[0], number, _INT32), _integer(tokens[1], number, _INT64)
+            if epoch >= 0 and offset >= 0:
+                found.append(EpochLine(number, epoch, offset))
+    return found
+
+
+def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
+    """The bytes that LeaderEpochCheckpointFile writes for a table: version, count, and a line for each entry."""
+    entries = [f"{entry.epoch} {entry.start_offset}" for entry in epochs]
+    return "".join(f"{line}\n" for line in ("0", str(len(entries)), *entries)).encode()
+
+
+def healed(lines: list[EpochLine]) -> Healed:
+    """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
+    building = et.Building()
+    notes = []
+    for line in lines:
+        last = building.entries[-1] if building.entries else None
+        # 0.11 to 1.1 write two epochs with one start
+        one_start = last is not None and line.epoch > last.epoch and line.start_offset == last.start_offset
+        if not building.assign(line.epoch, line.start_offset) and not one_start:
+            notes.append(
+                (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker heals the table when it loads it")
+            )
+    return Healed(epochs=building.table(), notes=tuple(notes))
+
+
+def offset_lines(content: bytes) -> list[OffsetLine]:
+    """The entries of a `replication-`, `recovery-point-`, `log-start-` or `cleaner-offset-checkpoint`.
+
+    Raises:
+        CheckpointError: Kafka would not load the file.
+    """
+    return [
+        OffsetLine(number, topic, _integer(partition, number, _INT32), _integer(offset, number, _INT64))
+        for number, (topic, partition, offset) in _entries(content, 3)
+    ]
+
+
+def _entries(content: bytes, width: int) -> Iterator[tuple[int, list[str]]]:
+    """Lines from the third on, split into exactly `width` tokens; checks version and count."""
+    lines = _lines(content)
+    if not lines:
+        return
+    version = _integer(lines[0], 1, _INT32)
+    if version != 0:
+        raise CheckpointError(f"version {version} is not known, only 0 is", line=1)
+    if len(lines) == 1:
+        return
+    expected = _integer(lines[1], 2, _INT32)
+    for number, line in enumerate(lines[2:], start=3):
+        tokens = _BLANKS.split(line.rstrip(" \t\x0b\f"))
+        if len(tokens) != width:
+            raise CheckpointError(f"{_shown(line)} is not an entry of {width} fields", line=number)
+        yield number, tokens
+    if len(lines) - 2 != expected:
+        raise CheckpointError(f"the file announces {expected} entries and has {len(lines) - 2}", line=2)
+
+
+def _lines(content: bytes) -> list[str]:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError("not text: binary content", byte_offset=error.start) from None
+    lines = _LINE_END.split(text)
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _integer(text: str, line: int, bound: int) -> int:
+    """What Integer.parseInt and Long.parseLong read: decimal digits of any script below U+10000, with leading zeros without end."""
+    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < bound:
+        return int(text)  # as brokers write them
+    match = _JAVA_INTEGER.fullmatch(text)
+    if match and max(text) <= "\uffff":
+        digits = "".join(str(unicodedata.decimal(digit)) for digit in match[2]).lstrip("0")
+        if len(digits) <= 19 and -bound <= (value := int(f"{match[1]}{digits or 0}")) < bound:
+            return value
+    raise CheckpointError(f"{_shown(text)} is not an integer", line=line)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
+class MetaProperties(NamedTuple):
+    """`meta.properties` of a log directory; None where the file does not say."""
+
+    broker_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+
+
+def meta_properties(content: bytes) -> MetaProperties:
+    """Read `meta.properties` of version 0 (`broker.id`) or 1 (`node.id`).
+
+    Raises:
+        MetadataError: not text, or an id that is not a number.
+    """
+    values = _properties(content)
+    line, broker = values.get("node.id") or values.get("broker.id") or (0, "")
+    if broker and not (_INTEGER.fullmatch(broker) and 0 <= int(broker) < _INT32):
+        raise MetadataError(f"broker id {_shown(broker)} is not the id of a broker", line=line)
+    return MetaProperties(
+        int(broker) if broker else None, values.get("cluster.id", (0, ""))[1] or None, values.get("directory.id", (0, ""))[1] or None
+    )
+
+
+def topic_id(content: bytes) -> str:
+    """The topic id of a `partition.metadata`.
+
+    Raises:
+        MetadataError: the file has another version, or no topic id.
+    """
+    values = _properties(content)
+    line, version = values.get("version", (1, "missing"))
+    if not _INTEGER.fullmatch(version) or int(version) < 0:
+        raise MetadataError(f"version {_shown(version)} is not known", line=line)
+    line, found = values.get("topic_id", (2, ""))
+    if not _is_topic_id(found):
+        raise MetadataError(f"{_shown(found)} is not a topic id" if found else "no topic_id", line=line)
+    return found
+
+
+def _is_topic_id(text: str) -> bool:
+    """Whether Kafka's Uuid.fromString takes it, and it is not the zero id, which PartitionMetadataFile refuses."""
+    if not _TOPIC_ID.fullmatch(text):
+        return False
+    try:
+        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return False
+    return len(decoded) == 16 and any(decoded)
+
+
+def _properties(content: bytes) -> dict[str, tuple[int, str]]:
+    """Java properties of the simple kind that Kafka writes: key to (line, value)."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MetadataError("not text: binary content", byte_offset=error.start) from None
+    found: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(_LINE_END.split(text), start=1):
+        key, separator, value = re.sub(r"[:=]", "\0", line, count=1).partition("\0")
+        if line.strip() and line.lstrip()[0] not in "#!" and separator:
+            found[key.strip()] = (number, value.replace("\\:", ":").replace("\\=", "=").strip())
+    return found

@@ -1,0 +1,113 @@
+"""The small files of a log directory and of its replicas: read and parsed, what fails told as a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from replica_audit.errors import InputError
+from replica_audit.files.tree_walk import Folder, code_of, remedy_of
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.whole_file import TooLargeError, whole_content
+from replica_audit.model import Problem
+from replica_audit.protocol.epochs.epoch_table import EpochTable
+
+_T = TypeVar("_T")
+_MAX_NOTES = 20  # of one file; one more says how many there are beyond
+_REMEDIES = {
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker that has the same bytes does not start, or takes the log directory offline. "
+    "Copy the replica's segments, too: the corrected lines follow from its batches",
+    log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
+    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
+}
+
+
+class EpochCheckpoint(NamedTuple):
+    """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it.
+
+    Of a malformed file `lines` are those that are entries by themselves, and the table is empty.
+    """
+
+    state: str
+    lines: list[checkpoints.EpochLine]
+    epochs: EpochTable
+
+
+NO_CHECKPOINT = EpochCheckpoint("missing", [], ())
+
+
+@dataclass(slots=True)
+class LogDirFiles:
+    """The offset checkpoints of one log directory while its replicas are listed."""
+
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    clean_shutdown: bool = False
+    has_lock: bool = False
+    offline_reason: str | None = None
+
+
+class SmallFiles:
+    """Reads small files. `unread` says of some why they could not be read where they were collected."""
+
+    def __init__(self) -> None:
+        self.unread: dict[str, str] = {}
+
+    def parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
+        """Read and parse a small file; what fails becomes a problem and None."""
+        remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
+        try:
+            if str(path) in self.unread:
+                raise OSError(0, self.unread[str(path)])
+            return parser(whole_content(path))
+        except InputError as error:
+            code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
+        except OSError as error:
+            code, detail, line, at = code_of(error), error.strerror or str(error), None, None
+            remedy = remedy_of(error)
+        problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
+        return None
+
+    def offset_checkpoints(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
+        """Read the four offset checkpoints, as far as they are in a folder."""
+        for name in log_dir.OFFSET_CHECKPOINTS:
+            if name not in folder.names:
+                continue
+            before = len(problems)
+            lines = self.parse(folder.path / name, checkpoints.offset_lines, problems)
+            if lines is None and name == log_dir.HIGH_WATERMARKS:
+                found.offline_reason = why_offline(f"{name} of its log directory", problems[before])
+            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
+
+    def epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> EpochCheckpoint:
+        """Read the epoch table of a replica directory."""
+        if log_dir.EPOCH_CHECKPOINT not in folder.names:
+            return NO_CHECKPOINT
+        file = folder.path / log_dir.EPOCH_CHECKPOINT
+        lines = self.parse(file, checkpoints.leader_epoch_lines, problems)
+        if lines is None:
+            return EpochCheckpoint("unreadable", self._readable_lines(file), ())
+        healed = checkpoints.healed(lines)
+        remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
+        code, beyond = "checkpoint-out-of-order", len(healed.notes) - _MAX_NOTES
+        notes = list(healed.notes[:_MAX_NOTES])
+        if beyond > 0:
+            notes.append((healed.notes[_MAX_NOTES][0], f"from this line on {beyond} more entries are out of order"))
+        problems += [
+            Problem(path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code=code, detail=note, remedy=remedy, line=line) for line, note in notes
+        ]
+        state = "healed" if healed.notes else "ok" if lines else "empty"
+        return EpochCheckpoint(state, lines, healed.epochs)
+
+    def _readable_lines(self, file: Path) -> list[checkpoints.EpochLine]:
+        """The entries that a malformed epoch checkpoint still has; none of a file that cannot be read."""
+        return self.parse(file, checkpoints.readable_epoch_lines, []) or []
+
+
+def why_offline(what: str, problem: Problem) -> str:
+    """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
+    if problem.code in ("cannot-read", TooLargeError.code):
+        return f"{what} cannot be read by the audit: {problem.detail}"
+    return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"

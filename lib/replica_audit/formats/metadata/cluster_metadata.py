@@ -1,0 +1,170 @@
+"""`cluster-metadata.json`: leaders, epochs, ISR and topic configurations at the time of the copy.
+
+Unknown keys are ignored, missing optional keys are unknown. The README shows the shape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from replica_audit.errors import MetadataError
+from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
+from replica_audit.model import PartitionMetadata
+
+CLUSTER_METADATA_FILE = "cluster-metadata"
+_INT32_MAX = 2**31 - 1
+_LONGEST_VERSION = 100
+_MANY_DIGITS = re.compile(r"\d{10}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What the file says of the cluster as a whole. `broker_states` maps a broker id to `up`, `down`, `paused` or `unknown`."""
+
+    cluster_id: str | None
+    captured_at_ms: int | None
+    kafka_version: str | None
+    inter_broker_protocol: str | None
+    metadata_version: int | None
+    broker_states: dict[int, str]
+
+
+def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
+    """The head of the file, and the whole document for `partitions`.
+
+    Raises:
+        MetadataError: not JSON (with the line), another version, or a value of the wrong type (with its place).
+    """
+    try:
+        document = json.loads(content, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        raise MetadataError(f"not JSON: {error.msg}", line=error.lineno, byte_offset=error.pos) from None
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"not JSON: {error}", byte_offset=getattr(error, "start", 0)) from None
+    if not isinstance(document, dict) or document.get("version") != 1:
+        raise MetadataError("not a cluster-metadata.json of version 1")
+    features = _typed(document, "features", dict, "") or {}
+    brokers = _typed(document, "brokers", list, "") or []
+    head = ClusterMetadata(
+        cluster_id=_typed(document, "cluster_id", str, ""),
+        captured_at_ms=_captured_at_ms(document),
+        kafka_version=_version(document, "kafka_version"),
+        inter_broker_protocol=_version(document, "inter_broker_protocol_version"),
+        metadata_version=_typed(features, "metadata.version", int, "features."),
+        broker_states={
+            _required(broker, "id", int, f"brokers[{i}]."): _typed(broker, "state", str, f"brokers[{i}].") or "unknown"
+            for i, broker in enumerate(brokers)
+        },
+    )
+    return head, document
+
+
+def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
+    """`parse` of a file.
+
+    Raises:
+        MetadataError: as `parse`.
+        OSError: the file cannot be read, is no regular file, or too large.
+    """
+    return parse(whole_content(path, DOCUMENT_LIMIT))
+
+
+def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
+    """Every partition that the document names.
+
+    Raises:
+        MetadataError: a value of the wrong type, with its place.
+    """
+    captured_at_ms = _captured_at_ms(document)
+    for i, topic in enumerate(_typed(document, "topics", list, "") or []):
+        at = f"topics[{i}]."
+        name = _required(topic, "topic", str, at)
+        configs = _typed(topic, "configs", dict, at) or {}
+        for j, partition in enumerate(_typed(topic, "partitions", list, at) or []):
+            where = f"{at}partitions[{j}]."
+            leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
+            yield PartitionMetadata(
+                topic=name,
+                partition=_not_negative(_required(partition, "partition", int, where), f"{where}partition"),
+                topic_id=_typed(topic, "topic_id", str, at),
+                compacted="compact" in str(configs.get("cleanup.policy", "")),
+                leader=-1 if leader is None else leader,
+                leader_epoch=-1 if epoch is None else epoch,
+                replicas=_ids(partition, "replicas", where),
+                isr=_ids(partition, "isr", where),
+                elr=_ids(partition, "elr", where),
+                last_known_elr=_ids(partition, "last_known_elr", where),
+                no_leader=leader is not None and leader < 0,
+                source=CLUSTER_METADATA_FILE,
+                known_at_ms=captured_at_ms,
+            )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each of whose keys occurs once: of two, readers differ on which counts."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise MetadataError(f"the key {_shown(twice)} occurs twice in one object")
+    return made
+
+
+def _version(document: dict[str, Any], key: str) -> str | None:
+    version: str | None = _typed(document, key, str, "")
+    if version is not None and (len(version) > _LONGEST_VERSION or _MANY_DIGITS.search(version)):
+        raise MetadataError(f"{key} is {_shown(version)}, which is no version")
+    return version
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:40]
+
+
+def _captured_at_ms(document: dict[str, Any]) -> int | None:
+    """The file's time, ISO 8601 and UTC where it names no zone, as milliseconds since the epoch; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(_typed(document, "captured_at", str, "") or "")
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _not_negative(value: int, name: str) -> int:
+    if value < 0:
+        raise MetadataError(f"{name} is {value}, which is negative")
+    return value
+
+
+def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
+    values = _typed(owner, key, list, where) or []
+    if not all(isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _INT32_MAX for value in values):
+        raise MetadataError(f"{where}{key} holds something that is not a broker id")
+    return tuple(values)
+
+
+def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(owner, dict):
+        raise MetadataError(f"{where.rstrip('.')} is not an object")
+    value = owner.get(key)
+    fits = isinstance(value, kind) and not (isinstance(value, int) and (isinstance(value, bool) or abs(value) > _INT32_MAX))
+    if value is not None and not fits:
+        shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else _shown(value)
+        raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
+    if kind is str and value is not None and _SURROGATE.search(value):
+        raise MetadataError(f"{where}{key} is {_shown(value)}, which has half of a character in it")
+    return value
+
+
+def _required(owner: Any, key: str, kind: type, where: str) -> Any:
+    value = _typed(owner, key, kind, where)
+    if value is None:
+        raise MetadataError(f"{where}{key} is missing")
+    return value

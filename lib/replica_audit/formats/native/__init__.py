@@ -1,0 +1,1 @@
+"""The compiled scans, and what they share with plain Python."""

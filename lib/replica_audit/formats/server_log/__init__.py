@@ -1,0 +1,1 @@
+"""Brokers' own logs, of every layout."""

@@ -1,0 +1,64 @@
+"""Which broker wrote a log, by the names that a broker's parts give themselves in its lines."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from replica_audit.files.packed_text import open_text
+from replica_audit.formats.server_log.log_layouts import looks_like_server_log
+
+_BLOCK = 1 << 18
+_LONGEST = 64  # bytes of a match, and more
+_SNIFFED = 1 << 16
+_LOOKED_INTO = 1 << 23  # bytes of a log beside the brokers' folders; a broker names itself when it starts, and whenever it fetches
+_NAMED = re.compile(
+    rb"\[(?:KafkaServer|BrokerServer|BrokerLifecycleManager|Broker) id=(\d{1,9})\]"
+    rb"|\[ReplicaManager broker=(\d{1,9})\]|\[ReplicaFetcher replicaId=(\d{1,9}),"
+)
+
+
+class Owner(NamedTuple):
+    """The broker that a log names first, and the line that does, counted from 1."""
+
+    broker_id: int
+    line: int
+
+
+def owner(stream: BinaryIO, most_bytes: int | None = None) -> Owner | None:
+    """The broker that wrote a log; None if no line names it.
+
+    Args:
+        stream: the uncompressed text, at its beginning; read to the first line that names a broker, in bounded memory.
+        most_bytes: how much to read at most; None for all.
+
+    Raises:
+        OSError: the stream cannot be read. Nothing else is raised.
+    """
+    before, lines, read = b"", 1, 0
+    while (most_bytes is None or read < most_bytes) and (chunk := stream.read(_BLOCK)):
+        block = before + chunk
+        if found := _NAMED.search(block):
+            return Owner(int(found[1] or found[2] or found[3]), lines + block.count(b"\n", 0, found.start()))
+        before = block[-_LONGEST:]
+        lines += block.count(b"\n") - before.count(b"\n")
+        read += len(chunk)
+    return None
+
+
+def written_by(path: Path) -> tuple[bool, int | None]:
+    """Whether a file is a broker's log, and of which broker, as far as its beginning shows.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        return False, None
+    with open_text(path) as stream:
+        if not looks_like_server_log(stream.read(_SNIFFED)):
+            return False, None
+        stream.seek(0)
+        found = owner(stream, _LOOKED_INTO)
+    return True, found.broker_id if found else None

@@ -1,0 +1,1 @@
+"""All replicas of one partition, as values, to every row that an audit says about it. No Spark, no Arrow, no file is read."""

@@ -1,0 +1,297 @@
+"""All replicas of one partition, side by side → every row that the audit says about it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from replica_audit.model import ReplicaFiles, ScannedSegment
+from replica_audit.partition.choices.electability import electability, without_log
+from replica_audit.partition.choices.futures import future_rows
+from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
+from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
+from replica_audit.partition.findings.logged_incidents import incident_rows
+from replica_audit.partition.findings.partition_findings import Audited, Compared, checked_row, found_rows
+from replica_audit.partition.findings.roles import role_rows
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
+from replica_audit.partition.pairs import pair as pairs
+from replica_audit.partition.pairs.logged import in_log_order
+from replica_audit.partition.pairs.not_compared import not_compared_row
+from replica_audit.partition.pairs.sides import Side, witnesses
+from replica_audit.partition.replicas import loading as replicas
+from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
+from replica_audit.partition.replicas.history import leader_epoch_rows
+from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
+from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
+from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
+from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
+from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.unreached import unreached_high_watermark
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.history import LoggedIncident
+from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.tables.replicas import ReplicaRole
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfLeader
+
+_ALIVE = {"up": True, "paused": True, "down": False}
+
+
+class PartitionAudit:
+    """The audit of one partition."""
+
+    def __init__(self, known: KnownPartition, cluster: ClusterFacts, read_again: ReadAgain) -> None:
+        """Load every replica of a partition.
+
+        Args:
+            known: what was read of it.
+            cluster: the facts of its cluster.
+            read_again: reads batches again where those of a scan are not enough.
+        """
+        self.cluster = cluster
+        self.known = known
+        self.read_again = read_again
+        self.topic, self.partition = known.topic, known.partition
+        latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
+        self.has_metadata = latest_claim is not None
+        self.metadata = latest_claim or nothing_known(self.topic, self.partition)
+        self.copies = farthest_copies(known.claims)
+        self.events = in_log_order(known.events)
+        self.loaded = self._load()
+        self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
+        self.outdated = self._outdated()
+        if self.outdated:
+            self.metadata = without_leader(self.metadata)
+        self.replicas = {
+            broker: one.replica(
+                alive=self._alive(broker, one.files),
+                in_isr=broker in self.metadata.isr,
+                frozen=cluster.broker_states.get(broker) == "paused",
+            )
+            for broker, one in self.compared.items()
+            if one.log is not None
+        }
+        self.leadership = leadership(self.metadata, list(self.replicas.values()))
+        self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
+        self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
+        self.context = Context(
+            leader_epoch=self.metadata.leader_epoch,
+            enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
+            compacted=self.metadata.compacted
+            or self.cleaned_until > 0
+            or any(one.files.cleaner_offset is not None for one in self.compared.values()),
+            simultaneous=cluster.simultaneous,
+            clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
+            commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
+        )
+
+    @property
+    def _inferred_because(self) -> str | None:
+        return None if self.because is None else str(self.because)
+
+    @property
+    def best_replica(self) -> replicas.Loaded | None:
+        """The leader, or without it the replica that would be inferred to lead; one that is damaged only if all are; None: none."""
+        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
+        among = readable or {broker: replace(replica, unreadable=None) for broker, replica in self.replicas.items()}
+        leader_id = self.leadership.leader_id
+        best = leader_id if leader_id in among else leadership(None, list(among.values())).leader_id
+        return self.compared.get(best)
+
+    def row(self) -> AuditedPartition:
+        """Every row of every table about this partition."""
+        leader = self.replicas.get(self.leadership.leader_id)
+        made, commits = self._pairs(), self.known.commits
+        choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
+        incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
+        audited = self._audited(made, choices, incidents)
+        led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
+        epochs = [
+            found
+            for one in self.loaded
+            for found in replicas.epoch_rows(
+                one,
+                leader=leader,
+                cleaned_until=self.cleaned_until,
+                compacted=self.context.compacted,
+                led_by=led_by if one.files.topic_id in (None, self.metadata.topic_id) else {},
+            )
+        ]
+        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
+        return AuditedPartition(
+            cluster_id=self.known.cluster_id,
+            replica_logs=[replicas.log_row(one) for one in self.loaded],
+            segment_epochs=[
+                found for broker, scan in self.known.segments for found in replicas.segment_rows(broker, scan, self.topic, self.partition)
+            ],
+            content_windows=[found for one in self.loaded for found in replicas.window_rows(one)],
+            epoch_start_offsets=epochs,
+            epoch_end_offsets=made.lookups,
+            truncation_points=made.points,
+            replica_verdicts=made.verdicts,
+            what_if_rules=made.rules,
+            what_if_leaders=choices,
+            replica_roles=self._roles(made.verdicts),
+            future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
+            leader_epochs=list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
+            consumer_impacts=list(
+                impact_rows(
+                    self.metadata,
+                    commits,
+                    as_groups_find_it(leader, self.leadership, self.replicas, self.metadata.leader_epoch, commits),
+                    readable,
+                    context=self.context,
+                    leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
+                )
+            ),
+            input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
+            + made.problems
+            + self.outdated
+            + self._gone_everywhere(),
+            logged_incidents=incidents,
+            found=list(found_rows(audited)),
+            checked=[checked_row(audited)],
+        )
+
+    def _outdated(self) -> list[ReportedProblem]:
+        """Why the metadata is not believed as to who leads, if a replica knows better."""
+        for one in self.compared.values():
+            is_own = one.log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id)
+            if one.log and is_own and is_outdated(self.metadata, one.log):
+                return [ReportedProblem.of(one.broker_id, knows_later(one.files, one.log, self.metadata))]
+        return []
+
+    def _gone_everywhere(self) -> list[ReportedProblem]:
+        known = [replica for replica in self.replicas.values() if not replica.unreadable]
+        found = unreached_high_watermark(known, simultaneous=self.cluster.simultaneous)
+        if found is None or not {*self.metadata.replicas, *self.compared} <= {replica.broker_id for replica in known}:
+            return []
+        broker, end, committed = found
+        return [ReportedProblem.of(broker, gone_everywhere(self.compared[broker].files, end, committed))]
+
+    def _roles(self, verdicts: list[ReplicaVerdict]) -> list[ReplicaRole]:
+        if not self.has_metadata:
+            return []
+        return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
+
+    def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[WhatIfLeader]:
+        leader = self.replicas.get(self.leadership.leader_id)
+        topic_id = self.metadata.topic_id or (leader.topic_id if leader else None)
+        sides = [
+            Side(loaded=self.compared[broker], replica=replica)
+            for broker, replica in sorted(self.replicas.items())
+            if not replica.topic_id or topic_id in (None, replica.topic_id)
+        ]
+        leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
+        cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
+        elected = partial(electability, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
+        rows: list[WhatIfLeader] = []
+        if len(sides) > 1 or self.metadata.no_leader:
+            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, electability=elected))
+        yield from rows
+        yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
+
+    def _audited(self, made: Compared, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident]) -> Audited:
+        return Audited(
+            metadata=self.metadata,
+            because=self.because,
+            leadership=self.leadership,
+            compared=self.compared,
+            replicas=self.replicas,
+            copies=self.copies,
+            cluster=self.cluster,
+            context=self.context,
+            made=made,
+            choices=choices,
+            incidents=incidents,
+        )
+
+    def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:
+        """A pair of two replicas that both have a log, the first one leading."""
+        is_real = leader.replica.broker_id == self.leadership.leader_id
+        return pairs.Pair(
+            leader=leader,
+            follower=follower,
+            leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
+            context=self.context,
+            applies=self.cluster.applies,
+            witnesses=witnesses(self.replicas, leader.replica, follower.replica),
+            inferred_because=self._inferred_because,
+        )
+
+    def _load(self) -> list[replicas.Loaded]:
+        scans: dict[tuple[int, str, str], list[ScannedSegment]] = defaultdict(list)
+        for broker, scan in self.known.segments:
+            scans[broker, scan.log_dir, scan.directory].append(scan)
+        loaded = []
+        for broker, files in self.known.replicas:
+            found = scans[broker, files.log_dir, files.directory]
+            alive, compacted = self._alive(broker, files), self.metadata.compacted
+            loaded.append(replicas.load(broker, files, found, self.read_again, alive=alive, compacted=compacted))
+        loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
+        return with_corrections(replicas.refuse_twins(loaded), alive=lambda one: self._alive(one.broker_id, one.files))
+
+    def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
+        """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
+        if files.in_use:
+            return True
+        state = self.cluster.broker_states.get(broker_id, "")
+        if state == "stopped" and files.has_lock and not files.clean_shutdown:
+            return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
+        return False if files.clean_shutdown else _ALIVE.get(state)
+
+    def _pairs(self) -> Compared:
+        made = Compared()
+        followers = {*self.metadata.replicas, *self.compared} - {self.leadership.leader_id}
+        if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
+            return made
+        for follower_id in sorted(followers):
+            pair = self._pair(follower_id)
+            if isinstance(pair, Judgement):
+                keys = pairs.PairKeys(self.topic, self.partition, self.leadership.leader_id, follower_id)
+                source, why = self.leadership.source, self._inferred_because
+                made.verdicts.append(not_compared_row(keys, source, self.cluster.applies, pair, inferred_because=why))
+                continue
+            events = [event for event in self.events if event.broker_id == follower_id]
+            measured = pairs.with_events(pair, pairs.with_content(pair, pairs.measure(pair)), events, after_copy=self.cluster.logs_go_on)
+            cuts, verdict = pairs.compare(pair, measured)
+            made.points += cuts
+            made.verdicts.append(verdict)
+            made.cuts |= cuts_since(measured)
+            made.lookups += pairs.lookup_rows(pair)
+            made.rules += rule_rows(pair, measured, self.metadata)
+            made.same_batches += [follower_id] if measured.comparison.proven_equal else []
+            if measured.unread:
+                made.problems.append(ReportedProblem.of(measured.unread.broker_id, measured.unread.problem))
+        return made
+
+    def _pair(self, follower_id: int) -> pairs.Pair | Judgement:
+        follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
+        if follower is None:
+            return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
+        if follower.log is None or follower.files.checkpoint_state == "unreadable":
+            return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
+        if follower.incomplete:
+            return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
+        if leader is None:
+            named = (
+                "no replica can be inferred to lead"
+                if self.leadership.leader_id < 0
+                else f"the input does not hold the replica of leader {self.leadership.leader_id}"
+            )
+            return inconclusive(Cause.LEADER_UNKNOWN, named)
+        if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
+            return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
+        if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
+            reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
+            return inconclusive(Cause.LEADER_UNKNOWN, reason)
+        return self._make_pair(
+            Side(loaded=leader, replica=self.replicas[leader.broker_id]),
+            Side(loaded=follower, replica=self.replicas[follower_id]),
+        )

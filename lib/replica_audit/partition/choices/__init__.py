@@ -1,0 +1,1 @@
+"""What would be, had another replica led or another rule applied."""

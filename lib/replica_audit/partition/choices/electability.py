@@ -1,0 +1,96 @@
+"""Who could be made the leader, and how: columns of `what_if_leaders`, and its rows of replicas of which there is no log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from replica_audit.model import PartitionMetadata
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.partition_findings import election_type
+from replica_audit.tables.what_if import WhatIfLeader
+
+_RUNS = {"up": True, "paused": True, "down": False, "stopped": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electability:
+    """The columns of the same names."""
+
+    in_elr: bool
+    election: str | None
+    broker_up: bool | None
+    stopped_cleanly: bool | None
+
+
+def electability(
+    broker: int,
+    metadata: PartitionMetadata,
+    replicas: Mapping[int, Replica],
+    stopped_cleanly: Mapping[int, bool],
+    cluster: ClusterFacts,
+) -> Electability:
+    """How a broker could be made the leader.
+
+    Args:
+        broker: its id.
+        metadata: what is known last of the partition.
+        replicas: those with a log, by broker.
+        stopped_cleanly: whether the copy of each replica has the marker of a clean shutdown.
+        cluster: whether its brokers run.
+    """
+    replica = replicas.get(broker)
+    runs = replica.alive if replica is not None and replica.alive is not None else _RUNS.get(cluster.broker_states.get(broker, ""))
+    if runs is None and cluster.fenced.get(broker):
+        runs = False
+    election = election_type(metadata, broker)
+    return Electability(
+        in_elr=broker in metadata.elr,
+        election=None if election is None else str(election),
+        broker_up=runs,
+        stopped_cleanly=stopped_cleanly.get(broker),
+    )
+
+
+def without_log(
+    shown: Collection[int],
+    metadata: PartitionMetadata,
+    replicas: Mapping[int, Replica],
+    stopped_cleanly: Mapping[int, bool],
+    cluster: ClusterFacts,
+) -> Iterator[WhatIfLeader]:
+    """If nobody leads, a row for each replica of which there is no log: what electing it loses is not known.
+
+    `shown` are the brokers that have a row already; the rest as of `electability`.
+    """
+    for broker in [broker for broker in metadata.replicas if metadata.no_leader and broker not in shown]:
+        missing = "its log is not in the input" if broker not in stopped_cleanly else "it has no log of this topic that can be read"
+        elected = electability(broker, metadata, replicas, stopped_cleanly, cluster)
+        yield WhatIfLeader(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            candidate_id=broker,
+            rank=None,
+            is_leader=False,
+            in_isr=broker in metadata.isr,
+            last_epoch=None,
+            log_end_offset=None,
+            lost_offsets=None,
+            lost_records=None,
+            lost_bytes=None,
+            lost_below_high_watermark=None,
+            lost_committed=None,
+            lost_committed_offsets=None,
+            followers_cut=None,
+            followers_restarted=None,
+            followers_failing=None,
+            followers_diverged=None,
+            already_lost_offsets=None,
+            reason=f"what electing it loses cannot be told: {missing}",
+            unread_replicas=None,
+            in_elr=elected.in_elr,
+            election=elected.election,
+            broker_up=elected.broker_up,
+            stopped_cleanly=elected.stopped_cleanly,
+        )

@@ -1,0 +1,269 @@
+"""What would be had another replica led, or another rule been in force, as rows of `what_if_leaders` and `what_if_rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from replica_audit.model import BatchHeader, PartitionMetadata
+from replica_audit.partition.choices.electability import Electability
+from replica_audit.partition.known.known_partition import UnreadBatchesError
+from replica_audit.partition.pairs.content import ChangedBatchesError, only_in_follower
+from replica_audit.partition.pairs.pair import Measured, Pair, measure
+from replica_audit.partition.pairs.sides import Side
+from replica_audit.protocol.cluster.elections import with_preference
+from replica_audit.protocol.comparison.already_cut import as_truncated, has_truncated
+from replica_audit.protocol.comparison.candidates import (
+    Candidate,
+    Cost,
+    Loss,
+    never_begins,
+    next_epoch,
+    ranked,
+    survivors,
+    taken,
+    with_new_epoch,
+)
+from replica_audit.protocol.comparison.commitment import Evidence
+from replica_audit.protocol.comparison.pair import Comparison, catches_up, removal_start
+from replica_audit.protocol.epochs.lineage import Span, without
+from replica_audit.protocol.exchange.alternatives import traffic, what_if
+from replica_audit.protocol.exchange.cuts import records_in
+from replica_audit.protocol.exchange.replay import Truncation
+from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+
+MakePair = Callable[[Side, Side], Pair]
+
+
+class Cut(NamedTuple):
+    """Where a broker has truncated its replica since it was copied: its log ends at `offset`, its files at `physical_offset`."""
+
+    offset: int
+    physical_offset: int
+
+
+def cuts_since(measured: Measured) -> dict[int, Cut]:
+    """Where a follower's broker has truncated since it was copied, by its own log: as the rule says, or otherwise; empty if it has not."""
+    comparison, seen = measured.comparison, measured.observed
+    truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
+    if seen is None:
+        return {}
+    if truncation.restart_offset is not None and seen.restart_offset == truncation.restart_offset:
+        return {follower.broker_id: Cut(truncation.restart_offset, follower.log.log_start_offset)}
+    if seen.truncation_offset is not None and has_truncated(seen, truncation):
+        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset if physical is None else physical)}
+    if comparison.did_otherwise is not None and seen.truncation_offset is not None:
+        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)}
+    return {}
+
+
+def leader_rows(
+    metadata: PartitionMetadata,
+    sides: Sequence[Side],
+    leader_id: int,
+    make_pair: MakePair,
+    cuts: Mapping[int, Cut] = MappingProxyType({}),
+    *,
+    electability: Callable[[int], Electability],
+) -> Iterator[WhatIfLeader]:
+    """Every replica as the leader of all others, ranked by what that loses.
+
+    Args:
+        metadata: what is known last of the partition.
+        sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
+        leader_id: who leads now, -1 for nobody.
+        make_pair: makes a pair of two replicas, the first one leading.
+        cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
+        electability: how a broker could be elected.
+    """
+    begins = next((side.replica.log.log_start_offset for side in sides if side.replica.broker_id == leader_id), 0)
+    gone = _gone(sides, cuts, begins)
+    sides = [_as_it_is(side, cuts) for side in sides]
+    # an elected leader enters a new epoch at its log end offset; the one that leads has done so
+    new_epoch = next_epoch((side.replica for side in sides), metadata.leader_epoch)
+    missing = len(set(metadata.replicas) - {side.replica.broker_id for side in sides})
+    candidates = [
+        _candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id, missing=missing) for side in sides
+    ]
+    for place, candidate in ranked(candidates, metadata.elr if metadata.no_leader else ()):
+        cost = candidate.cost
+        known = candidate.eligible  # what a replica that cannot be read would lose is not known
+        elected = electability(candidate.broker_id)
+        yield WhatIfLeader(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            candidate_id=candidate.broker_id,
+            rank=place,
+            is_leader=candidate.is_leader,
+            in_isr=candidate.in_isr,
+            last_epoch=candidate.last_epoch,
+            log_end_offset=candidate.log_end_offset,
+            lost_offsets=cost.offsets if known else None,
+            lost_records=cost.records if known else None,
+            lost_bytes=cost.size_bytes if known else None,
+            lost_below_high_watermark=cost.below_high_watermark if known else None,
+            lost_committed=cost.committed_offsets if known else None,
+            lost_committed_offsets={str(evidence): count for evidence, count in cost.committed.items()} if known else None,
+            followers_cut=cost.cut if known else None,
+            followers_restarted=cost.restarted if known else None,
+            followers_failing=cost.failing if known else None,
+            followers_diverged=cost.diverged if known else None,
+            already_lost_offsets=sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
+            reason="; ".join([candidate.reason, *_said(gone)]),
+            unread_replicas=candidate.unread,
+            in_elr=elected.in_elr,
+            election=elected.election,
+            broker_up=elected.broker_up,
+            stopped_cleanly=elected.stopped_cleanly,
+        )
+
+
+def _as_it_is(side: Side, cuts: Mapping[int, Cut]) -> Side:
+    cut = cuts.get(side.replica.broker_id)
+    return side if cut is None else replace(side, replica=as_truncated(side.replica, *cut))
+
+
+def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut], begins: int) -> dict[int, list[Span]]:
+    """What brokers have truncated and no other one holds, by broker; what two of them cut counts once.
+
+    What lies below `begins`, the leader's log start, retention took.
+    """
+    kept = [span for side in sides for span in _as_it_is(side, cuts).replica.history if span.leader_epoch >= 0]
+    found: dict[int, list[Span]] = {}
+    for side in sides:
+        cut = cuts.get(side.replica.broker_id)
+        if cut is not None:
+            first = max(cut.physical_offset, begins)
+            above = [span._replace(first_offset=max(span.first_offset, first)) for span in side.replica.history]
+            counted = [span for spans in found.values() for span in spans]
+            own = without([span for span in above if span.first_offset < span.end_offset], [*kept, *counted])
+            if own:
+                found[side.replica.broker_id] = own
+    return found
+
+
+def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
+    for broker, spans in gone.items():
+        total = sum(span.end_offset - span.first_offset for span in spans)
+        yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
+
+
+def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int) -> Candidate:
+    led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
+    others = [other for other in sides if other is not side]
+    followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
+    unread = missing + sum(bool(other.replica.unreadable) for other in others)
+    measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
+    # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
+    kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]
+    losses: list[Loss] = []
+    committed: dict[Evidence, list[Span]] = {evidence: [] for evidence in Evidence}
+    for found, follower in zip(measured, followers, strict=True):
+        if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
+            for one in found.comparison.committed:
+                committed[one.bound.evidence] += one.spans
+        try:
+            spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
+            losses.append(_loss(follower, spans))
+        except (ChangedBatchesError, UnreadBatchesError):  # gone since it was scanned
+            unread += 1
+        unread += found.unread is not None
+    effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
+    refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
+    cost = Cost.of(losses, _counted(committed, kept), effects, refused)
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
+
+
+def _counted(committed: dict[Evidence, list[Span]], kept: Sequence[Span]) -> dict[Evidence, int]:
+    """How many offsets that nobody keeps each evidence proves, those of each epoch once, under their strongest evidence."""
+    taken, counts = list(kept), {}
+    for evidence in Evidence:
+        spans = without(committed[evidence], taken)
+        taken += spans
+        if spans:
+            counts[evidence] = sum(span.end_offset - span.first_offset for span in spans)
+    return counts
+
+
+def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:
+    """What the follower's cut takes and the leader, as it is on disk, does not hold; without epochs the batches themselves tell."""
+    start = removal_start(follower.replica, comparison.effect)
+    if start is None or leader.replica.has_epochs or follower.replica.has_epochs:
+        return taken(comparison)
+    start = max(start, leader.replica.log.log_start_offset)
+    return only_in_follower(leader.loaded, follower.loaded, (start, follower.replica.log.log_end_offset))
+
+
+def _loss(follower: Side, spans: Sequence[Span]) -> Loss:
+    """Count what spans of a follower's history hold: of a batch that is lost in part as many records as offsets."""
+    records, size, place = 0, 0, 0
+    for batch in follower.loaded.batches_from(spans[0].first_offset) if spans else ():
+        while place < len(spans) and spans[place].end_offset <= batch.base_offset:
+            place += 1
+        if place == len(spans):
+            break
+        lost, ends_lost = _part_of(batch, spans, place)
+        records += min(records_in(batch), lost)
+        size += batch.size_bytes if ends_lost else 0  # else it counts with the follower that holds the rest
+    return Loss(spans=tuple(spans), records=records, size_bytes=size)
+
+
+def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int, bool]:
+    """How many offsets of a batch lie in spans, from the one at a place on, and whether the last one does."""
+    lost, ends_lost = 0, False
+    while place < len(spans) and spans[place].first_offset <= batch.last_offset:
+        span = spans[place]
+        lost += min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)
+        ends_lost = span.end_offset > batch.last_offset
+        place += 1
+    return lost, ends_lost
+
+
+def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[WhatIfRule]:
+    """The protocols and the rejected alternatives side by side; nothing for a pair that is not cut and does not differ."""
+    comparison = measured.comparison
+    if comparison.cut is None and comparison.difference is None and comparison.effect.truncation.restart_offset is None:
+        return
+    keys = pair.keys
+    for effect in measured.effects:
+        truncation = effect.truncation
+        cost = traffic(truncation)
+        yield WhatIfRule(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            rule=str(truncation.protocol),
+            accepted=True,
+            truncation_offset=truncation.truncation_offset,
+            falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
+            round_trips=cost.requests,
+            request_bytes=cost.request_bytes,
+            response_bytes=cost.response_bytes,
+            reason=_outcome(truncation),
+        )
+    for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), with_preference(metadata)):
+        yield WhatIfRule(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            rule=str(outcome.alternative),
+            accepted=False,
+            truncation_offset=outcome.truncation_offset,
+            falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
+            round_trips=outcome.round_trips,
+            request_bytes=outcome.request_bytes,
+            response_bytes=outcome.response_bytes,
+            reason=outcome.reason,
+        )
+
+
+def _outcome(truncation: Truncation) -> str:
+    if truncation.restart_offset is not None:
+        return f"empties its log and starts at {truncation.restart_offset}"
+    cut = truncation.truncation_offset
+    return f"fetches from {truncation.fetch_offset}" if cut is None else f"truncates to {cut}, fetches from {truncation.fetch_offset}"

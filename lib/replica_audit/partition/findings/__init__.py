@@ -1,0 +1,1 @@
+"""What is found of a partition, and whom it concerns."""

@@ -1,0 +1,85 @@
+"""What groups find when they resume at the offsets that they committed, as rows of `consumer_impacts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from replica_audit.model import CommittedOffset, PartitionMetadata
+from replica_audit.partition.replicas.history import utc
+from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
+from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.consumers import impact
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.tables.history import ConsumerImpact
+
+
+def as_groups_find_it(
+    leader: Replica | None, leadership: Leadership, replicas: Mapping[int, Replica], known_epoch: int, commits: Sequence[CommittedOffset]
+) -> Replica | None:
+    """The leader as a group that resumes finds it: one that is only inferred has yet to be elected, in a new epoch.
+
+    `known_epoch` is the latest leader epoch by the metadata, -1 if unknown; `commits` as for `impact_rows`.
+    """
+    if leader is None or leadership.source != INFERRED:
+        return leader
+    new_epoch = next_epoch(replicas.values(), known_epoch, *(commit.leader_epoch for commit in commits))
+    return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
+
+
+def impact_rows(
+    metadata: PartitionMetadata,
+    commits: Sequence[CommittedOffset],
+    leader: Replica | None,
+    replicas: Mapping[int, Replica],
+    *,
+    context: Context,
+    leader_is_down: bool = False,
+) -> Iterator[ConsumerImpact]:
+    """One row per group that committed an offset of the partition.
+
+    Args:
+        metadata: what is known last of the partition.
+        commits: what groups committed of it.
+        leader: None if it is unknown or unreadable.
+        replicas: the readable replicas, by broker.
+        context: of the partition.
+        leader_is_down: whether metadata says so: nothing was written after the copy. (A marker of a clean shutdown does not say it: the
+            broker may have been restarted before the groups' offsets were copied.)
+    """
+    topic_id = metadata.topic_id or (leader.topic_id if leader else None)
+    for committed in sorted(commits, key=lambda commit: commit.group_id):
+        if committed.topic_id and topic_id and committed.topic_id != topic_id:
+            continue  # of an earlier topic of this name
+        commit = impact.Commit(offset=committed.offset, leader_epoch=committed.leader_epoch, committed_at_ms=committed.commit_timestamp_ms)
+        if leader is None or leader.unreadable:
+            found = impact.unknown("the leader's log is not in the input, or cannot be read")
+        elif leader.topic_id and leader.topic_id != topic_id:
+            found = impact.unknown("the leader's log is of an earlier topic of this name")
+        else:
+            others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
+            known = impact.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
+            found = impact.assess(leader, others, commit, known)
+        yield ConsumerImpact(
+            group_id=committed.group_id,
+            topic=metadata.topic,
+            partition=metadata.partition,
+            committed_offset=commit.offset,
+            committed_leader_epoch=commit.leader_epoch,
+            committed_at=utc(commit.committed_at_ms),
+            validation_result=str(found.result),
+            diverging_epoch=found.diverging_epoch,
+            reset_offset=found.reset_offset,
+            nearest_offset=found.nearest_offset,
+            records_gone=found.records_gone,
+            records_reread=found.records_reread,
+            records_missed=found.records_missed,
+            history_rewritten=found.history_rewritten,
+            affected=found.affected,
+            reason=found.reason,
+            evidence=f"{committed.path}: offset {committed.record_offset}",
+        )
+
+
+def _same(replica: Replica, leader: Replica) -> bool:
+    return not replica.topic_id or not leader.topic_id or replica.topic_id == leader.topic_id

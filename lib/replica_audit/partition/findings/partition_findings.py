@@ -1,0 +1,290 @@
+"""What was found of one partition → its findings with their facts, and what was found in order, which closes earlier findings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from replica_audit.model import PartitionMetadata
+from replica_audit.partition.choices.what_if import Cut
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.replicas.history import utc
+from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.partition_findings import (
+    FindingAbout,
+    PartitionCode,
+    last_leader,
+    leaderless_since_ms,
+    looks_at_table,
+    missing_epoch,
+    outside_isr,
+    severity_of_offline,
+    was_stopped_in_order,
+)
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
+from replica_audit.tables.history import LoggedIncident
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+
+_NOBODY = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Compared:
+    """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
+
+    points: list[TruncationPoint] = field(default_factory=list)
+    verdicts: list[ReplicaVerdict] = field(default_factory=list)
+    lookups: list[EpochEndOffset] = field(default_factory=list)
+    rules: list[WhatIfRule] = field(default_factory=list)
+    problems: list[ReportedProblem] = field(default_factory=list)
+    same_batches: list[int] = field(default_factory=list)
+    cuts: dict[int, Cut] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """One partition with what was made of it.
+
+    `metadata` is what is believed of it, without a leader where it is outdated; `because`: why the leader is inferred. `copies` is what
+    each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
+    """
+
+    metadata: PartitionMetadata
+    because: InferredBecause | None
+    leadership: Leadership
+    compared: Mapping[int, Loaded]
+    replicas: Mapping[int, Replica]
+    copies: Mapping[int, PartitionMetadata]
+    cluster: ClusterFacts
+    context: Context
+    made: Compared
+    choices: Sequence[WhatIfLeader]
+    incidents: Sequence[LoggedIncident] = ()
+
+    def finding_key(self, code: str, broker_id: int) -> str:
+        """What names a finding in every run; `broker_id` is -1 where it is about the partition."""
+        whose = "" if broker_id == _NOBODY else f":{broker_id}"
+        return f"{code}:{self.metadata.topic}-{self.metadata.partition}{whose}"
+
+    @property
+    def inferred_because(self) -> str | None:
+        """The column of that name."""
+        return None if self.because is None else str(self.because)
+
+    @property
+    def known_leader(self) -> Replica | None:
+        """The leader by the metadata, with a log of this topic; None if it is inferred or was not read."""
+        leader = self.replicas.get(self.leadership.leader_id) if self.leadership.source != INFERRED else None
+        known = self.metadata.topic_id
+        return leader if leader is not None and (not known or leader.topic_id in (None, known)) else None
+
+
+def found_rows(audited: Audited) -> Iterator[FoundFinding]:
+    """Every finding."""
+    yield from _of_partition(audited)
+    yield from _of_leader(audited)
+    yield from _of_followers(audited)
+    yield from _of_logs(audited)
+
+
+def checked_row(audited: Audited) -> CheckedPartition:
+    """What was found in order."""
+    metadata, leader = audited.metadata, audited.replicas.get(audited.leadership.leader_id)
+    known = audited.known_leader
+    has_epoch = known is not None and looks_at_table(known, audited.context) and not list(_missing_epoch(audited))
+    leads = [leader.broker_id] if leader is not None and not leader.unreadable else []
+    clean = [row.follower_id for row in audited.made.verdicts if row.severity == Severity.NONE] if leads else []
+    return CheckedPartition(
+        topic=metadata.topic,
+        partition=metadata.partition,
+        leader_id=audited.leadership.leader_id,
+        leader_source=audited.leadership.source,
+        leader_has_epoch=has_epoch,
+        isr=metadata.isr,
+        clean=(*leads, *clean),
+        same_batches=tuple(sorted(audited.made.same_batches)),
+    )
+
+
+def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
+    applied = {row.follower_id: row for row in audited.made.points if row.applies}
+    for verdict in audited.made.verdicts:
+        if verdict.severity != Severity.NONE:
+            point = applied.get(verdict.follower_id)
+            yield replace(
+                _of_verdict(audited, verdict, verdict.verdict, verdict.severity, verdict.reason),
+                fetcher_fails=bool(point and point.fetcher_fails),
+                still_diverged=bool(point and point.still_diverged),
+            )
+    yield from _outside_isr(audited)
+
+
+def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: str, summary: str) -> FoundFinding:
+    """A finding about a follower, with the facts of its verdict."""
+    return FoundFinding(
+        finding_key=audited.finding_key(code, verdict.follower_id),
+        code=code,
+        severity=severity,
+        topic=verdict.topic,
+        partition=verdict.partition,
+        broker_id=verdict.follower_id,
+        summary=summary,
+        about=str(FindingAbout.FOLLOWER),
+        leader_id=verdict.leader_id,
+        leader_source=verdict.leader_source,
+        inferred_because=verdict.inferred_because,
+        divergence_offset=verdict.divergence_offset,
+        truncation_offset=verdict.truncation_offset,
+        restart_offset=verdict.restart_offset,
+        fetcher_fails=False,
+        still_diverged=False,
+        removed_records=verdict.removed_records,
+        removed_below_high_watermark=verdict.removed_below_high_watermark,
+        removed_committed=verdict.removed_committed,
+        commit_evidence=verdict.commit_evidence,
+        already_truncated=verdict.already_truncated,
+        stuck=verdict.stuck,
+        wrong_lines=verdict.wrong_lines,
+        hole=verdict.hole,
+        cause=verdict.cause,
+        evidence=verdict.evidence,
+    )
+
+
+def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
+    leader = audited.compared.get(audited.leadership.leader_id)
+    if leader is not None and leader.unreadable and not leader.incomplete:
+        yield _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
+    yield from _missing_epoch(audited)
+
+
+def _of_logs(audited: Audited) -> Iterator[FoundFinding]:
+    for incident in audited.incidents:
+        if incident.severity != Severity.NONE:
+            broker = _NOBODY if incident.broker_id is None else incident.broker_id  # a log that does not say whose it is
+            yield FoundFinding(
+                finding_key=audited.finding_key(incident.kind, broker),
+                code=incident.kind,
+                severity=incident.severity,
+                topic=incident.topic,
+                partition=incident.partition,
+                broker_id=broker,
+                summary=incident.summary,
+                about=str(FindingAbout.BROKER_LOG),
+            )
+
+
+def _leads(audited: Audited, code: Verdict | PartitionCode, severity: Severity, summary: str) -> FoundFinding:
+    """A finding about the leader's own replica."""
+    leadership = audited.leadership
+    return FoundFinding(
+        finding_key=audited.finding_key(code, leadership.leader_id),
+        code=str(code),
+        severity=str(severity),
+        topic=audited.metadata.topic,
+        partition=audited.metadata.partition,
+        broker_id=leadership.leader_id,
+        summary=summary,
+        about=str(FindingAbout.LEADER),
+        leader_id=leadership.leader_id,
+        leader_source=leadership.source,
+        inferred_because=audited.inferred_because,
+        leader_epoch=audited.metadata.leader_epoch,
+    )
+
+
+def _missing_epoch(audited: Audited) -> Iterator[FoundFinding]:
+    leader, metadata = audited.known_leader, audited.metadata
+    if leader is None:
+        return
+    began = next((e.timestamp_ms for e in metadata.elections if e.leader_epoch == metadata.leader_epoch), metadata.known_at_ms)
+    copy = audited.copies.get(leader.broker_id)
+    found = missing_epoch(
+        leader,
+        audited.context,
+        began_at_ms=began,
+        copied_at_ms=audited.compared[leader.broker_id].files.captured_at_ms,
+        known_epoch=copy.leader_epoch if copy else None,
+    )
+    if found is not None:
+        yield replace(
+            _leads(audited, PartitionCode.LEADER_EPOCH_MISSING, found.severity, found.reason),
+            table_epoch=found.table_epoch,
+            known_epoch=found.known_epoch,
+            is_certain=found.is_certain,
+        )
+
+
+def _outside_isr(audited: Audited) -> Iterator[FoundFinding]:
+    leader = audited.known_leader
+    for verdict in audited.made.verdicts if leader is not None else ():
+        follower = audited.replicas.get(verdict.follower_id)
+        if leader is None or follower is None:
+            continue
+        copied = [audited.compared[replica.broker_id].files.captured_at_ms for replica in (leader, follower)]
+        found = outside_isr(
+            verdict.verdict,
+            leader,
+            follower,
+            audited.metadata,
+            fenced=bool(audited.cluster.fenced.get(follower.broker_id)),
+            copied_at_ms=None if None in copied else max(at for at in copied if at is not None),
+        )
+        if found is not None:
+            yield replace(
+                _of_verdict(audited, verdict, str(PartitionCode.IN_SYNC_OUTSIDE_ISR), str(Severity.WARNING), found.reason),
+                isr=tuple(found.isr),
+                is_certain=found.is_certain,
+            )
+
+
+def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
+    metadata = audited.metadata
+    if not metadata.no_leader:
+        return
+    cleanly = [broker for broker, one in audited.compared.items() if one.files.clean_shutdown]
+    stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly))
+    since = utc(leaderless_since_ms(metadata))
+    led = last_leader(metadata)
+    yield FoundFinding(
+        finding_key=audited.finding_key(PartitionCode.OFFLINE_PARTITION, _NOBODY),
+        code=str(PartitionCode.OFFLINE_PARTITION),
+        severity=str(severity_of_offline(stopped=stopped)),
+        topic=metadata.topic,
+        partition=metadata.partition,
+        broker_id=_NOBODY,
+        summary=_sentence(metadata, led, stopped=stopped),
+        about=str(FindingAbout.PARTITION),
+        leader_id=_NOBODY,
+        leader_source=metadata.source,
+        leader_epoch=metadata.leader_epoch,
+        isr=metadata.isr,
+        elr=metadata.elr,
+        last_leader_id=led,
+        leaderless_since=since,
+        cluster_stopped=stopped,
+        candidates=tuple(ElectionChoice.of(choice) for choice in audited.choices),
+    )
+
+
+def _running(cluster: ClusterFacts, stopped_cleanly: Collection[int]) -> list[bool]:
+    """Of every broker that is known, whether it runs; fenced by the metadata log, or with the marker of a clean shutdown, it does not."""
+    brokers = {*cluster.broker_states, *cluster.fenced, *stopped_cleanly}
+    stopped = {*stopped_cleanly, *(broker for broker, fenced in cluster.fenced.items() if fenced)}
+    return [broker not in stopped and cluster.broker_states.get(broker) in ("up", "paused") for broker in brokers]
+
+
+def _sentence(metadata: PartitionMetadata, led: int | None, *, stopped: bool) -> str:
+    def named(brokers: Sequence[int]) -> str:
+        return ", ".join(map(str, brokers)) or "none"
+
+    who = f"nobody leads it in epoch {metadata.leader_epoch}" if metadata.leader_epoch >= 0 else "nobody leads it"
+    last = "" if led is None else f", last leader {led}"
+    why = "; the whole cluster was shut down in order, and starting it elects a leader cleanly" if stopped else ""
+    return f"{who} (by {metadata.source}): ISR {named(metadata.isr)}, ELR {named(metadata.elr)}{last}{why}"

@@ -1,0 +1,106 @@
+"""What is true of a cluster as a whole, from the file beside its brokers and from the copies of its metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replica_audit.config import Settings
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
+from replica_audit.protocol.cluster.generation import Generation, generation, lowest, protocol_of_moves, release
+from replica_audit.protocol.cluster.metadata_image import BrokerState
+from replica_audit.protocol.exchange.replay import Protocol
+
+# a fenced broker may be dead or frozen: of it nothing is known
+_STATES: Mapping[str, str] = {BrokerState.UP: "up", BrokerState.STARTING: "up", BrokerState.STOPPING: "up", BrokerState.STOPPED: "stopped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What is true of a whole cluster.
+
+    `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
+    are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
+    end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time.
+    """
+
+    generation: Generation
+    moves: Protocol = Protocol.KIP_279
+    broker_states: Mapping[int, str] = field(default_factory=dict)
+    fenced: Mapping[int, bool] = field(default_factory=dict)
+    simultaneous: bool = False
+    metadata_log_end: tuple[int, int] = (-1, -1)
+    what_if_leaders: bool = False
+    logs_go_on: bool = False
+    history: ClusterHistory = field(default_factory=ClusterHistory)
+
+    @property
+    def applies(self) -> Protocol:
+        """The truncation rule that the cluster runs."""
+        return self.generation.protocol
+
+
+def cluster_facts(
+    head: ClusterMetadata | None, copy: MetadataCopy | None, settings: Settings, logged: Sequence[LoggedVersions] = ()
+) -> ClusterFacts:
+    """The facts of one cluster.
+
+    Args:
+        head: of its cluster-metadata.json, None if there is none.
+        copy: the best copy of its metadata log; None if there is none.
+        settings: of the run.
+        logged: the versions in the brokers' own logs.
+    """
+    fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
+    in_file = head.metadata_version if head else None
+    chosen = generation(
+        requested=settings.protocol,
+        inter_broker_protocol=head.inter_broker_protocol if head else None,
+        metadata_version=in_file if in_file is not None or copy is None else copy.metadata_version,
+        broker_version=head.kafka_version if head else None,
+        has_metadata_log=copy is not None,
+        logged_protocol=lowest(row.inter_broker_protocol for row in logged),
+        logged_version=lowest(row.kafka_version for row in logged),
+    )
+    return ClusterFacts(
+        generation=chosen,
+        moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
+        broker_states=_broker_states(head, copy),
+        fenced=fenced,
+        simultaneous=settings.simultaneous_copies,
+        metadata_log_end=(copy.log_epoch, copy.log_end_offset) if copy else (-1, -1),
+        what_if_leaders=settings.what_if_leaders,
+        logs_go_on=settings.server_logs_after_copy,
+        history=_history(copy, (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)),
+    )
+
+
+def _history(copy: MetadataCopy | None, kafka_version: str | None) -> ClusterHistory:
+    if copy is None:
+        return ClusterHistory()
+    found, is_exact = release_of(release(kafka_version), copy.metadata_version)
+    return ClusterHistory(
+        broker_events=copy.broker_events,
+        min_isr=copy.min_isr,
+        end=Moment(copy.log_end_offset, copy.log_epoch, copy.last_timestamp_ms),
+        release=found,
+        release_is_exact=is_exact,
+    )
+
+
+def named_brokers(head: ClusterMetadata | None, facts: ClusterFacts) -> set[int]:
+    """Every broker that the file beside the brokers or the metadata log names; controllers that are no brokers are in neither."""
+    return {*(head.broker_states if head else ()), *facts.broker_states, *facts.fenced}
+
+
+def _broker_states(head: ClusterMetadata | None, copy: MetadataCopy | None) -> dict[int, str]:
+    """What the brokers do, by the file; by the log where the file does not know or is older."""
+    log = [broker for broker in copy.brokers if broker.state in _STATES] if copy else []
+    told = {broker.broker_id: _STATES[broker.state] for broker in log}
+    if head is None:
+        return told
+    captured_at_ms = head.captured_at_ms
+    newer = {broker.broker_id for broker in log if captured_at_ms is not None and broker.changed_ms > captured_at_ms}
+    return told | {broker: state for broker, state in head.broker_states.items() if state != "unknown" and broker not in newer}

@@ -1,0 +1,40 @@
+"""What was read of one partition: all that its audit starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from replica_audit.model import BatchHeader, CommittedOffset, PartitionMetadata, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.protocol.cluster.log_events import LogEvent
+
+# Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other.
+# Raises UnreadBatchesError where they can no longer be read.
+ReadAgain = Callable[[int, ReplicaFiles, Sequence[SegmentFile], int], Iterator[BatchHeader]]
+
+
+class UnreadBatchesError(Exception):
+    """The batches of a replica could not be read again: `problem`, of broker `broker_id`."""
+
+    def __init__(self, broker_id: int, problem: Problem) -> None:
+        """Remember what happened, and whose replica it was."""
+        super().__init__(problem.detail)
+        self.broker_id, self.problem = broker_id, problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPartition:
+    """One partition as it was read, in any order.
+
+    `claims`: what each source of metadata says of it, with the broker whose copy it is, None for the file beside the brokers; `replicas`
+    and `segments`: with their broker; `events`: the lines of brokers' own logs about it; `commits`: what groups committed of it.
+    """
+
+    cluster_id: str
+    topic: str
+    partition: int
+    claims: tuple[tuple[int | None, PartitionMetadata], ...] = ()
+    replicas: tuple[tuple[int, ReplicaFiles], ...] = ()
+    segments: tuple[tuple[int, ScannedSegment], ...] = ()
+    events: tuple[LogEvent, ...] = ()
+    commits: tuple[CommittedOffset, ...] = ()

@@ -1,0 +1,1 @@
+"""A leader and a follower."""

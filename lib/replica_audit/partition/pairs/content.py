@@ -1,0 +1,125 @@
+"""The batches of a pair compared: by the digests of their windows, and one by one where a window differs or cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from replica_audit.formats.segment.content_digest import digest_offset
+from replica_audit.model import BatchHeader
+from replica_audit.partition.known.known_partition import UnreadBatchesError
+from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.epochs.lineage import Span
+
+_FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
+_MANY = 100_000  # the same where nothing but the batches can tell whether the logs agree
+# in the place of a batch that could not be read again
+_UNREAD = BatchHeader(-1, 0, 0, 0, 0, -1, None, -1, 0, None, "none", False, False, -1, -1, -1)
+
+
+class ChangedBatchesError(Exception):
+    """A replica's batches are not what they were when they were scanned."""
+
+
+def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> ContentComparison:
+    """Compare what both logs must hold.
+
+    Windows tell it, but for those at the ends of the logs where the two do not reach equally far: there the batches are read again, unless
+    they are many.
+
+    Args:
+        comparison: of a pair for which `content_decides`.
+        leader: as it was loaded; it has a log, as has the follower.
+        follower: as it was loaded.
+    """
+    windows = compare_windows(comparison.leader.log, comparison.follower.log, max(comparison.start, comparison.cleaned))
+    most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
+    whole = not windows.excused
+    for part in sorted((*windows.differing, *windows.open)):
+        differs = part in windows.differing
+        is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
+        found = _first_difference(leader, follower, part) if is_read else False
+        if isinstance(found, ContentDifference):
+            return ContentComparison(difference=found, whole=False)
+        if differs and not found:
+            return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
+        whole = whole and found and not differs  # what differed and no longer does was being written
+    return ContentComparison(difference=None, whole=whole)
+
+
+def only_in_follower(leader: Loaded, follower: Loaded, part: Offsets) -> list[Span]:
+    """The batches of a follower's log that begin in a part and are not the leader's, as spans; none where the formats differ.
+
+    Raises:
+        ChangedBatchesError: the batches cannot be read again, though they could when they were scanned.
+    """
+    formats = [{run.magic for run in one.log.runs} if one.log else set() for one in (leader, follower)]
+    if formats[0] != formats[1]:
+        return []  # converted when they were fetched
+    found: list[Span] = []
+    theirs = _batches_in(leader, part)
+    left = next(theirs, None)
+    for batch in _batches_in(follower, part):
+        while left is not None and digest_offset(left) < digest_offset(batch) and left is not _UNREAD:
+            left = next(theirs, None)
+        if _UNREAD in (left, batch):
+            raise ChangedBatchesError
+        if left is not None and _identity(left) == _identity(batch):
+            continue
+        if found and found[-1].end_offset == batch.base_offset:
+            found[-1] = found[-1]._replace(end_offset=batch.last_offset + 1)
+        else:
+            found.append(Span(batch.leader_epoch, batch.base_offset, batch.last_offset + 1))
+    return found
+
+
+def _to_read(replica: Loaded, part: Offsets) -> int:
+    """How many batches have to be read of a log to have those of a part: from the beginning of a segment."""
+    bases = [file.base_offset for file in replica.files_in_log if file.base_offset <= part[0]]
+    runs = replica.log.runs if replica.log else ()
+    return sum(run.batch_count for run in runs if run.last_offset >= max(bases, default=0) and run.first_offset < part[1])
+
+
+def _first_difference(leader: Loaded, follower: Loaded, part: Offsets) -> ContentDifference | bool:
+    """The first batch that begins in a part and is not the same on both sides; True if all are, False if they cannot be read."""
+    for left, right in zip_longest(_batches_in(leader, part), _batches_in(follower, part)):
+        if any(one is not None and one.position < 0 for one in (left, right)):
+            return False
+        if left is None or right is None or _identity(left) != _identity(right):
+            return _different(left, right)
+    return True
+
+
+def _different(left: BatchHeader | None, right: BatchHeader | None) -> ContentDifference:
+    first = min(digest_offset(one) for one in (left, right) if one is not None)
+    at_first = [one if one is not None and digest_offset(one) == first else None for one in (left, right)]
+    return ContentDifference(
+        first_offset=min(one.base_offset for one in at_first if one is not None),
+        end_offset=1 + max(one.last_offset for one in at_first if one is not None),
+        leader_crc=at_first[0].crc if at_first[0] else None,
+        follower_crc=at_first[1].crc if at_first[1] else None,
+    )
+
+
+def _identity(batch: BatchHeader) -> tuple[int, int, int]:
+    """What a digest is made of."""
+    return digest_offset(batch), batch.last_offset, batch.crc
+
+
+def _batches_in(replica: Loaded, part: Offsets) -> Iterator[BatchHeader]:
+    """The batches that begin in a part; _UNREAD where they cannot be read, or end before the log did when it was scanned."""
+    next_offset = part[0]
+    try:
+        for batch in replica.batches_from(part[0]):
+            if digest_offset(batch) >= part[1]:
+                return
+            if digest_offset(batch) >= part[0]:
+                yield batch
+            next_offset = batch.last_offset + 1
+    except UnreadBatchesError:
+        yield _UNREAD
+        return
+    if replica.log is None or next_offset < min(part[1], replica.log.log_end_offset):
+        yield _UNREAD

@@ -1,0 +1,65 @@
+"""Columns of `replica_verdicts` that keep what was decided beside the verdict, each as values: nothing of it is read from the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.protocol.comparison.afterwards import conflicts, differences
+from replica_audit.protocol.comparison.observed import Contradiction
+from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.epochs.lineage import Piece
+from replica_audit.protocol.verdict.reasons import WrongEpoch
+from replica_audit.protocol.verdict.verdict import Judgement
+from replica_audit.tables.pair_structs import ContradictingLine, DifferingOffsets, WrongTableEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedColumns:
+    """The columns of the same names."""
+
+    cause: str | None
+    wrong_epoch: WrongTableEpoch | None
+    did_otherwise: ContradictingLine | None
+    differences: tuple[DifferingOffsets, ...]
+    conflicts: tuple[DifferingOffsets, ...]
+    cleaned_beyond_cut: bool | None
+
+
+def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
+    """What was decided of a pair."""
+    return DecidedColumns(
+        cause=optional_text(judgement.cause),
+        wrong_epoch=_wrong_epoch(judgement.wrong_epoch),
+        did_otherwise=_line(comparison.did_otherwise),
+        differences=_pieces(differences(comparison)),
+        conflicts=_pieces(conflicts(comparison)),
+        cleaned_beyond_cut=comparison.cleaned_beyond_the_cut,
+    )
+
+
+def _wrong_epoch(found: WrongEpoch | None) -> WrongTableEpoch | None:
+    if found is None:
+        return None
+    return WrongTableEpoch(broker_id=found.broker_id, offset=found.offset, table_epoch=found.table_epoch, batch_epoch=found.batch_epoch)
+
+
+def _line(found: Contradiction | None) -> ContradictingLine | None:
+    if found is None:
+        return None
+    return ContradictingLine(offset=found.offset, path=found.path, line=found.line, rule_offset=found.rule_offset)
+
+
+def optional_text(value: StrEnum | None) -> str | None:
+    """A code as a column holds it."""
+    return None if value is None else str(value)
+
+
+def _pieces(pieces: Iterable[Piece]) -> tuple[DifferingOffsets, ...]:
+    return tuple(
+        DifferingOffsets(
+            first_offset=one.first_offset, end_offset=one.end_offset, leader_epoch=one.left_epoch, follower_epoch=one.right_epoch
+        )
+        for one in pieces
+    )

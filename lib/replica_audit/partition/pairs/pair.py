@@ -1,0 +1,260 @@
+"""One leader and one follower → what each protocol truncates, and the verdict, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from replica_audit.partition.known.known_partition import UnreadBatchesError
+from replica_audit.partition.pairs import content, second_read
+from replica_audit.partition.pairs.commits import removed_commits
+from replica_audit.partition.pairs.decided_columns import decided_columns
+from replica_audit.partition.pairs.evidence import evidence_columns
+from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
+from replica_audit.partition.pairs.logged import did_otherwise
+from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_columns
+from replica_audit.partition.pairs.sides import Side
+from replica_audit.protocol.cluster.leadership import Leadership
+from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
+from replica_audit.protocol.comparison.already_cut import has_truncated
+from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
+from replica_audit.protocol.comparison.pair import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
+from replica_audit.protocol.epochs.once import once
+from replica_audit.protocol.exchange.cuts import Removal
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.verdict.verdict import Judgement, judge
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A leader and a follower that both have a log."""
+
+    leader: Side
+    follower: Side
+    leadership: Leadership
+    context: Context
+    applies: Protocol
+    witnesses: Sequence[Replica]
+    inferred_because: str | None = None
+
+    @property
+    def keys(self) -> PairKeys:
+        """The columns that every row of the pair begins with."""
+        files = self.follower.loaded.files
+        return PairKeys(files.topic, files.partition, self.leadership.leader_id, self.follower.replica.broker_id)
+
+
+class PairKeys(NamedTuple):
+    """The key columns of a pair's rows."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    follower_id: int
+
+
+def lookup_rows(pair: Pair) -> Iterator[EpochEndOffset]:
+    """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
+    leader, keys = pair.leader.replica.as_leader(), pair.keys
+    for epoch, answer, kip101 in _answers(leader.epochs, leader.log_end_offset, pair.follower.replica.as_follower().epochs):
+        yield EpochEndOffset(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            requested_epoch=epoch,
+            answered_epoch=answer.epoch,
+            end_offset=answer.start_offset,
+            kip101_end_offset=kip101,
+        )
+
+
+@once
+def _answers(leader: EpochTable, log_end_offset: int, follower: EpochTable) -> list[tuple[int, EpochEntry, int]]:
+    """Each epoch of the follower, what a leader answers to it now, and what one of 0.11 to 1.1 answered."""
+    return [
+        (epoch, end_offset_for(leader, epoch, log_end_offset), kip101_end_offset_for(leader, epoch, log_end_offset))
+        for epoch, _start in follower
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove.
+
+    `unread` is why the batches could not be read a second time, None if they could: what goes is then known by its offsets only.
+    """
+
+    comparison: Comparison
+    removal: Removal | None
+    effects: tuple[Effect, ...]
+    observed: ObservedTruncation | None = None
+    unread: UnreadBatchesError | None = None
+
+
+def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measured:
+    """Run the rules over a pair.
+
+    Batches are read a second time only where the protocol that applies cuts, or where the logs differ or have nothing in common:
+    from the follower's batch that holds the cut, and from the leader's that holds the fetch offset.
+
+    Args:
+        pair: to measure.
+        protocols: of which the effects are wanted; that of the protocol that applies is always made.
+    """
+    try:
+        return _measured(pair, protocols, read_batches=True)
+    except UnreadBatchesError as unread:  # on a broker that runs, what was scanned may be gone by now
+        return replace(_measured(pair, protocols, read_batches=False), unread=unread)
+
+
+def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) -> Measured:
+    leader, follower = pair.leader.replica, pair.follower.replica
+    truncations = {protocol: RULES[protocol](leader.as_leader(), follower.as_follower()) for protocol in {*protocols, pair.applies}}
+    end = min(leader.log.log_end_offset, follower.log.log_end_offset)
+    overlaps = end > max(leader.log.log_start_offset, follower.log.log_start_offset)
+    cuts = truncations[pair.applies].truncation_offset is not None
+    looks_closer = read_batches and (cuts or not overlaps or difference(leader, follower, pair.context, end) is not None)
+    effects, removal = [], None
+    for protocol in [protocol for protocol in RULES if protocol in truncations]:
+        truncation = truncations[protocol]
+        measured = second_read.removal(pair.follower.loaded, follower, truncation) if looks_closer else None
+        effects.append(
+            Effect(
+                truncation=truncation,
+                physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
+                fetcher_fails=looks_closer and second_read.fetcher_fails(pair.leader.loaded, leader, truncation),
+            )
+        )
+        if protocol is pair.applies:
+            removal = measured
+    applied = next(effect for effect in effects if effect.truncation.protocol is pair.applies)
+    comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=applied, witnesses=pair.witnesses)
+    return Measured(comparison=comparison, removal=removal, effects=tuple(effects))
+
+
+def with_content(pair: Pair, measured: Measured) -> Measured:
+    """The pair with its batches compared, where nothing else can still tell the logs apart."""
+    if not measured.comparison.content_decides:
+        return measured
+    found = content.compare(measured.comparison, pair.leader.loaded, pair.follower.loaded)
+    return replace(measured, comparison=replace(measured.comparison, content=found))
+
+
+def with_events(pair: Pair, measured: Measured, events: Sequence[LogEvent], *, after_copy: bool) -> Measured:
+    """The pair with what the follower's broker logged, in the order of its log; `after_copy` as in `observed.agrees`."""
+    if not events:
+        return measured
+    seen = observe(events)
+    said = did_otherwise(seen, measured.comparison, leader_epoch=pair.context.leader_epoch, after_copy=after_copy)
+    return replace(measured, observed=seen, comparison=replace(measured.comparison, did_otherwise=said))
+
+
+def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], ReplicaVerdict]:
+    """The pair's four rows of `truncation_points` and its row of `replica_verdicts`."""
+    rows = [_truncation_row(pair, effect) for effect in measured.effects]
+    return rows, _verdict_row(pair, measured, judge(measured.comparison))
+
+
+def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
+    truncation, follower, keys = effect.truncation, pair.follower.replica, pair.keys
+    removed_from = removal_start(follower, effect)
+    removed = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
+    is_cut = truncation.truncation_offset is not None or truncation.restart_offset is not None
+    exchange = exchange_columns(truncation, follower)
+    return TruncationPoint(
+        topic=keys.topic,
+        partition=keys.partition,
+        leader_id=keys.leader_id,
+        follower_id=keys.follower_id,
+        leader_source=pair.leadership.source,
+        protocol=str(truncation.protocol),
+        applies=truncation.protocol is pair.applies,
+        truncation_offset=truncation.truncation_offset,
+        restart_offset=truncation.restart_offset,
+        fetcher_fails=effect.fetcher_fails,
+        round_trips=exchange.round_trips,
+        rounds=exchange.rounds,
+        falls_back_to_high_watermark=exchange.falls_back_to_high_watermark,
+        removed_offsets=removed,
+        still_diverged=still_diverged(pair.leader.replica, follower, pair.context, effect),
+        catches_up=catches_up(pair.leader.replica, effect),
+        physical_offset=follower.log.log_end_offset - removed if is_cut else None,
+        fetch_offset=exchange.fetch_offset,
+        stuck=exchange.stuck,
+        ends_with_election=ends_with_election(pair.leader.replica, follower, truncation, pair.context.leader_epoch),
+        restarts_once_failed=restarts_once_failed(pair.leader.replica, effect),
+        fallback=exchange.fallback,
+        learnt_epochs=learnt_epochs_column(pair.leader.replica, effect) if truncation.protocol is pair.applies else None,
+    )
+
+
+def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> ReplicaVerdict:
+    comparison, removal, seen, keys = measured.comparison, measured.removal, measured.observed, pair.keys
+    truncation = comparison.effect.truncation
+    leader_end, follower_end = comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset
+    parts = comparison.divergence_offset
+    common = max(comparison.end, comparison.start) if parts is None else parts
+    offsets, records, size = _removed(measured)
+    # where the comparison proves nothing, no loss may be summed up
+    commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
+    decided = decided_columns(comparison, judgement)
+    facts = evidence_columns(pair.leader, pair.follower, pair.leadership, comparison, judgement)
+    return ReplicaVerdict(
+        topic=keys.topic,
+        partition=keys.partition,
+        leader_id=keys.leader_id,
+        follower_id=keys.follower_id,
+        leader_source=pair.leadership.source,
+        verdict=str(judgement.verdict),
+        severity=str(judgement.severity),
+        common_prefix_end_offset=None if comparison.no_common_range else common,
+        divergence_offset=parts,
+        follower_diverged_end_offset=follower_end if parts is not None and parts < follower_end else None,
+        leader_diverged_end_offset=leader_end if parts is not None and parts < leader_end else None,
+        truncation_offset=truncation.truncation_offset,
+        restart_offset=truncation.restart_offset,
+        protocol=str(truncation.protocol),
+        removed_offsets=offsets,
+        removed_records=records,
+        removed_bytes=size,
+        removed_below_high_watermark=commits.removed_below_high_watermark,
+        commit_evidence=commits.commit_evidence,
+        removed_committed=commits.removed_committed,
+        removed_committed_offsets=commits.removed_committed_offsets,
+        removed_commits=commits.removed_commits,
+        first_removed_timestamp_ms=removal.first_timestamp_ms if removal else None,
+        last_removed_timestamp_ms=removal.last_timestamp_ms if removal else None,
+        open_transactions=tuple(removal.open_producer_ids) if removal else (),
+        observed_truncation_offset=seen.truncation_offset if seen else None,
+        already_truncated=has_truncated(seen, truncation),
+        stuck=rejoin.stuck,
+        wrong_lines_broker_id=rejoin.wrong_lines_broker_id,
+        wrong_lines=rejoin.wrong_lines,
+        hole=hole_column(comparison, judgement),
+        compacted=comparison.context.compacted,
+        evidence=facts.evidence,
+        reason=judgement.reason,
+        inferred_because=pair.inferred_because,
+        cause=decided.cause,
+        wrong_epoch=decided.wrong_epoch,
+        did_otherwise=decided.did_otherwise,
+        differences=decided.differences,
+        conflicts=decided.conflicts,
+        cleaned_beyond_cut=decided.cleaned_beyond_cut,
+        rests_on=facts.rests_on,
+    )
+
+
+def _removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Offsets, records and bytes that go."""
+    if measured.unread is not None:
+        return None, None, None
+    removal = measured.removal
+    return (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0)

@@ -1,0 +1,28 @@
+"""One replica of a pair, or of a partition in which every replica is tried as the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.exchange.replica import Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """As it was loaded, and as the rules see it."""
+
+    loaded: Loaded
+    replica: Replica
+
+
+def witnesses(replicas: Mapping[int, Replica], leader: Replica, follower: Replica) -> list[Replica]:
+    """The readable replicas of the follower's topic besides the two; `replicas` are those of the partition, by broker."""
+    return [
+        replica
+        for broker, replica in replicas.items()
+        if broker not in (follower.broker_id, leader.broker_id)
+        and not replica.unreadable
+        and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
+    ]

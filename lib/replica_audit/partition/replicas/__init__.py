@@ -1,0 +1,1 @@
+"""Each replica as its broker would load it."""

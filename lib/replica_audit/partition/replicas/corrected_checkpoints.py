@@ -1,0 +1,109 @@
+"""Replicas whose `leader-epoch-checkpoint` is malformed or contradicts their batches → with the lines that the file should have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
+
+from replica_audit.formats.log_dir.checkpoints import leader_epoch_checkpoint
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, as_table, corrected
+from replica_audit.protocol.epochs.epoch_table import EpochTable
+from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, moved_start
+
+_SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
+_NEVER = "do not delete or rename the file: after a clean stop a broker does not make it again from the log"
+_ANEW = "have the replica fetched anew from a leader that is well: stop the broker, move the replica's directory out of the log directory"
+_FROM = {
+    EntrySource.FILE: "kept as the file has them, no batch contradicts them",
+    EntrySource.OTHER_REPLICA: "from the tables of other replicas",
+    EntrySource.FIRST_BATCH_LEFT: "by the first batch that compaction left, the epoch may have started earlier",
+}
+
+
+def with_corrections(loaded: Sequence[Loaded], *, alive: Callable[[Loaded], bool | None]) -> list[Loaded]:
+    """Give each replica whose checkpoint is wrong the lines that it should have, and the problems about it a remedy that prints them.
+
+    Args:
+        loaded: every replica directory of one partition.
+        alive: whether the broker of a replica ran when its files were copied; None if unknown.
+    """
+    tables = {one.broker_id: one.log.epochs for one in loaded if one.log and one.is_compared and not one.unreadable}
+    return [_corrected(one, {broker: found for broker, found in tables.items() if broker != one.broker_id}, alive(one)) for one in loaded]
+
+
+def _corrected(one: Loaded, others: Mapping[int, EpochTable], alive: bool | None) -> Loaded:
+    files, log = one.files, one.log
+    told = {problem.code for problem in one.problems if problem.kind == EPOCH_CHECKPOINT}
+    if log is None or files.checkpoint_state == "not-collected" or "cannot-read" in told:
+        return one
+    found = None if files.checkpoint_state == "unreadable" else _contradiction(one, log, alive)
+    if found is None and files.checkpoint_state not in ("unreadable", "healed"):
+        return one
+    entries = corrected(((epoch, start) for _line, epoch, start in files.checkpoint), log, others)
+    remedy = _remedy(entries, files, heals=files.checkpoint_state == "healed" and found is None)
+    problems = [replace(problem, remedy=remedy) if _is_about_lines(problem) else problem for problem in one.problems]
+    if found and entries is not None and files.checkpoint_state != "healed":
+        problems.append(replace(found, remedy=remedy))
+    content = None if entries is None else leader_epoch_checkpoint(as_table(entries)).decode()
+    return replace(one, problems=tuple(problems), corrected_checkpoint=content)
+
+
+def _is_about_lines(problem: Problem) -> bool:
+    return problem.kind == EPOCH_CHECKPOINT and problem.code in ("malformed", "checkpoint-out-of-order")
+
+
+def _contradiction(one: Loaded, log: LoadedLog, alive: bool | None) -> Problem | None:
+    """Where the table that the broker would use contradicts the batches, below neither the cleaner checkpoint nor a moved log start."""
+    start = moved_start(log.epochs, log) if alive is not False else None
+    floor = max(log.log_start_offset, one.files.cleaner_offset or 0, start or 0)
+    found = contradiction(log.epochs, log.runs, floor, table_may_be_older=bool(alive)) if one.is_compared else None
+    if found is None:
+        return None
+    run, offset, epoch = found
+    state = {"missing": "the file is missing: it", "empty": "the file has no entry: it"}.get(one.files.checkpoint_state, "the table")
+    return Problem(
+        path=one.files.inside(EPOCH_CHECKPOINT),
+        kind=EPOCH_CHECKPOINT,
+        code="checkpoint-contradicts-batches",
+        detail=f"{state} gives {'no epoch' if epoch is None else f'epoch {epoch}'} at offset {offset}, the batch there has "
+        f"{f'epoch {run.leader_epoch}' if run.leader_epoch >= 0 else 'none'}",
+        remedy="",
+        line=next((line for line, known, _start in one.files.checkpoint if known == epoch), None),
+    )
+
+
+def _remedy(entries: tuple[CorrectedEntry, ...] | None, files: ReplicaFiles, *, heals: bool) -> str:
+    if heals:
+        return "none needed: the table that a broker makes of these lines agrees with the batches"
+    if entries is None:
+        return f"copy the file again; the batches of this log determine no table (damaged, or their epochs go backwards): {_ANEW}; {_NEVER}"
+    again = "copy the file again; if the broker has the same, " if files.checkpoint_state != "missing" else ""
+    return (
+        f"{again}stop the broker, which overwrites the file while it runs, and write the corrected lines: {_command(entries)} in "
+        f"{files.directory}{_sources(entries)}; {_NEVER}"
+    )
+
+
+def _command(entries: tuple[CorrectedEntry, ...]) -> str:
+    """A shell command that writes the lines, in the replica's directory."""
+    if len(entries) > _SHOWN:
+        return f"the {len(entries) + 2} lines of replica_logs.corrected_checkpoint"
+    lines = ["0", str(len(entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in entries)]
+    return f"printf '%s\\n' {' '.join(map(quote, lines))} > {EPOCH_CHECKPOINT}"
+
+
+def _sources(entries: tuple[CorrectedEntry, ...]) -> str:
+    """Where the lines are from that are not exact by the batches alone."""
+    said = "".join(f"; {', '.join(lines)}: {_FROM[source]}" for source, lines in _by_source(entries))
+    return f" (the lines follow from the replica's batches{said})"
+
+
+def _by_source(entries: tuple[CorrectedEntry, ...]) -> Iterator[tuple[EntrySource, list[str]]]:
+    for source in _FROM:
+        lines = [f"'{entry.epoch} {entry.start_offset}'" for entry in entries if entry.source is source]
+        if lines:
+            yield source, lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], "..."]

@@ -1,0 +1,290 @@
+"""The files of one replica and the scans of its segments → the replica as its broker would load it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+
+from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
+from replica_audit.model import UNDEFINED_EPOCH, BatchHeader, Problem, ReplicaFiles, Run, ScannedSegment, SegmentFile
+from replica_audit.partition.known.known_partition import ReadAgain
+from replica_audit.partition.replicas.history import utc
+from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
+from replica_audit.protocol.comparison.content import merged
+from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, table
+from replica_audit.protocol.epochs.lineage import Span, history_of_runs
+from replica_audit.protocol.epochs.once import once
+from replica_audit.protocol.epochs.reconcile import reconcile
+from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
+from replica_audit.protocol.epochs.runs import joined
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, ReplicaLog, SegmentEpoch
+
+_EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A replica with what its files say.
+
+    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
+    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
+    """
+
+    broker_id: int
+    files: ReplicaFiles
+    log: LoadedLog | None
+    unreadable: str | None
+    files_in_log: tuple[SegmentFile, ...]
+    problems: tuple[Problem, ...]
+    read_again: ReadAgain
+    incomplete: bool = False
+    corrected_checkpoint: str | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the replica takes part in verdicts: a current directory of an ordinary topic."""
+        return self.files.state == "current" and self.files.topic != METADATA_TOPIC
+
+    def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False) -> Replica:
+        """The replica as the rules see it; only where there is a log."""
+        if self.log is None:
+            raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
+        return Replica(
+            broker_id=self.broker_id,
+            log=self.log,
+            history=_history(self.log.runs),
+            high_watermark=self.files.high_watermark,
+            high_watermark_known=self.files.high_watermarks_collected,
+            cleaner_offset=self.files.cleaner_offset,
+            topic_id=self.files.topic_id,
+            checkpoint_known=self.files.checkpoint_state != "not-collected",
+            unreadable=self.unreadable,
+            alive=alive,
+            in_isr=in_isr,
+            frozen=frozen,
+            stopped_cleanly=self.files.clean_shutdown and not alive,
+        )
+
+    def batches_from(self, offset: int) -> Iterator[BatchHeader]:
+        """The batches of the log, read again, from the one that holds an offset on.
+
+        Raises:
+            UnreadBatchesError: they can no longer be read.
+        """
+        return self.read_again(self.broker_id, self.files, self.files_in_log, offset)
+
+    def file_at(self, offset: int) -> str:
+        """The path of the segment, or text, that holds an offset."""
+        holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
+        return max(holding, key=lambda file: file.base_offset).path if holding else self.files.path
+
+
+@once
+def _history(runs: Sequence[Run]) -> tuple[Span, ...]:
+    return tuple(history_of_runs(runs))
+
+
+def load(
+    broker_id: int, files: ReplicaFiles, scans: Sequence[ScannedSegment], read_again: ReadAgain, *, alive: bool | None, compacted: bool
+) -> Loaded:
+    """Load one replica.
+
+    Args:
+        broker_id: of the broker whose folder holds it.
+        files: what its small files say.
+        scans: its segments as they were read, any order.
+        read_again: reads its batches again.
+        alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
+        compacted: whether metadata says that the topic is compacted.
+    """
+    problems = [*files.problems, *(problem for scan in scans for problem in scan.problems)]
+    incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
+    segments = after_swaps(scan.segment for scan in scans)
+    read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
+    files_in_log = tuple(read[(part.base_offset, part.swap)] for part in segments)
+    log: LoadedLog | None = None
+    if segments:
+        log = load_log(
+            tuple(segments),
+            checkpoint=_checkpoint(files, [run for part in segments for run in part.runs]),
+            log_start_checkpoint=files.log_start_offset,
+            recovery_point=files.recovery_point or 0,
+            recovers=not files.clean_shutdown and not alive,
+            runs_on=bool(alive),
+        )
+        may_have_holes = compacted or files.cleaner_offset is not None
+        if not incomplete and not any(scan.failed for scan in scans):  # without all segments nothing can be said of their offsets
+            problems += log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+    else:
+        problems.append(no_segments(files))
+    unreadable = _unreadable(files, scans, log)
+    is_incomplete = incomplete is not None and not files.offline_reason and not any(scan.failed for scan in scans)
+    if incomplete is not None and is_incomplete:
+        unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
+    return Loaded(
+        broker_id=broker_id,
+        files=files,
+        log=log,
+        unreadable=unreadable,
+        files_in_log=files_in_log,
+        problems=tuple(problems),
+        read_again=read_again,
+        incomplete=is_incomplete,
+    )
+
+
+def _checkpoint(files: ReplicaFiles, runs: list[Run]) -> EpochTable:
+    return epochs_from_runs(runs) if files.checkpoint_state == "not-collected" else table(files.epochs)
+
+
+def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None) -> str | None:
+    failed = next((scan.file.path for scan in scans if scan.failed), None)
+    if files.offline_reason:
+        return files.offline_reason
+    if failed:
+        return f"segment {failed} cannot be read"
+    if log is None:
+        return f"{files.directory} holds no segment that can be read"
+    if log.corrupt_offset is not None:
+        return f"the batch at offset {log.corrupt_offset} does not match its CRC"
+    if log.broken_segment is not None:
+        return f"segment {log.broken_segment} is damaged inside the log"
+    return None
+
+
+def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
+    """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
+    current = Counter(one.broker_id for one in loaded if one.is_compared)
+    checked = []
+    for one in loaded:
+        if one.is_compared and current[one.broker_id] > 1:
+            twins = current[one.broker_id]
+            reason = f"{one.files.directory} stands in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
+            problem = Problem(
+                path=one.files.log_dir,
+                kind="directory",
+                code="replica-in-two-log-dirs",
+                detail=reason,
+                remedy="find out which directory the broker used last, and leave the other one out",
+            )
+            one = replace(one, unreadable=reason, problems=(*one.problems, problem))
+        checked.append(one)
+    return checked
+
+
+def log_row(loaded: Loaded) -> ReplicaLog:
+    """The replica as a row of `replica_logs`, without the run's keys."""
+    files, log = loaded.files, loaded.log
+    runs = log.runs if log else ()
+    return ReplicaLog(
+        topic=files.topic,
+        partition=files.partition,
+        broker_id=loaded.broker_id,
+        log_dir=files.log_dir,
+        directory=files.directory,
+        topic_id=files.topic_id,
+        state=files.state,
+        log_start_offset=log.log_start_offset if log else None,
+        log_end_offset=log.log_end_offset if log else None,
+        high_watermark=files.high_watermark,
+        recovery_point=files.recovery_point,
+        cleaner_offset=files.cleaner_offset,
+        last_epoch=runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
+        batch_count=sum(run.batch_count for run in runs),
+        record_count=sum(run.record_count for run in runs),
+        size_bytes=sum(run.size_bytes for run in runs),
+        checkpoint_state=files.checkpoint_state,
+        corrected_checkpoint=loaded.corrected_checkpoint,
+        recovery_cut_offset=log.recovery_cut if log else None,
+        unreadable_reason=loaded.unreadable,
+        captured_at=utc(files.captured_at_ms),
+    )
+
+
+def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: int) -> Iterator[SegmentEpoch]:
+    """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
+    runs: list[Run] = []
+    for run in scan.segment.runs:
+        if runs and runs[-1].leader_epoch == run.leader_epoch:
+            runs[-1] = joined(runs[-1], run)
+        else:
+            runs.append(run)
+    for run in runs:
+        yield SegmentEpoch(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            log_dir=scan.log_dir,
+            segment_base_offset=scan.file.base_offset,
+            leader_epoch=run.leader_epoch,
+            first_offset=run.first_offset,
+            last_offset=run.last_offset,
+            batch_count=run.batch_count,
+            record_count=run.record_count,
+            size_bytes=run.size_bytes,
+            min_timestamp_ms=run.min_timestamp_ms,
+            max_timestamp_ms=run.max_timestamp_ms,
+            source=scan.file.source,
+        )
+
+
+def window_rows(loaded: Loaded) -> Iterator[ContentWindow]:
+    """The digests of the replica's batches as rows of `content_windows`; none of a directory that is not compared."""
+    if loaded.log is None or not loaded.is_compared:
+        return
+    for window in merged(loaded.log.windows):
+        yield ContentWindow(
+            topic=loaded.files.topic,
+            partition=loaded.files.partition,
+            broker_id=loaded.broker_id,
+            window_start_offset=window.window_start_offset,
+            window_end_offset=window.window_end_offset,
+            digest=window.digest,
+            batch_count=window.batch_count,
+        )
+
+
+def epoch_rows(
+    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]
+) -> Iterator[EpochStartOffset]:
+    """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
+
+    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas; `led_by` the
+    leaders by epoch, as far as the metadata log tells them.
+    """
+    if loaded.log is None or not loaded.is_compared:
+        return
+    leads = leader is not None and leader.broker_id == loaded.broker_id
+    in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
+    known = loaded.files.checkpoint_state != "not-collected"
+    checkpoint = tuple(map(_EPOCH_AND_START, loaded.files.checkpoint)) if known else None
+    found = reconcile(
+        loaded.log,
+        in_effect if loaded.unreadable is None else EMPTY,
+        checkpoint,
+        cleaned_until=cleaned_until,
+        compacted=compacted,
+        # above the cleaner checkpoints it tells nothing, and the question is the same for all replicas
+        leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
+    )
+    for entry in found:
+        yield EpochStartOffset(
+            topic=loaded.files.topic,
+            partition=loaded.files.partition,
+            broker_id=loaded.broker_id,
+            leader_epoch=entry.leader_epoch,
+            leader_id=led_by.get(entry.leader_epoch),
+            start_offset=entry.start_offset,
+            end_offset=entry.end_offset,
+            checkpoint_start_offset=entry.checkpoint_start_offset,
+            segment_start_offset=entry.segment_start_offset,
+            source=entry.source,
+            agrees=entry.agrees,
+            in_effect=entry.in_effect,
+            difference=entry.difference,
+        )

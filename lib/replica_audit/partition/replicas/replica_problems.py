@@ -1,0 +1,81 @@
+"""What is wrong with one replica beyond its single files, as problems with a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
+from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
+from replica_audit.protocol.epochs.replica_log import LoadedLog
+
+_LOG_WAS_LONGER = (
+    "copy the replica's segments again: the broker was stopped cleanly, so its log reached this offset when the entry was written; if the "
+    "broker's own log ends here too, it lost its end after the stop"
+)
+_MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
+
+
+def no_segments(files: ReplicaFiles) -> Problem:
+    """That a replica's directory has nothing to read."""
+    return Problem(
+        path=files.path,
+        kind="directory",
+        code="no-segments",
+        detail="a replica directory without a readable segment file",
+        remedy="copy the directory again, with its .log files",
+    )
+
+
+def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
+    """Offsets that no segment holds, and entries of the table that lie beyond the log; `alive` as of the broker."""
+    missing = () if may_have_holes else log.missing
+    may_load = files.checkpoint_state != "unreadable" and not alive
+    beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
+    if not missing and not beyond:
+        return
+    for first, last in missing:
+        yield Problem(
+            path=files.path,
+            kind="directory",
+            code="missing-offsets",
+            detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
+            remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
+        )
+    for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
+        detail = f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
+        if place == _MAX_BEYOND:
+            detail = f"from this line on {len(beyond) - _MAX_BEYOND} more entries begin beyond the log end {log.log_end_offset}"
+        yield Problem(
+            path=files.inside(EPOCH_CHECKPOINT),
+            kind=EPOCH_CHECKPOINT,
+            code="checkpoint-beyond-log-end",
+            detail=detail,
+            remedy=_LOG_WAS_LONGER if files.clean_shutdown else "none: legal after a crash, and without effect",
+            line=line,
+        )
+
+
+def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata) -> Problem:
+    """That a replica's table, which is not empty, ends in an epoch which the metadata does not know."""
+    epoch, start = log.epochs[-1]
+    return Problem(
+        path=files.inside(EPOCH_CHECKPOINT),
+        kind=EPOCH_CHECKPOINT,
+        code="metadata-outdated",
+        detail=f"epoch {epoch} began at {start}, and the newest metadata in the input ({metadata.source}) knows epoch "
+        f"{metadata.leader_epoch} as the last: who leads is inferred from the logs",
+        remedy="give a cluster-metadata.json, or a copy of __cluster_metadata-0, that was taken after the last election",
+        line=next((line for line, known, _start in files.checkpoint if known == epoch), None),
+    )
+
+
+def gone_everywhere(files: ReplicaFiles, end: int, committed: int) -> Problem:
+    """That a high watermark lies beyond the end of every log: `files` are those of the replica that has persisted it."""
+    return Problem(
+        path=files.beside(HIGH_WATERMARKS),
+        kind=HIGH_WATERMARKS,
+        code="high-watermark-beyond-log-end",
+        detail=f"the high watermark of {files.directory} is {committed}, and no replica's log goes beyond {end}: offsets "
+        f"{end}..{committed - 1} had been committed and are gone",
+        remedy="look for a copy from before; else the records are lost",
+    )

@@ -1,0 +1,1 @@
+"""The cluster: elections, ISR, brokers, and who leads, by metadata."""

@@ -1,0 +1,298 @@
+"""The cluster's metadata as the records of the metadata log make it: topics, leaders, leader epochs, ISR, and who led each epoch.
+
+Sources: PartitionRegistration.merge, TopicsDelta, ClusterDelta, ElectionResult and PartitionChangeBuilder (metadata, 4.2.0), KIP-966 (ELR).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
+from replica_audit.protocol.cluster.metadata_changes import (
+    NO_LEADER_CHANGE,
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerStops,
+    ConfigSet,
+    ElrCleared,
+    FeatureSet,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionSet,
+    TopicCreated,
+    TopicRemoved,
+)
+from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
+from replica_audit.protocol.cluster.min_isr import MinIsrLog
+
+UNKNOWN_TIME = -1
+_LAST_EPOCH = 2**31 - 1
+_TOPIC, _BROKER = 2, 4  # ConfigResource.Type
+METADATA_LOG = "metadata-log"
+METADATA_VERSION = "metadata.version"
+UNREGISTERED = "unregistered"
+
+
+class ElectionKind(StrEnum):
+    """How an epoch began."""
+
+    CREATED = "created"
+    SNAPSHOT = "snapshot"
+    CLEAN = "clean"
+    UNCLEAN = "unclean"
+    SAME_LEADER = "same-leader"
+    LEADERLESS = "leaderless"
+
+
+GIVES_NOTHING_UP = frozenset({ElectionKind.CREATED, ElectionKind.CLEAN, ElectionKind.SAME_LEADER, ElectionKind.LEADERLESS})
+
+
+class BrokerState(StrEnum):
+    """What a registered broker's process does, by the metadata log.
+
+    `stopped` is one that was fenced at the end of a controlled shutdown; a `fenced` one may be dead, frozen or cut off.
+    """
+
+    UP = "up"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FENCED = "fenced"
+
+
+class Position(NamedTuple):
+    """Where a record stands in the metadata log."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    state: PartitionSet
+    changed_at_ms: int
+    elections: list[Election]
+    isr_changes: list[IsrChange]
+    ever_replicas: set[int]
+
+
+def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
+    if record.stops:
+        return BrokerState.STOPPED if record.fenced else BrokerState.STOPPING
+    as_fenced = BrokerState.FENCED if from_snapshot else BrokerState.STARTING
+    return as_fenced if record.fenced else BrokerState.UP
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`.
+
+    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time. `broker_events` is every
+    record of a broker's registration, in order.
+    """
+
+    topics: dict[str, str] = field(default_factory=dict)  # names by id
+    features: dict[str, int] = field(default_factory=dict)
+    brokers: dict[int, BrokerState] = field(default_factory=dict)
+    brokers_changed_ms: dict[int, int] = field(default_factory=dict)
+    orphans: int = 0
+    broker_events: list[BrokerEvent] = field(default_factory=list)
+    min_isr: MinIsrLog = field(default_factory=MinIsrLog)
+    _partitions: dict[str, dict[int, _Partition]] = field(default_factory=dict)  # by topic id and number
+    _configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by resource
+    _before: dict[tuple[str, int], _Partition] = field(default_factory=dict)  # of an image that a snapshot replaced
+    _continued_ms: int = UNKNOWN_TIME  # when the first record behind the snapshot was written
+
+    def restarted(self, at: Position) -> MetadataImage:
+        """An empty image that a snapshot fills; of this one only what happened is kept: elections, ISR, brokers, min.insync.replicas."""
+        known = ((topic_id, number, one) for topic_id, found in self._partitions.items() for number, one in found.items())
+        before = {(topic_id, number): one for topic_id, number, one in known}
+        return MetadataImage(broker_events=list(self.broker_events), min_isr=self.min_isr.restarted(at.offset), _before=before)
+
+    def apply(self, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
+        """Replay one record.
+
+        Raises:
+            OverflowError: a partition would get a leader epoch beyond the last that there is.
+        """
+        if not from_snapshot and self._continued_ms == UNKNOWN_TIME:
+            self._continued_ms = at.timestamp_ms
+        match record:
+            case TopicCreated():
+                self.topics[record.topic_id] = record.topic
+            case TopicRemoved():
+                self._remove(record.topic_id)
+            case PartitionSet():
+                self._set(record, at, from_snapshot)
+            case PartitionChanged():
+                self._change(record, at)
+            case ElrCleared():
+                self._clear_elr(record.topic)
+            case _:
+                self._apply_to_cluster(record, at, from_snapshot)
+                if isinstance(record, BrokerRegistered | BrokerFenced | BrokerStops):
+                    self.brokers_changed_ms[record.broker_id] = at.timestamp_ms
+                    state = str(self.brokers.get(record.broker_id, UNREGISTERED))
+                    self.broker_events.append(BrokerEvent(record.broker_id, state, *at))
+
+    @property
+    def fenced(self) -> dict[int, bool]:
+        """Whether each registered broker is fenced."""
+        return {broker: state not in (BrokerState.UP, BrokerState.STOPPING) for broker, state in self.brokers.items()}
+
+    def _apply_to_cluster(
+        self, record: BrokerFenced | BrokerRegistered | BrokerStops | FeatureSet | ConfigSet, at: Position, from_snapshot: bool
+    ) -> None:
+        match record:
+            case BrokerRegistered():
+                self.brokers[record.broker_id] = _registered(record, from_snapshot)
+            case BrokerStops(broker_id):
+                if self.brokers.get(broker_id) is BrokerState.UP:
+                    self.brokers[broker_id] = BrokerState.STOPPING
+            case BrokerFenced(broker_id, None):
+                self.brokers.pop(broker_id, None)
+            case BrokerFenced(broker_id, True):
+                stops = self.brokers.get(broker_id) in (BrokerState.STOPPING, BrokerState.STOPPED)
+                self.brokers[broker_id] = BrokerState.STOPPED if stops else BrokerState.FENCED
+            case BrokerFenced(broker_id, False):
+                self.brokers[broker_id] = BrokerState.UP
+            case FeatureSet():
+                self.features[record.name] = record.level
+            case ConfigSet():
+                self._configure(record, at)
+
+    def _configure(self, record: ConfigSet, at: Position) -> None:
+        resource_type, name, key, value = record
+        if (resource_type, key) == (_TOPIC, MIN_ISR):
+            self.min_isr.set_topic(name, value, at.offset)
+        elif (resource_type, key) == (_BROKER, MIN_ISR):
+            self.min_isr.set_broker(name, value, at.offset)
+        elif value is None:
+            self._configs.get((resource_type, name), {}).pop(key, None)
+        else:
+            self._configs.setdefault((resource_type, name), {})[key] = value
+
+    def partitions(self, log_epoch: int, log_end_offset: int) -> list[PartitionMetadata]:
+        """Every partition of every topic that exists.
+
+        Args:
+            log_epoch: of the last batch that was replayed.
+            log_end_offset: of the metadata log, exclusive: which of several copies knows more.
+        """
+        made = []
+        for topic_id, found in self._partitions.items():
+            topic = self.topics.get(topic_id)
+            if topic is None:
+                continue
+            compacted = "compact" in self._cleanup_policy(topic)
+            for partition, known in found.items():
+                made.append(
+                    PartitionMetadata(
+                        topic=topic,
+                        partition=partition,
+                        topic_id=topic_id,
+                        compacted=compacted,
+                        leader=known.state.leader,
+                        leader_epoch=known.state.leader_epoch,
+                        replicas=known.state.replicas,
+                        isr=known.state.isr,
+                        elr=known.state.elr,
+                        last_known_elr=known.state.last_known_elr,
+                        no_leader=known.state.leader < 0,
+                        source=METADATA_LOG,
+                        known_at_ms=known.changed_at_ms if known.changed_at_ms >= 0 else None,
+                        log_epoch=log_epoch,
+                        log_end_offset=log_end_offset,
+                        elections=tuple(known.elections),
+                        isr_changes=tuple(self._timed(change) for change in known.isr_changes),
+                        min_isr=tuple(self.min_isr.of_topics.get(topic, ())),
+                        ever_replicas=tuple(sorted(known.ever_replicas)),
+                    )
+                )
+        return made
+
+    def _timed(self, change: IsrChange) -> IsrChange:
+        """What a snapshot tells was so when the log goes on behind it, at the latest."""
+        return change._replace(timestamp_ms=self._continued_ms) if change.timestamp_ms == UNKNOWN_TIME else change
+
+    def _cleanup_policy(self, topic: str) -> str:
+        default = self._configs.get((_BROKER, ""), {}).get("log.cleanup.policy", "")
+        return self._configs.get((_TOPIC, topic), {}).get("cleanup.policy", default)
+
+    def _remove(self, topic_id: str) -> None:
+        topic = self.topics.pop(topic_id, "")
+        self._partitions.pop(topic_id, None)
+        self._configs.pop((_TOPIC, topic), None)
+        self.min_isr.of_topics.pop(topic, None)
+
+    def _set(self, record: PartitionSet, at: Position, from_snapshot: bool) -> None:
+        key = (record.topic_id, record.partition)
+        known = self._partitions.get(record.topic_id, {}).get(record.partition) or self._before.get(key)
+        elections, changes = ([*known.elections], [*known.isr_changes]) if known else ([], [])
+        if not elections or elections[-1].leader_epoch != record.leader_epoch:
+            kind = ElectionKind.SNAPSHOT if from_snapshot else ElectionKind.CREATED
+            elections.append(_election(record, kind, at, record.isr))
+        if from_snapshot:  # what happened before it in this epoch is not known
+            changes.append(IsrChange(record.leader_epoch, record.isr, *at))
+        replicas = (known.ever_replicas if known else set()) | {*record.replicas}
+        made = _Partition(record, at.timestamp_ms, elections, changes, replicas)
+        self._partitions.setdefault(record.topic_id, {})[record.partition] = made
+
+    def _change(self, record: PartitionChanged, at: Position) -> None:
+        known = self._partitions.get(record.topic_id, {}).get(record.partition)
+        if known is None:
+            self.orphans += 1
+            return
+        before = known.state
+        changed = {
+            name: value
+            for name in ("isr", "replicas", "recovering", "elr", "last_known_elr", "removing", "adding")
+            if (value := getattr(record, name)) is not None
+        }
+        after = before._replace(partition_epoch=before.partition_epoch + 1, **changed)
+        if record.leader != NO_LEADER_CHANGE:
+            if before.leader_epoch >= _LAST_EPOCH:
+                raise OverflowError(f"no leader epoch follows {before.leader_epoch}")
+            after = after._replace(leader=record.leader, leader_epoch=before.leader_epoch + 1)
+            known.elections.append(_election(after, _kind(before, after, record), at, (*before.isr, *before.elr)))
+        elif after.isr != before.isr:
+            known.isr_changes.append(IsrChange(after.leader_epoch, after.isr, *at))
+        known.ever_replicas.update(after.replicas)
+        known.state, known.changed_at_ms = after, at.timestamp_ms
+
+    def _clear_elr(self, topic: str) -> None:
+        for topic_id, found in self._partitions.items():
+            if not topic or self.topics.get(topic_id) == topic:
+                for known in found.values():
+                    known.state = known.state._replace(elr=(), last_known_elr=())
+
+
+def _kind(before: PartitionSet, after: PartitionSet, record: PartitionChanged) -> ElectionKind:
+    """How the change's election came about: a leader outside of ISR and ELR was elected uncleanly (ElectionResult.unclean).
+
+    Except where the same record ends a reassignment: its ISR is then what the leader before asked for, and the new leader is in it.
+    """
+    if after.leader < 0:
+        return ElectionKind.LEADERLESS
+    if after.leader == before.leader:
+        return ElectionKind.SAME_LEADER
+    ends_a_move = bool(before.removing or before.adding) and set(after.replicas) == set(before.replicas) - set(before.removing)
+    is_eligible = after.leader in (*before.isr, *before.elr) or (record.replicas is not None and ends_a_move)
+    return ElectionKind.CLEAN if is_eligible and not record.recovering else ElectionKind.UNCLEAN
+
+
+def _election(state: PartitionSet, kind: ElectionKind, at: Position, electable: tuple[int, ...]) -> Election:
+    return Election(
+        leader_epoch=state.leader_epoch,
+        leader_id=state.leader,
+        kind=str(kind),
+        isr=state.isr,
+        elr=state.elr,
+        metadata_offset=at.offset,
+        metadata_epoch=at.epoch,
+        timestamp_ms=at.timestamp_ms,
+        electable=electable,
+    )

@@ -1,0 +1,194 @@
+"""Which records are proven to have been committed: a leader's high watermark had passed them, or every in-sync replica held them.
+
+Sources: Partition.maybeIncrementLeaderHW (core): a leader's high watermark is the smallest log end offset of itself, the other members of
+the ISR, and replicas that are caught up and may join it. Of a leader that is alone in the ISR it is its own log end offset, on every append
+and when it begins to lead, unless the ISR is smaller than min.insync.replicas (since 3.7) or such a replica is waited for; a fenced broker
+is not, since 3.6. Partition.makeLeader forgets where the replicas were that are not in the ISR, so none is waited for at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from replica_audit.model import MinIsrSetting, PartitionMetadata
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
+from replica_audit.protocol.cluster.metadata_image import BrokerState
+from replica_audit.protocol.cluster.min_isr import values_between
+from replica_audit.protocol.cluster.terms import FinalIsr, Term, final_isr, terms
+from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.exchange.replica import Replica
+
+_HELD_BACK_BELOW_MIN_ISR = (3, 7)
+_FENCED_NOT_WAITED_FOR = (3, 6)
+
+
+class Evidence(StrEnum):
+    """How records are known to have been committed, the strongest first."""
+
+    CHECKPOINT = "checkpointed-high-watermark"
+    SOLE = "sole-in-sync-replica"
+    ALL = "all-in-sync-replicas"
+
+
+class Doubt(StrEnum):
+    """What the files do not rule out: why evidence says "very likely"."""
+
+    MIN_ISR = "min-insync-replicas"
+    WAITED_FOR = "replica-about-to-join-isr"
+    NOT_LEARNED = "leader-may-not-have-learned"
+    METADATA_OLDER = "metadata-may-be-older"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitHistory:
+    """What the metadata log tells of a partition's leaders and ISRs, and of its cluster.
+
+    `may_be_older`: logs may have been copied after the metadata log. `is_outdated`: they were.
+    """
+
+    terms: Sequence[Term] = ()
+    cluster: ClusterHistory = field(default_factory=ClusterHistory)
+    min_isr: Sequence[MinIsrSetting] = ()
+    ever_replicas: Sequence[int] = ()
+    topic_id: str | None = None
+    may_be_older: bool = False
+    is_outdated: bool = False
+
+    @classmethod
+    def of(cls, metadata: PartitionMetadata, cluster: ClusterHistory, *, simultaneous: bool, is_outdated: bool) -> CommitHistory:
+        """The history of a partition; `simultaneous`: all copies, also that of the metadata log, were taken at one instant."""
+        return cls(
+            terms=terms(metadata, cluster),
+            cluster=cluster,
+            min_isr=metadata.min_isr,
+            ever_replicas=metadata.ever_replicas,
+            topic_id=metadata.topic_id,
+            may_be_older=not simultaneous,
+            is_outdated=is_outdated,
+        )
+
+    def is_of(self, replica: Replica) -> bool:
+        """Whether the history is that of a replica's topic."""
+        return not replica.topic_id or not self.topic_id or replica.topic_id == self.topic_id
+
+    def end_doubts(self, term: Term, final: FinalIsr) -> frozenset[Doubt]:
+        """What is not ruled out of a term's final ISR."""
+        found = set()
+        if final.is_likely:
+            found.add(Doubt.NOT_LEARNED)
+        if not term.is_over and self.may_be_older:
+            found.add(Doubt.METADATA_OLDER)
+        return frozenset(found)
+
+    def min_isr_doubts(self, broker: int, size: int, first: Moment, end: Moment | None) -> frozenset[Doubt] | None:
+        """Whether an ISR of a size can have been too small: None if it was, else what is not ruled out; `end` None: at one moment."""
+        if self.cluster.release_is_exact and self.cluster.release < _HELD_BACK_BELOW_MIN_ISR:
+            return frozenset()
+        until = first.metadata_offset + 1 if end is None else end.metadata_offset
+        values = values_between(self.min_isr, self.cluster.min_isr, broker, first.metadata_offset, until)
+        if any(value is not None and value > size for value in values):
+            return None
+        return frozenset({Doubt.MIN_ISR} if None in values and size < len(self.ever_replicas) else ())
+
+    def waited_for(self, members: frozenset[int], first: Moment, end: Moment) -> frozenset[Doubt]:
+        """Whether a replica outside the ISR may have been about to join it."""
+        others = [broker for broker in self.ever_replicas if broker not in members]
+        if not others:
+            return frozenset()
+        ruled_out = self.cluster.release >= _FENCED_NOT_WAITED_FOR and not any(
+            BrokerState.UP in self.cluster.states(broker, first, end) for broker in others
+        )
+        return frozenset() if ruled_out else frozenset({Doubt.WAITED_FOR})
+
+
+class Bound(NamedTuple):
+    """All that a replica holds below `end_offset` was committed.
+
+    `broker_id`: whose checkpoint, or who led alone; `metadata_offset`: of the record that made it so, None for a checkpoint.
+    `members`: the replicas that must hold a record for it to count, where that is not the leader alone.
+    """
+
+    end_offset: int
+    evidence: Evidence
+    broker_id: int
+    metadata_offset: int | None = None
+    doubts: frozenset[Doubt] = frozenset()
+    members: frozenset[int] = frozenset()
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        """Smaller is stronger."""
+        return list(Evidence).index(self.evidence), len(self.doubts)
+
+
+def bounds(replica: Replica, history: CommitHistory, replicas: Mapping[int, Replica]) -> list[Bound]:
+    """What proves that records of a replica were committed, the strongest first.
+
+    Args:
+        replica: that holds the records.
+        history: of its partition.
+        replicas: the readable ones of its topic, by broker.
+    """
+    found = [Bound(replica.high_watermark or 0, Evidence.CHECKPOINT, replica.broker_id)]
+    if history.terms and history.is_of(replica):
+        known = {span.leader_epoch for span in replica.history} | {entry.epoch for entry in replica.log.epochs}
+        for term in (term for term in history.terms if term.leader_epoch in known):
+            found += _when_it_began(replica, term, history)
+            found += _when_it_ended(replica, term, history, replicas)
+    return _needed(found)
+
+
+def _needed(found: Iterable[Bound]) -> list[Bound]:
+    """Those that prove more than a stronger one does; what counts with other members stays."""
+    kept: list[Bound] = []
+    for bound in sorted(found, key=lambda one: (one.strength, -one.end_offset)):
+        if bound.end_offset > 0 and not any(one.end_offset >= bound.end_offset and not one.members for one in kept):
+            kept.append(bound)
+    return kept
+
+
+def _when_it_began(replica: Replica, term: Term, history: CommitHistory) -> Iterator[Bound]:
+    """All that a leader held when it began to lead as the only member of the ISR."""
+    first = term.states[0]
+    if not term.begins or first.isr != {term.leader_id}:
+        return
+    starts = [span.first_offset for span in replica.history if span.leader_epoch == term.leader_epoch]
+    if replica.broker_id == term.leader_id:  # only a leader enters an epoch in which it has no record yet
+        starts += [entry.start_offset for entry in replica.log.epochs if entry.epoch == term.leader_epoch]
+    doubts = history.min_isr_doubts(term.leader_id, 1, first.since, None)
+    if starts and doubts is not None:
+        yield Bound(min(starts), Evidence.SOLE, term.leader_id, first.since.metadata_offset, doubts)
+
+
+def _when_it_ended(replica: Replica, term: Term, history: CommitHistory, replicas: Mapping[int, Replica]) -> Iterator[Bound]:
+    """All that a leader wrote until its term ended: what it was alone to hold, or what every other member of the ISR holds too."""
+    spans = [span for span in replica.history if span.leader_epoch == term.leader_epoch]
+    if not spans or (history.is_outdated and not term.is_over):
+        return
+    written = [(run.min_timestamp_ms, run.max_timestamp_ms) for run in replica.log.runs if run.leader_epoch == term.leader_epoch]
+    final = final_isr(term, history.cluster, written)
+    if final is None:
+        return
+    too_small = history.min_isr_doubts(term.leader_id, len(final.members), final.since, term.end)
+    if too_small is None:
+        return
+    doubts, end = too_small | history.end_doubts(term, final), spans[-1].end_offset
+    if final.members != {term.leader_id}:
+        others = final.members - {term.leader_id}
+        yield Bound(end, Evidence.ALL, term.leader_id, final.since.metadata_offset, doubts, others)
+        return
+    doubts |= history.waited_for(final.members, final.since, term.end)
+    end = min(end, _stopped_at(replicas.get(term.leader_id), term, history, end))
+    yield Bound(end, Evidence.SOLE, term.leader_id, final.since.metadata_offset, doubts)
+
+
+def _stopped_at(leader: Replica | None, term: Term, history: CommitHistory, end: int) -> int:
+    """Where the high watermark was of a leader that was stopped cleanly at the end of its term: it is then written down, and exact."""
+    if leader is None or not leader.stopped_cleanly or leader.high_watermark is None:
+        return end
+    last = leader.history[-1].leader_epoch if leader.history else -1
+    led_last = last == term.leader_epoch == latest_epoch(leader.log.epochs)
+    return leader.high_watermark if led_last and not history.cluster.started_again(term.leader_id, term.states[0].since) else end

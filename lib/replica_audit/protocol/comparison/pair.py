@@ -1,0 +1,287 @@
+"""One leader and one of its followers: where their logs part, what survives the cut, what was committed and is lost.
+
+Nothing below the larger cleaner checkpoint is evidence (compaction runs on every replica by itself), nothing below the larger log start
+(retention does), and no offset beyond what both sides can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.comparison.committed import Committed, lost_commits
+from replica_audit.protocol.comparison.content import ContentComparison
+from replica_audit.protocol.comparison.holes import Hole, hole_at
+from replica_audit.protocol.comparison.observed import Contradiction
+from replica_audit.protocol.epochs import lineage
+from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.exchange.catch_up import refusal
+from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin
+from replica_audit.protocol.exchange.replay import Truncation
+from replica_audit.protocol.exchange.replica import Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
+
+    `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
+    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
+    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
+    """
+
+    leader_epoch: int = -1
+    enters_epoch_at_once: bool = False
+    compacted: bool = False
+    simultaneous: bool = False
+    clean_elections: frozenset[int] = frozenset()
+    commits: CommitHistory = field(default_factory=CommitHistory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One truncation with what the batches tell of it: where the file is really cut and whether the fetcher then fails."""
+
+    truncation: Truncation
+    physical_offset: int | None
+    fetcher_fails: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One leader and one of its followers, with the truncation that the cluster's protocol performs.
+
+    `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
+    `did_otherwise` is what the follower's broker logged that it did and that the rule does not say.
+    `content` is what comparing the batches gave, None where they were not compared.
+    """
+
+    leader: Replica
+    follower: Replica
+    context: Context
+    effect: Effect
+    witnesses: Sequence[Replica] = ()
+    did_otherwise: Contradiction | None = None
+    content: ContentComparison | None = None
+    difference: lineage.Piece | None = field(init=False)
+    cannot_rejoin: CannotRejoin | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the first difference that is evidence, which most rules ask for, and what the leader refuses for good."""
+        object.__setattr__(self, "difference", difference(self.leader, self.follower, self.context, self.end))
+        object.__setattr__(self, "cannot_rejoin", None if self.effect.fetcher_fails else self._replayed())
+
+    def _replayed(self) -> CannotRejoin | None:
+        context, truncation = self.context, self.effect.truncation
+        if self.leader.unreadable or self.follower.unreadable:
+            return None
+        return cannot_rejoin(self.leader, self.follower, truncation, leader_epoch=context.leader_epoch, simultaneous=context.simultaneous)
+
+    @property
+    def start(self) -> int:
+        """Where the range that can be compared begins, inclusive."""
+        return max(self.leader.log.log_start_offset, self.follower.log.log_start_offset)
+
+    @property
+    def end(self) -> int:
+        """Where it ends, exclusive."""
+        return min(self.leader.log.log_end_offset, self.follower.log.log_end_offset)
+
+    @property
+    def cleaned(self) -> int:
+        """The larger cleaner checkpoint."""
+        return cleaned_until(self.leader, self.follower)
+
+    @property
+    def cut(self) -> int | None:
+        """The offset to which the follower truncates."""
+        return self.effect.truncation.truncation_offset
+
+    @property
+    def cleaned_beyond_the_cut(self) -> bool:
+        """Whether the follower's cleaner removed records for newer ones that the cut takes (KIP-279: impact of topic compaction)."""
+        return self.cut is not None and (self.follower.cleaner_offset or 0) > self.cut
+
+    @property
+    def leader_copied_earlier(self) -> bool:
+        """Whether the follower may be ahead only because the leader was copied before it: nothing but its current epoch lies beyond."""
+        leader, follower = self.leader, self.follower
+        end = leader.log.log_end_offset
+        differs = self.difference is not None or follower.log.log_end_offset > end
+        if differs and self.leader_copied_before_its_election and not self.differs_in_what_was_committed:
+            return True
+        if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
+            return False
+        log_before_table = bool(leader.log.epochs) and leader.log.epochs[-1].start_offset > end
+        if log_before_table:
+            return True
+        current = max(self.context.leader_epoch, latest_epoch(leader.log.epochs))
+        return current >= 0 and all(span.leader_epoch >= current for span in follower.history if span.end_offset > end)
+
+    @property
+    def leader_copied_before_its_election(self) -> bool:
+        """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
+
+        Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later.
+        """
+        latest = latest_epoch(self.leader.log.epochs)
+        is_of_before = (bool(self.leader.alive) or self.leader.stopped_cleanly) and not self.context.simultaneous
+        return is_of_before and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
+
+    @property
+    def differs_in_what_was_committed(self) -> bool:
+        """Whether the logs differ where the leader cannot have been cut since it was copied, and no cut of the follower changes that.
+
+        What lies below a high watermark is only cut after an unclean election.
+        """
+        latest = latest_epoch(self.leader.log.epochs)
+        if self.difference is None or self.difference.first_offset >= (self.leader.high_watermark or 0):
+            return False
+        return self.context.clean_elections.issuperset(range(latest + 1, self.context.leader_epoch + 1)) and self.still_diverged
+
+    @property
+    def metadata_is_older(self) -> bool:
+        """Whether the follower was written in an epoch that neither the metadata nor the leader knows: they are of before its election."""
+        if self.context.simultaneous or self.context.leader_epoch < 0:
+            return False
+        known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs))
+        written = max((span.leader_epoch for span in self.follower.history), default=-1)
+        return written > known and any(entry.epoch == written for entry in self.follower.log.epochs)
+
+    @property
+    def rests_on_unknown_high_watermark(self) -> bool:
+        """Whether the follower would be cut to a high watermark that was not collected, and is 0 only for want of it."""
+        return self.effect.truncation.high_watermark_cut is not None and not self.follower.high_watermark_known
+
+    @property
+    def follower_copied_earlier(self) -> bool:
+        """Whether the follower's broker runs and it would be cut: it was when it first fetched in this epoch, its copy is older."""
+        return not self.context.simultaneous and bool(self.follower.alive) and not self.follower.frozen and self.cut is not None
+
+    @property
+    def no_common_range(self) -> bool:
+        """Whether the follower ends below the leader's log start while holding anything."""
+        return not self.follower.empty and self.follower.log.log_end_offset < self.leader.log.log_start_offset
+
+    @property
+    def divergence_offset(self) -> int | None:
+        """The first offset at which the logs part: the follower's first that is not the leader's; None if they do not."""
+        if self.no_common_range or self.leader_copied_earlier or self.metadata_is_older:
+            return None
+        if self.cut is not None and self.cut < self.cleaned:
+            return self.cut
+        if self.effect.truncation.effective_cuts and self.effect.truncation.effective_cuts[-1] < self.start:
+            return self.cut  # the leader's table still knows the epochs that its log no longer holds
+        if self.difference:
+            return self.difference.first_offset
+        if self.content and self.content.difference:
+            return self.content.difference.first_offset
+        ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
+        return self.leader.log.log_end_offset if ahead else None
+
+    @property
+    def content_decides(self) -> bool:
+        """Whether nothing but the batches themselves can still tell: all that the rules go by agrees, and no cleaner has been at them.
+
+        Without epochs nothing but them tells where the logs part, be there a cut or not.
+        """
+        unreadable = self.leader.unreadable or self.follower.unreadable
+        has_epochs = self.leader.has_epochs or self.follower.has_epochs
+        agrees = self.difference is None and (self.cut is None or not has_epochs) and self.effect.truncation.restart_offset is None
+        return agrees and not unreadable and not self.context.compacted and self.start < self.end
+
+    @property
+    def proven_equal(self) -> bool:
+        """Whether all batches of the follower were found on the leader."""
+        ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
+        return self.content is not None and self.content.whole and self.content.difference is None and not ahead
+
+    @property
+    def still_diverged(self) -> bool:
+        """Whether batches that survive the cut still conflict with the leader."""
+        return self.surviving_difference is not None
+
+    @property
+    def surviving_difference(self) -> lineage.Piece | None:
+        """The first difference that the follower keeps."""
+        return surviving_difference(self.leader, self.follower, self.context, self.effect)
+
+    @property
+    def hole(self) -> Hole | None:
+        """The offsets of the first difference that stays, where one of the two misses them; else those of the first difference."""
+        piece = self.surviving_difference or self.difference
+        if piece is None or self.context.compacted or None not in (piece.left_epoch, piece.right_epoch):
+            return None
+        physical, fetched = self.effect.physical_offset, self.effect.truncation.fetch_offset
+        if piece.right_epoch is None and physical is not None and physical <= piece.first_offset < fetched:
+            return Hole(self.follower.broker_id, physical, fetched, None, is_cut=True)
+        return hole_at(self.leader if piece.left_epoch is None else self.follower, piece.first_offset)
+
+    @property
+    def lost(self) -> int:
+        """How many removed offsets were committed, by any evidence, and the leader does not hold them."""
+        return sum(one.offsets for one in self.committed)
+
+    @property
+    def lacked_by_the_leader(self) -> int:
+        """How many of the offsets that the follower's files lose the leader does not hold; not those below its log start."""
+        first, end = removal_start(self.follower, self.effect), self.leader.log.log_end_offset
+        start = max(first or 0, self.leader.log.log_start_offset)
+        gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
+        return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
+
+    @property
+    def committed(self) -> list[Committed]:
+        """The removed offsets that were committed and lost, the strongest evidence first, no offset twice."""
+        first = removal_start(self.follower, self.effect)
+        return [] if first is None else lost_commits(self.leader, self.follower, self.witnesses, self.context.commits, first)
+
+
+def cleaned_until(leader: Replica, follower: Replica) -> int:
+    """The larger cleaner checkpoint: below it neither batches nor table entries are evidence."""
+    return max(leader.cleaner_offset or 0, follower.cleaner_offset or 0)
+
+
+def difference(leader: Replica, follower: Replica, context: Context, end: int) -> lineage.Piece | None:
+    """The first difference below `end` that is evidence: above both log starts and both cleaner checkpoints."""
+    return _difference(leader, follower, follower.history, context, end)
+
+
+def _difference(leader: Replica, follower: Replica, held: lineage.History, context: Context, end: int) -> lineage.Piece | None:
+    start = max(leader.log.log_start_offset, follower.log.log_start_offset, cleaned_until(leader, follower))
+    return lineage.first_difference(leader.history, held, start, end, gaps_count=not context.compacted)
+
+
+def catches_up(leader: Replica, effect: Effect) -> bool:
+    """Whether the follower's fetches go on until it holds all that the leader holds."""
+    return not effect.fetcher_fails and refusal(leader.as_leader(), leader.log, effect.truncation) is None
+
+
+def still_diverged(leader: Replica, follower: Replica, context: Context, effect: Effect) -> bool:
+    """Whether what the follower holds once records flow again conflicts with the leader."""
+    return surviving_difference(leader, follower, context, effect) is not None
+
+
+def surviving_difference(leader: Replica, follower: Replica, context: Context, effect: Effect) -> lineage.Piece | None:
+    """The first difference between the leader and what the follower holds once records flow again.
+
+    What lies between the physical cut and the fetch offset is never fetched again, so it is missing; unless the fetcher fails there.
+    """
+    truncation = effect.truncation
+    if truncation.restart_offset is not None:
+        return None
+    survives_to = truncation.fetch_offset if effect.physical_offset is None else min(effect.physical_offset, truncation.fetch_offset)
+    all_survives = not follower.history or follower.history[-1].end_offset <= survives_to
+    survives = follower.history if all_survives else tuple(lineage.until(follower.history, survives_to))
+    compared_to = survives_to if effect.fetcher_fails else truncation.fetch_offset
+    return _difference(leader, follower, survives, context, min(compared_to, leader.log.log_end_offset))
+
+
+def removal_start(follower: Replica, effect: Effect) -> int | None:
+    """The first offset that the follower's files lose: the log start on a restart, else the physical cut; None if nothing goes."""
+    if effect.truncation.restart_offset is not None:
+        return None if follower.empty else follower.log.log_start_offset
+    if effect.truncation.truncation_offset is None:
+        return None
+    return effect.truncation.truncation_offset if effect.physical_offset is None else effect.physical_offset

@@ -1,0 +1,143 @@
+"""The lines that a replica's `leader-epoch-checkpoint` should have: from its batches, and where those are silent from what the file says.
+
+Sources: LeaderEpochFileCache (an epoch has one start, the first offset written in it; `assign` keeps epochs and starts strictly ascending),
+UnifiedLog (a broker that loads a log moves the table's first entry up to the log start, and drops entries above the log end), and the
+cleaner, which removes batches and leaves the table as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple
+
+from replica_audit.model import Run
+from replica_audit.protocol.epochs.epoch_table import EpochTable, table
+from replica_audit.protocol.epochs.replica_log import LoadedLog
+
+
+class EntrySource(StrEnum):
+    """Where the start offset of a corrected entry is from.
+
+    `batches`: the epoch's first batch follows the batch before it, or the log start, without a gap: the start is exact. In a gap, which the
+    cleaner leaves, `file` is the replica's own line and `other_replica` the smallest start that another replica's table gives the epoch.
+    `first_batch_left`: nothing else is known, and the epoch may have started in the gap before its first batch.
+    """
+
+    BATCHES = "batches"
+    FILE = "file"
+    OTHER_REPLICA = "other_replica"
+    FIRST_BATCH_LEFT = "first_batch_left"
+
+
+class CorrectedEntry(NamedTuple):
+    """One line of the corrected table; `broker_id` is that of the other replica whose table gives the start, else None."""
+
+    epoch: int
+    start_offset: int
+    source: EntrySource
+    broker_id: int | None = None
+
+
+class _Held(NamedTuple):
+    """An epoch that has batches: its start is at or above `lowest` and not above `first_offset`; `next_offset` follows its last batch."""
+
+    epoch: int
+    lowest: int
+    first_offset: int
+    next_offset: int
+
+
+_NO_OTHERS: Mapping[int, EpochTable] = MappingProxyType({})
+
+
+def corrected(
+    lines: Iterable[tuple[int, int]], log: LoadedLog, others: Mapping[int, EpochTable] = _NO_OTHERS
+) -> tuple[CorrectedEntry, ...] | None:
+    """Return the entries that the file should have, ascending; None where the batches do not determine a table.
+
+    Every epoch with batches gets the start that the batches give it. An epoch without batches is kept where the file names it and no batch
+    contradicts it (an epoch in which nothing was written, or whose batches the cleaner removed); it is never taken from another replica,
+    whose epoch may be of records that this log never held. An entry at the log end is kept: it is the current epoch of a leader, and a
+    broker that loads the log drops it.
+
+    Args:
+        lines: (epoch, start offset) of the file's lines that can be read, in any order; without negative numbers.
+        log: the replica as its broker would load it.
+        others: the tables of other readable replicas of the partition, by broker.
+
+    Returns:
+        None if a batch is corrupt or has no epoch though its format has one, a segment is broken, or the epochs of the batches go backwards
+        (the log holds two histories).
+    """
+    held = _held(log)
+    if held is None or log.corrupt_offset is not None or log.broken_segment is not None:
+        return None
+    written: dict[int, list[int]] = {}
+    for epoch, start in lines:
+        written.setdefault(epoch, []).append(max(start, log.log_start_offset))
+    own = {one.epoch: _start(one, written.get(one.epoch, []), others, log.log_start_offset) for one in held}
+    empty = [(epoch, start) for epoch in written.keys() - own.keys() for start in written[epoch] if start <= log.log_end_offset]
+    return _assembled(own, empty, held)
+
+
+def as_table(entries: Iterable[CorrectedEntry]) -> EpochTable:
+    """The entries as an epoch table."""
+    return table((entry.epoch, entry.start_offset) for entry in entries)
+
+
+def _held(log: LoadedLog) -> list[_Held] | None:
+    """The epochs of the batches since the last one of a format before v2, whose append clears the table; None if they go backwards."""
+    runs: list[Run] = []
+    lowest = log.log_start_offset
+    for run in log.runs:
+        if run.magic < 2:
+            runs, lowest = [], max(lowest, run.last_offset + 1)
+        elif run.leader_epoch < 0:
+            return None
+        elif run.last_offset >= log.log_start_offset:
+            runs.append(run)
+    if any(after.leader_epoch < before.leader_epoch for before, after in pairwise(runs)):
+        return None
+    held: list[_Held] = []
+    for run in runs:
+        if held and held[-1].epoch == run.leader_epoch:
+            held[-1] = held[-1]._replace(next_offset=run.last_offset + 1)
+        else:
+            held.append(_Held(run.leader_epoch, lowest, max(run.first_offset, lowest), run.last_offset + 1))
+        lowest = run.last_offset + 1
+    return held
+
+
+def _start(one: _Held, written: list[int], others: Mapping[int, EpochTable], log_start: int) -> CorrectedEntry:
+    """The start of an epoch that has batches. Without a gap before them there is no choice."""
+    if one.lowest == one.first_offset:
+        return CorrectedEntry(one.epoch, one.first_offset, EntrySource.BATCHES)
+    in_file = [start for start in written if one.lowest <= start <= one.first_offset]
+    if in_file:
+        return CorrectedEntry(one.epoch, min(in_file), EntrySource.FILE)
+    known = [
+        (max(start, log_start), broker)
+        for broker, entries in others.items()
+        for epoch, start in entries
+        if epoch == one.epoch and one.lowest <= max(start, log_start) < one.first_offset
+    ]
+    if known:
+        start, broker = min(known)  # a table never gives an epoch an earlier start than it had: log start and refetching only raise it
+        return CorrectedEntry(one.epoch, start, EntrySource.OTHER_REPLICA, broker)
+    return CorrectedEntry(one.epoch, one.first_offset, EntrySource.FIRST_BATCH_LEFT)
+
+
+def _assembled(own: Mapping[int, CorrectedEntry], empty: Iterable[tuple[int, int]], held: Iterable[_Held]) -> tuple[CorrectedEntry, ...]:
+    """All entries, strictly ascending in both: of two empty epochs that contradict each other the later stays, as `assign` has it."""
+    ends = {one.epoch: one.next_offset for one in held}
+    entries: list[CorrectedEntry] = []
+    for epoch, start in sorted([*((entry.epoch, entry.start_offset) for entry in own.values()), *empty], reverse=True):
+        entry = own.get(epoch) or CorrectedEntry(epoch, start, EntrySource.FILE)
+        after_the_one_before = max((end for before, end in ends.items() if before < epoch), default=0)
+        fits_above = not entries or (epoch < entries[-1].epoch and start < entries[-1].start_offset)
+        if epoch in own or (fits_above and start >= after_the_one_before):
+            entries.append(entry)
+    return tuple(reversed(entries))

@@ -1,0 +1,211 @@
+"""What a broker makes of a replica's files when it loads them.
+
+Sources: LogLoader, LogSegment.recover and UnifiedLog of 4.2.0, held against real brokers of 1.1.1, 2.4.1, 3.9.1 and 4.2.0.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
+from replica_audit.protocol.epochs.epoch_table import EMPTY, Building, EpochTable, latest_epoch, truncate_from_end, truncate_from_start
+from replica_audit.protocol.epochs.once import once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """A replica as its broker would see it after loading.
+
+    `epochs` is the table as found: healed, completed by recovery and cut at the log start, but with entries at the log end still in it:
+    they are real on a live leader, and `truncate_from_end` drops them everywhere else.
+    `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
+    `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
+    `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
+    segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
+    offsets of its segments, ascending. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has more; else empty.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    first_segment_base: int
+    epochs: EpochTable
+    runs: tuple[Run, ...]
+    corrupt_offset: int | None = None
+    broken_segment: int | None = None
+    recovery_cut: int | None = None
+    missing: tuple[tuple[int, int], ...] = ()
+    windows: tuple[Window, ...] = ()
+    digested_until: int = 0
+    segment_bases: tuple[int, ...] = ()
+    epochs_on_disk: EpochTable = EMPTY
+
+    @property
+    def epochs_in_log(self) -> EpochTable:
+        """The table of every replica but a live leader: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
+        return truncate_from_end(self.epochs, self.log_end_offset)
+
+
+def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
+    """Put finished `.swap` files in the place of the segments they replace (LogLoader.load); ascending by base offset.
+
+    Every ordinary segment whose base lies in [smallest swap base, largest swap next offset) goes.
+    """
+    ordered = sorted(segments, key=lambda segment: (segment.base_offset, not segment.swap))
+    swaps = [segment for segment in ordered if segment.swap]
+    if not swaps:
+        return ordered
+    low, high = swaps[0].base_offset, max(segment.next_offset for segment in swaps)
+    renamed_over = {segment.base_offset for segment in swaps}
+    return [
+        segment for segment in ordered if segment.swap or not (low <= segment.base_offset < high or segment.base_offset in renamed_over)
+    ]
+
+
+@once
+def load_log(
+    segments: Sequence[Segment],
+    *,
+    checkpoint: EpochTable,
+    log_start_checkpoint: int | None,
+    recovery_point: int,
+    recovers: bool,
+    runs_on: bool = False,
+) -> LoadedLog:
+    """Load a replica the way LogLoader does.
+
+    Args:
+        segments: a tuple of at least one, ascending by base offset, `.swap` files already in place.
+        checkpoint: the epoch table of `leader-epoch-checkpoint`, healed; empty if there is none.
+        log_start_checkpoint: the entry of `log-start-offset-checkpoint`; None if there is none.
+        recovery_point: first offset that may not have been flushed; 0 if unknown.
+        recovers: whether the broker would recover the log, that is: it was not shut down cleanly and is not running.
+        runs_on: whether the broker is running: it knows every epoch of its batches, a table that lacks the newest was copied before them.
+    """
+    found = checkpoint
+    if runs_on and checkpoint:
+        building = Building(checkpoint)
+        for run in (run for segment in segments for run in segment.runs):
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
+        checkpoint = building.table()
+    kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
+    first_base = kept[0].base_offset
+    log_end_offset = kept[-1].next_offset
+    log_start_offset = max(first_base, log_start_checkpoint or 0)
+    if log_end_offset < log_start_offset:
+        return LoadedLog(
+            log_start_offset=log_start_offset,
+            log_end_offset=log_start_offset,
+            first_segment_base=log_start_offset,
+            epochs=EMPTY,
+            runs=(),
+            recovery_cut=recovery_cut,
+        )
+    return LoadedLog(
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        first_segment_base=first_base,
+        epochs=truncate_from_start(epochs, log_start_checkpoint or 0),
+        runs=tuple(run for segment in kept for run in segment.runs),
+        corrupt_offset=next((run.first_offset for segment in kept for run in segment.runs if not run.intact), None),
+        broken_segment=_broken_segment(kept),
+        recovery_cut=recovery_cut,
+        missing=tuple(
+            (before.next_offset, after.base_offset - 1) for before, after in pairwise(kept) if before.next_offset < after.base_offset
+        ),
+        windows=tuple(window for segment in kept for window in segment.windows),
+        digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
+        segment_bases=tuple(segment.base_offset for segment in kept),
+        epochs_on_disk=truncate_from_start(found, log_start_checkpoint or 0) if runs_on and found != checkpoint else EMPTY,
+    )
+
+
+def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: int) -> tuple[list[Segment], EpochTable, int | None]:
+    """Recover from the segment that holds the recovery point: end the log at the first bad batch, learn epochs above the latest."""
+    first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    kept = list(segments[:first])
+    building = Building(epochs)
+    for segment in segments[first:]:
+        good: list[Run] = []
+        for run in segment.runs:
+            if not run.intact:
+                break
+            good.append(run)
+            building.recover(run.leader_epoch, run.first_offset, run.magic)
+        whole = len(good) == len(segment.runs) and not segment.damaged
+        # the digests of a segment are of all its batches
+        windows = segment.windows if len(good) == len(segment.runs) else ()
+        kept.append(Segment(base_offset=segment.base_offset, runs=tuple(good), windows=windows))
+        if not whole:
+            return kept, building.table(), kept[-1].next_offset
+    return kept, building.table(), None
+
+
+def _broken_segment(segments: Sequence[Segment]) -> int | None:
+    """A torn or zero-filled end is harmless in the last segment only; no segment may begin below the end of the one before it."""
+    for before, after in pairwise(segments):
+        if before.damaged:
+            return before.base_offset
+        if after.base_offset < before.next_offset or (after.runs and after.runs[0].first_offset < before.next_offset):
+            return after.base_offset
+    return None
+
+
+def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
+    """The table that the batches alone give: the first batch of each epoch, assigned in order; one before magic 2 clears it."""
+    building = Building()
+    for run in runs:
+        building.append(run.leader_epoch, run.first_offset, run.magic)
+    return building.table()
+
+
+@once
+def contradiction(
+    epochs: EpochTable, runs: Sequence[Run], floor: int, *, table_may_be_older: bool = False
+) -> tuple[Run, int, int | None] | None:
+    """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
+
+    The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
+    offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
+
+    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `table_may_be_older` (a
+    running broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any.
+    """
+    since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
+    newest, starts = latest_epoch(epochs), [entry.start_offset for entry in epochs]
+    for run in runs[since:]:
+        epoch, first, last = run[:3]
+        if last < floor or (table_may_be_older and epoch > newest >= 0):
+            continue
+        for offset in (first if first > floor else floor, last):
+            later = bisect_right(starts, offset)
+            said = epochs[later - 1].epoch if later else None
+            if (UNDEFINED_EPOCH if said is None else said) != epoch:
+                return run, offset, said
+    return None
+
+
+def moved_start(epochs: EpochTable, log: LoadedLog) -> int | None:
+    """Where a table says that the log starts now, if above what the log itself says; None if it does not.
+
+    UnifiedLog.maybeIncrementLogStartOffset truncates the table at once, log-start-offset-checkpoint is written within a minute. The first
+    entry is then of the epoch that covers it, or stands at the log end.
+    """
+    if not epochs or epochs[0].start_offset <= log.log_start_offset:
+        return None
+    epoch, start = epochs[0]
+    covered = any(run.leader_epoch == epoch and run.first_offset <= start <= run.last_offset for run in log.runs)
+    return start if covered or start == log.log_end_offset else None
+
+
+def truncate_batches(batches: Sequence[tuple[int, int]], offset: int) -> tuple[list[tuple[int, int]], int]:
+    """`LocalLog.truncateTo(offset)` on (base, last) ranges, both inclusive: the surviving ranges and the log end offset in memory.
+
+    The whole batch that holds the offset goes, yet the log end offset becomes the offset itself.
+    """
+    log_end_offset = batches[-1][1] + 1 if batches else offset
+    if offset >= log_end_offset:
+        return list(batches), log_end_offset
+    return [batch for batch in batches if batch[1] < offset], offset

@@ -1,0 +1,103 @@
+"""What a truncation takes away, measured on the batches of the follower and the leader.
+
+Sources: LocalLog.truncateTo (the batch that holds the offset goes whole), Partition.appendRecordsToFollowerOrFutureReplica (a fetch that
+returns a batch beginning below the log end offset fails, unless the log is empty), transaction markers of KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replica_audit.model import BatchHeader
+from replica_audit.protocol.exchange.replay import Truncation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What lies from the physical cut (inclusive) to the log end offset (exclusive).
+
+    Timestamps are the smallest and largest of the removed batches' max timestamps, in milliseconds; None if nothing is removed.
+    `open_producer_ids`: producers whose transaction began below the physical cut and whose marker is removed: the cut leaves it open. Of
+    one that began in an earlier segment that is known only where nothing but its marker goes.
+    """
+
+    physical_offset: int
+    offsets: int
+    records: int
+    size_bytes: int
+    first_timestamp_ms: int | None
+    last_timestamp_ms: int | None
+    open_producer_ids: tuple[int, ...]
+
+
+def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset: int) -> Removal:
+    """Measure the cut of a log at `offset`.
+
+    Args:
+        batches: of the log, in order, from the one that holds the offset or any earlier one on.
+        offset: to truncate to; the first batch whose last offset is not below it is where the file is cut.
+        log_end_offset: of the log before the cut, exclusive.
+    """
+    physical, records, size = offset, 0, 0
+    earliest: int | None = None
+    latest: int | None = None
+    opened: set[int] = set()  # below the cut
+    began: set[int] = set()
+    ended: set[int] = set()
+    left_open: list[int] = []
+    for batch in batches:
+        if batch.base_offset >= log_end_offset:
+            continue
+        if batch.last_offset < offset:
+            if batch.is_transactional and batch.is_control:
+                opened.discard(batch.producer_id)
+                ended.add(batch.producer_id)
+            elif batch.is_transactional:
+                opened.add(batch.producer_id)
+                ended.discard(batch.producer_id)
+            continue
+        physical = min(physical, batch.base_offset)
+        records += records_in(batch)
+        size += batch.size_bytes
+        earliest = batch.max_timestamp_ms if earliest is None else min(earliest, batch.max_timestamp_ms)
+        latest = batch.max_timestamp_ms if latest is None else max(latest, batch.max_timestamp_ms)
+        if batch.is_control and batch.is_transactional:
+            if batch.producer_id in opened or (batch.producer_id not in began and batch.producer_id not in ended):
+                left_open.append(batch.producer_id)
+            opened.discard(batch.producer_id)
+            began.discard(batch.producer_id)
+            ended.add(batch.producer_id)  # a second marker without data behind the first ends nothing
+        elif batch.is_transactional:
+            began.add(batch.producer_id)
+    return Removal(
+        physical_offset=physical,
+        offsets=log_end_offset - physical,
+        records=records,
+        size_bytes=size,
+        first_timestamp_ms=earliest,
+        last_timestamp_ms=latest,
+        open_producer_ids=tuple(dict.fromkeys(left_open)),
+    )
+
+
+def records_in(batch: BatchHeader) -> int:
+    """The batch's record count; where its text does not tell it (before 2.0), the most that its offsets allow."""
+    return batch.last_offset - batch.base_offset + 1 if batch.record_count is None else batch.record_count
+
+
+def lies_inside_a_batch(batches: Iterable[BatchHeader], offset: int) -> bool:
+    """Whether the offset is neither the first offset of a batch nor outside of all.
+
+    A batch older than magic 2 is appended by its last offset: none of its offsets lies inside.
+    """
+    return any(batch.base_offset < offset <= batch.last_offset for batch in batches if batch.magic >= 2)
+
+
+def can_fail_to_append(truncation: Truncation) -> bool:
+    """Whether a first batch that begins below the fetch offset makes this follower's fetcher fail.
+
+    It does not after a restart, nor if the log is empty (it then starts at that batch), nor without a clean fetch.
+    """
+    after = truncation.follower_after
+    return truncation.restart_offset is None and not truncation.stuck and after.log_end_offset > after.log_start_offset

@@ -1,0 +1,81 @@
+"""One replica as the rules see it, and as either side of the exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replica_audit.protocol.epochs import lineage
+from replica_audit.protocol.epochs.epoch_table import EpochTable
+from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.protocol.exchange.replay import ReplicaState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica as the rules see it.
+
+    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known`
+    is False where their file was not collected. `checkpoint_known` is False where no
+    checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
+    broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing. `stopped_cleanly`: the
+    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run.
+    """
+
+    broker_id: int
+    log: LoadedLog
+    history: lineage.History
+    high_watermark: int | None = None
+    high_watermark_known: bool = True
+    cleaner_offset: int | None = None
+    topic_id: str | None = None
+    checkpoint_known: bool = True
+    unreadable: str | None = None
+    alive: bool | None = None
+    in_isr: bool = False
+    frozen: bool = False
+    stopped_cleanly: bool = False
+    _leads: ReplicaState = field(init=False, repr=False, compare=False)
+    _follows: ReplicaState = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make both sides of the exchange, for which every rule asks."""
+        leads, epochs = self._state(self.log.epochs), self.log.epochs_in_log
+        object.__setattr__(self, "_leads", leads)
+        object.__setattr__(self, "_follows", leads if epochs is self.log.epochs else self._state(epochs))
+
+    def as_leader(self) -> ReplicaState:
+        """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
+        return self._leads
+
+    def as_follower(self) -> ReplicaState:
+        """The follower's side: its table without what lies at or above the log end."""
+        return self._follows
+
+    def _state(self, epochs: EpochTable) -> ReplicaState:
+        log = self.log
+        clamped = min(max(self.high_watermark or 0, log.log_start_offset), log.log_end_offset)
+        return ReplicaState(
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            epochs=epochs,
+            high_watermark=log.log_end_offset if self.has_used_its_high_watermark else clamped,
+            first_segment_base=log.first_segment_base,
+        )
+
+    @property
+    def has_used_its_high_watermark(self) -> bool:
+        """Whether nothing is left to be cut by it: a running broker truncated by the one in memory when it became a follower.
+
+        One that is frozen and out of the ISR has yet to learn whom it follows; of its high watermark the file knows best.
+        """
+        return bool(self.alive) and (self.in_isr or not self.frozen)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the log holds no offset."""
+        return self.log.log_end_offset <= self.log.log_start_offset
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether anything of the replica tells an epoch."""
+        return bool(self.log.epochs) or any(span.leader_epoch >= 0 for span in self.history)

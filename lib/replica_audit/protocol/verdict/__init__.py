@@ -1,0 +1,1 @@
+"""What is found: verdicts, findings of partitions, and when one is over."""

@@ -1,0 +1,82 @@
+"""Whether a finding of an earlier run is over: only where this run looked at the same thing and found it in order.
+
+A replica that can no longer be read, compared or found proves nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.protocol.cluster.leadership import INFERRED
+from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
+from replica_audit.protocol.verdict.verdict import Verdict
+
+
+class Status(StrEnum):
+    """What a finding is against those of earlier runs."""
+
+    NEW = "new"
+    PERSISTING = "persisting"
+    RESOLVED = "resolved"
+    UNCONFIRMED = "unconfirmed"
+
+
+FOUND_NOW = (str(Status.NEW), str(Status.PERSISTING))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A finding that an earlier run left open.
+
+    `leader_id` is the leader that its replica was compared with, -1 or None if that was not known; `about` is None in rows of old versions.
+    """
+
+    code: str
+    about: str | None
+    broker_id: int
+    leader_id: int | None
+    leader_source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a run found in order in one partition.
+
+    `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
+    has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
+    verdict. `same_batches` are those followers among them whose batches were compared, too.
+    """
+
+    leader_id: int
+    leader_source: str
+    leader_has_epoch: bool
+    isr: Collection[int]
+    clean: Collection[int]
+    same_batches: Collection[int]
+
+
+def is_resolved(finding: Open, check: Check) -> bool:
+    """Whether the run confirms that the finding, which it does not have, is over.
+
+    A pair counts as compared and clean also where both replicas were compared with another leader: each is then a prefix of that log, so
+    they agree with each other. A leader that is only inferred confirms nothing that was found under one that was known. What a broker's log
+    showed is over once the replica is clean and the line is no longer in the input.
+    """
+    is_known = check.leader_id >= 0 and check.leader_source != INFERRED
+    match finding.code:
+        case PartitionCode.OFFLINE_PARTITION:
+            return is_known
+        case PartitionCode.LEADER_EPOCH_MISSING:
+            return is_known and check.leader_has_epoch
+        case PartitionCode.IN_SYNC_OUTSIDE_ISR:
+            return is_known and finding.broker_id in check.isr
+    if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG):
+        return finding.broker_id in check.clean
+    if not is_known and finding.leader_source not in (None, INFERRED):
+        return False
+    pair = {finding.broker_id, *([finding.leader_id] if finding.leader_id is not None and finding.leader_id >= 0 else [])}
+    if finding.code == Verdict.CONTENT_MISMATCH and not pair - {check.leader_id} <= set(check.same_batches):
+        return False
+    return pair <= set(check.clean)

@@ -1,0 +1,199 @@
+"""What is found of a partition, or of one of its replicas, besides the verdicts on its followers.
+
+Sources: PartitionChangeBuilder.isValidNewLeader and ReplicationControlManager.handleBrokerUncleanShutdown (who is elected cleanly),
+Partition.makeLeader with KAFKA-7415 (a leader writes its epoch to its table when it is elected), KAFKA-15608 and KAFKA-20961 (the table
+of a log that moves between directories loses the epochs that have no batch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+
+CLOCKS_DIFFER_MS = 10_000  # two brokers' clocks, and what a broker needs to act on new metadata
+
+
+class PartitionCode(StrEnum):
+    """Codes of findings that are not verdicts on followers."""
+
+    OFFLINE_PARTITION = "offline_partition"
+    LEADER_EPOCH_MISSING = "leader_epoch_missing"
+    IN_SYNC_OUTSIDE_ISR = "in_sync_outside_isr"
+    # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
+    REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
+    TRUNCATION_REFUSED = "truncation_refused"
+
+
+class FindingAbout(StrEnum):
+    """What a finding is about: a follower against its leader, the leader's own replica, the partition, or a line of a broker's log."""
+
+    FOLLOWER = "follower"
+    LEADER = "leader"
+    PARTITION = "partition"
+    BROKER_LOG = "broker-log"
+
+
+class ElectionType(StrEnum):
+    """What making a replica the leader would be: clean for a member of the ISR or, where that is empty, of the ELR."""
+
+    CLEAN = "clean"
+    UNCLEAN = "unclean"
+
+
+def election_type(metadata: PartitionMetadata, broker_id: int) -> ElectionType | None:
+    """What electing a replica would be by the metadata; None where the metadata is not known."""
+    if metadata.leader < 0 and not metadata.no_leader:
+        return None
+    return ElectionType.CLEAN if broker_id in (metadata.isr or metadata.elr) else ElectionType.UNCLEAN
+
+
+def last_leader(metadata: PartitionMetadata) -> int | None:
+    """Who led last: by the elections of the metadata log, else by the last known ELR, which then holds it alone (KIP-966)."""
+    led = next((election.leader_id for election in reversed(metadata.elections) if election.leader_id >= 0), None)
+    if led is None and metadata.no_leader and len(metadata.last_known_elr) == 1:
+        return metadata.last_known_elr[0]
+    return led
+
+
+def leaderless_since_ms(metadata: PartitionMetadata) -> int | None:
+    """When the partition lost its leader, by the metadata log, in milliseconds since the epoch; None if that is not known."""
+    last = metadata.elections[-1] if metadata.elections else None
+    is_it = last is not None and last.leader_id < 0 and last.leader_epoch == metadata.leader_epoch
+    return last.timestamp_ms if last is not None and is_it else None
+
+
+def was_stopped_in_order(metadata: PartitionMetadata, stopped_cleanly: Collection[int], runs: Collection[bool]) -> bool:
+    """Whether nobody leads only because the whole cluster was shut down: starting it elects a leader cleanly.
+
+    Args:
+        metadata: of a partition without a leader.
+        stopped_cleanly: the replicas whose copies have the marker of a clean shutdown.
+        runs: of every broker of the cluster, as far as it is known, whether it runs.
+    """
+    electable = metadata.isr or metadata.elr
+    return bool(electable) and set(electable) <= set(stopped_cleanly) and bool(runs) and not any(runs)
+
+
+def severity_of_offline(*, stopped: bool) -> Severity:
+    """An outage is an error; a cluster that was shut down in order has no leaders, and nothing is wrong with that."""
+    return Severity.WARNING if stopped else Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingEpoch:
+    """A live leader whose table lacks the epoch that it leads in.
+
+    `table_epoch` is the last one that the table has, -1 if it has none. `known_epoch` is the leader epoch in the broker's own copy of the
+    metadata log, None without one. `is_certain`: the copy cannot be of before the election.
+    """
+
+    leader_epoch: int
+    table_epoch: int
+    known_epoch: int | None
+    is_certain: bool
+
+    @property
+    def has_not_heard(self) -> bool:
+        """Whether the broker's own copy of the metadata log does not have the election yet."""
+        return self.known_epoch is not None and self.known_epoch < self.leader_epoch
+
+    @property
+    def severity(self) -> Severity:
+        """An error where no later copy can explain it."""
+        return Severity.ERROR if self.is_certain else Severity.WARNING
+
+    @property
+    def reason(self) -> str:
+        """The finding in one sentence."""
+        table = f"ends at epoch {self.table_epoch}" if self.table_epoch >= 0 else "has no entry"
+        what = f"leads in epoch {self.leader_epoch} and runs, but its leader-epoch-checkpoint {table}"
+        lost = "the broker lost the entry when the log moved between directories (KAFKA-20961, KAFKA-15608)"
+        harm = "a follower that has that epoch then gets OFFSET_OUT_OF_RANGE until records are written"
+        if self.has_not_heard:
+            return f"{what}: by its own copy of the metadata log (epoch {self.known_epoch}) its broker had not heard of the election"
+        if self.is_certain:
+            return f"{what}, though the copy is of after the election: most likely {lost}; {harm}"
+        return f"{what}: either the copy is of before the election (copy it again), or {lost}; {harm}"
+
+
+def missing_epoch(
+    leader: Replica, context: Context, *, began_at_ms: int | None, copied_at_ms: int | None, known_epoch: int | None
+) -> MissingEpoch | None:
+    """Whether the table of a leader that runs lacks the metadata's leader epoch; None if not, or if it need not have it.
+
+    Args:
+        leader: by the metadata.
+        context: of its partition.
+        began_at_ms: when the epoch began at the latest, in milliseconds since the epoch; None if unknown.
+        copied_at_ms: when the leader's replica was copied; None if unknown.
+        known_epoch: the leader epoch in the broker's own copy of the metadata log; None without one.
+    """
+    if not looks_at_table(leader, context):
+        return None
+    table_epoch = latest_epoch(leader.log.epochs)
+    if table_epoch >= context.leader_epoch:
+        return None
+    is_later = began_at_ms is not None and copied_at_ms is not None and copied_at_ms >= began_at_ms + CLOCKS_DIFFER_MS
+    froze_later = leader.frozen and known_epoch is not None and known_epoch >= context.leader_epoch
+    has_not_heard = known_epoch is not None and known_epoch < context.leader_epoch
+    return MissingEpoch(
+        leader_epoch=context.leader_epoch,
+        table_epoch=table_epoch,
+        known_epoch=known_epoch,
+        is_certain=not has_not_heard and (context.simultaneous or is_later or froze_later),
+    )
+
+
+def looks_at_table(leader: Replica, context: Context) -> bool:
+    """Whether the leader's table must have its epoch: it runs, its checkpoint was collected, and its version writes it when elected."""
+    is_known = context.enters_epoch_at_once and context.leader_epoch > UNDEFINED_EPOCH
+    has_table = leader.checkpoint_known and leader.has_epochs  # a format before v2 has no epochs
+    return is_known and has_table and bool(leader.alive) and not leader.unreadable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideIsr:
+    """A follower that runs and equals its leader, and is not in the ISR. `is_certain`: the metadata is of after both copies."""
+
+    isr: tuple[int, ...]
+    is_certain: bool
+
+    @property
+    def reason(self) -> str:
+        """The finding in one sentence."""
+        members = ", ".join(map(str, self.isr))
+        what = f"equal to its leader, and its broker runs, but the ISR is {members} without it"
+        rejected = "the leader rejects its fetches (OFFSET_OUT_OF_RANGE in its server.log: KAFKA-20961, KAFKA-15608)"
+        if self.is_certain:
+            return f"{what}, and still was after both had been copied: most likely {rejected}"
+        return f"{what}: either it had just caught up or the metadata is older than the copies, or {rejected}"
+
+
+def outside_isr(
+    verdict: str, leader: Replica, follower: Replica, metadata: PartitionMetadata, *, fenced: bool, copied_at_ms: int | None
+) -> OutsideIsr | None:
+    """Whether a live follower equals its live leader and is outside the ISR; None if not.
+
+    Args:
+        verdict: on the follower.
+        leader: by the metadata.
+        follower: of it.
+        metadata: what is known last of the partition.
+        fenced: whether the follower's broker is fenced: then it may not be in the ISR.
+        copied_at_ms: when the later one of the two was copied; None if unknown.
+    """
+    is_member = follower.broker_id in metadata.isr or follower.broker_id not in metadata.replicas
+    if verdict != Verdict.IDENTICAL or is_member or not metadata.isr or fenced:
+        return None
+    if not all(replica.alive and not replica.frozen and not replica.unreadable for replica in (leader, follower)):
+        return None
+    known = metadata.known_at_ms
+    is_certain = known is not None and copied_at_ms is not None and known >= copied_at_ms + CLOCKS_DIFFER_MS
+    return OutsideIsr(isr=metadata.isr, is_certain=is_certain)

@@ -1,0 +1,121 @@
+"""What a verdict rests on, in words: for the reasons of `verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replica_audit.protocol.comparison.commitment import Doubt, Evidence
+from replica_audit.protocol.comparison.committed import Committed
+from replica_audit.protocol.comparison.holes import Hole
+from replica_audit.protocol.comparison.pair import Comparison, removal_start
+from replica_audit.protocol.epochs.lineage import Piece
+from replica_audit.protocol.exchange.catch_up import WrongLine
+from replica_audit.protocol.exchange.rejoin import CannotRejoin
+
+_DOUBTS: dict[Doubt, str] = {
+    Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
+    Doubt.WAITED_FOR: "another replica may have been about to join the ISR",
+    Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
+    Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongEpoch:
+    """Where a broker's leader-epoch-checkpoint first contradicts its batches: its epoch there (None: none), and theirs (-1: none)."""
+
+    broker_id: int
+    offset: int
+    table_epoch: int | None
+    batch_epoch: int
+
+
+def wrong_epoch(role: str, wrong: WrongEpoch) -> str:
+    """What the table says, and what the batches hold."""
+    says = "no epoch" if wrong.table_epoch is None else f"epoch {wrong.table_epoch}"
+    held = f"epoch {wrong.batch_epoch}" if wrong.batch_epoch >= 0 else "none"
+    return f"{role} {wrong.broker_id}'s leader-epoch-checkpoint gives {says} at offset {wrong.offset}, its batches {held}"
+
+
+def proofs(found: Sequence[Committed]) -> Iterator[str]:
+    """One clause for each proof, those of one kind and broker together."""
+    by_bound: dict[tuple[Evidence, int, int | None, frozenset[Doubt]], int] = {}
+    for one in found:
+        key = (one.bound.evidence, one.bound.broker_id, one.bound.metadata_offset, one.bound.doubts)
+        by_bound[key] = by_bound.get(key, 0) + one.offsets
+    for (evidence, broker, metadata_offset, doubts), offsets in by_bound.items():
+        at = f"metadata offset {metadata_offset}"
+        match evidence:
+            case Evidence.CHECKPOINT:
+                how = f"below the checkpointed high watermark of broker {broker}"
+            case Evidence.SOLE:
+                how = f"broker {broker} led alone in the ISR ({at})"
+            case Evidence.ALL:
+                how = f"held by every in-sync replica of leader {broker} ({at})"
+        much = f"{offsets} " if len(by_bound) > 1 else ""
+        likely = f", very likely: {' and '.join(_DOUBTS[doubt] for doubt in sorted(doubts))}" if doubts else ""
+        yield f"{much}{how}{likely}"
+
+
+def difference(c: Comparison, piece: Piece) -> str:
+    """Who holds what where the two first differ, or who misses it."""
+    if c.hole:
+        return _hole(c, c.hole, piece)
+    leader, follower = ("missing" if e is None else f"epoch {e}" if e >= 0 else "no epoch" for e in (piece.left_epoch, piece.right_epoch))
+    return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
+
+
+def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
+    """Whose log misses what, and why."""
+    missing = f"offsets {hole.first_offset}..{hole.end_offset - 1}"
+    if hole.is_cut:
+        return (
+            f"{missing} of follower {hole.broker_id} are cut away with the batch that holds the cut, and never fetched again: a hole stays"
+        )
+    is_leader = hole.broker_id == c.leader.broker_id
+    held = piece.right_epoch if is_leader else piece.left_epoch
+    of_epoch = f" in epoch {held}" if held is not None and held >= 0 else ""
+    role, other = ("leader", f"follower {c.follower.broker_id}") if is_leader else ("follower", f"leader {c.leader.broker_id}")
+    where = "a hole in its log"
+    if hole.segments:
+        before, after = (f"{base:020d}.log" for base in hole.segments)
+        where = f"a hole between its segments {before} and {after}"
+    return f"{missing} are missing from {role} {hole.broker_id}, {where}; {other} holds {piece.first_offset}{of_epoch}"
+
+
+def cut_besides(c: Comparison) -> str:
+    """What a follower loses whose verdict speaks of something else."""
+    lost = c.lost
+    committed = f"{lost} of them were committed, and the leader does not hold them" if lost else "none is known to have been committed"
+    return f"it truncates to {c.cut}: offsets {removed(c)} go, {committed}"
+
+
+def removed(c: Comparison) -> str:
+    """The offsets that the follower's files lose, both ends inclusive."""
+    return f"{removal_start(c.follower, c.effect)}..{c.follower.log.log_end_offset - 1}"
+
+
+def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
+    """Which line is wrong, and the fetch that is refused for it."""
+    refused = found.refusal
+    carries = "" if refused.requested_epoch is None else f" with last epoch {refused.requested_epoch}"
+    if refused.answered_end_offset is None:
+        answer = "is answered OFFSET_OUT_OF_RANGE, again and again"
+    else:
+        answer = (
+            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it goes back to {refused.back_to} and "
+            "fetches the same again, for ever"
+        )
+    loop = f"the follower's fetch from {refused.fetch_offset}{carries} {answer}"
+    if not found.lines:
+        return f"{loop}; the leader knows no epoch from {refused.requested_epoch} on"
+    role = "leader" if found.broker_id == c.leader.broker_id else "follower"
+    return f"{role} {found.broker_id}'s leader-epoch-checkpoint {', '.join(map(_line, found.lines[:3]))}: {loop}"
+
+
+def _line(line: WrongLine) -> str:
+    if line.found_offset is None:
+        return f"lacks the line `{line.epoch} {line.start_offset}` of its own batches"
+    right = "no such epoch" if line.start_offset is None else f"`{line.epoch} {line.start_offset}`"
+    return f"has the line `{line.epoch} {line.found_offset}` where its batches have {right}"

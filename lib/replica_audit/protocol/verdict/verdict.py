@@ -1,0 +1,276 @@
+"""The verdict on one follower: the first rule of the table that holds.
+
+The rules are the product's own, each resting on what Kafka does: KIP-101 and KIP-279 (what a cut leaves), KAFKA-6361 (silent divergence),
+high watermarks and ISRs as proof of commitment. A verdict never rests on offsets below the cleaner checkpoints, nor on what retention took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from replica_audit.protocol.comparison.pair import Comparison, removal_start
+from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
+from replica_audit.protocol.verdict import reasons
+from replica_audit.protocol.verdict.reasons import WrongEpoch
+
+
+class Verdict(StrEnum):
+    """What is true of a follower, in the order in which they are listed."""
+
+    UNREADABLE = "unreadable"
+    STALE_TOPIC_ID = "stale_topic_id"
+    LOG_MATCHING_VIOLATION = "log_matching_violation"
+    COMMITTED_LOSS = "committed_loss"
+    CANNOT_REJOIN = "cannot_rejoin"
+    TRUNCATED_OTHERWISE = "truncated_otherwise"
+    STALE_TAIL = "stale_tail"
+    CONTENT_MISMATCH = "content_mismatch"
+    COMPACTION_DIFFERS = "compaction_differs"
+    INCONCLUSIVE = "inconclusive"
+    EPOCH_TABLE_ONLY = "epoch_table_only"
+    LAGGING = "lagging"
+    IDENTICAL = "identical"
+
+
+class Cause(StrEnum):
+    """Why a follower cannot be compared: of every `inconclusive`, in words."""
+
+    NOT_COLLECTED = "not collected"
+    LEADER_COPIED_EARLIER = "leader copied earlier"
+    FOLLOWER_COPIED_EARLIER = "follower copied earlier"
+    NO_COMMON_RANGE = "no common range"
+    LEADER_UNKNOWN = "leader unknown or unreadable"
+    NO_EPOCHS = "no epochs"
+    TEXT_NOT_WHOLE = "text not whole"
+
+
+class Severity(StrEnum):
+    """How loudly a verdict calls, loudest first."""
+
+    CRITICAL = "critical"
+    ERROR = "error"
+    WARNING = "warning"
+    NONE = "none"
+
+
+SEVERITIES: dict[Verdict, Severity] = {
+    Verdict.COMMITTED_LOSS: Severity.CRITICAL,
+    Verdict.LOG_MATCHING_VIOLATION: Severity.CRITICAL,
+    Verdict.CONTENT_MISMATCH: Severity.CRITICAL,
+    Verdict.CANNOT_REJOIN: Severity.ERROR,
+    Verdict.TRUNCATED_OTHERWISE: Severity.ERROR,
+    Verdict.STALE_TAIL: Severity.ERROR,
+    Verdict.UNREADABLE: Severity.ERROR,
+    Verdict.STALE_TOPIC_ID: Severity.ERROR,
+    Verdict.EPOCH_TABLE_ONLY: Severity.WARNING,
+    Verdict.COMPACTION_DIFFERS: Severity.WARNING,
+    Verdict.INCONCLUSIVE: Severity.WARNING,
+    Verdict.IDENTICAL: Severity.NONE,
+    Verdict.LAGGING: Severity.NONE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict and the sentence that explains it.
+
+    `cause` is there where the verdict is inconclusive, `wrong_epoch` where it is that an epoch table alone is wrong.
+    """
+
+    verdict: Verdict
+    reason: str
+    cause: Cause | None = None
+    wrong_epoch: WrongEpoch | None = None
+
+    def __post_init__(self) -> None:
+        """Hold that nothing is inconclusive without a cause."""
+        if (self.verdict is Verdict.INCONCLUSIVE) != (self.cause is not None):
+            raise ValueError(f"{self.verdict} with cause {self.cause}")
+
+    @property
+    def severity(self) -> Severity:
+        """The verdict's severity."""
+        return SEVERITIES[self.verdict]
+
+
+def inconclusive(cause: Cause, why: str) -> Judgement:
+    """The judgement that nothing can be said."""
+    return Judgement(verdict=Verdict.INCONCLUSIVE, cause=cause, reason=f"{cause}: {why}")
+
+
+def judge(comparison: Comparison) -> Judgement:
+    """The first rule that holds; the last one always does. What is true besides stands behind the reason."""
+    for rule in _RULES:
+        judgement = rule(comparison)
+        if judgement is not None:
+            besides = list(_besides(comparison, judgement.verdict))
+            return replace(judgement, reason="; ".join([judgement.reason, *besides])) if besides else judgement
+    raise AssertionError("the last rule always holds")
+
+
+def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
+    """What a cut brings with it that no verdict of its own tells."""
+    if verdict not in (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.CANNOT_REJOIN, Verdict.STALE_TAIL):
+        return
+    if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN) and c.cut is not None:
+        yield reasons.cut_besides(c)
+    if c.did_otherwise is not None:
+        yield c.did_otherwise.sentence
+    if c.cleaned_beyond_the_cut:
+        yield (
+            f"its cleaner had gone on to {c.follower.cleaner_offset}, beyond the cut: what it took for the sake of records that go now is "
+            "missing from this replica for good"
+        )
+
+
+def _unreadable(c: Comparison) -> Judgement | None:
+    return Judgement(verdict=Verdict.UNREADABLE, reason=c.follower.unreadable) if c.follower.unreadable else None
+
+
+def _stale_topic_id(c: Comparison) -> Judgement | None:
+    theirs, own = c.leader.topic_id, c.follower.topic_id
+    if not theirs or not own or theirs == own:
+        return None
+    return stale_topic(own, theirs, "the leader's")
+
+
+def stale_topic(own: str, theirs: str, whose: str) -> Judgement:
+    """The judgement on a replica whose topic id is not that of the one that it would follow."""
+    reason = f"topic id {own} is not {whose} {theirs}: a log of an earlier topic of this name"
+    return Judgement(verdict=Verdict.STALE_TOPIC_ID, reason=reason)
+
+
+def _incomparable(c: Comparison) -> Judgement | None:
+    if c.leader.unreadable:
+        return inconclusive(Cause.LEADER_UNKNOWN, c.leader.unreadable)
+    if c.no_common_range:
+        ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
+        return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")
+    if c.leader_copied_earlier:
+        ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
+        why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
+        if c.leader_copied_before_its_election:
+            why = f"its copy does not know its epoch {c.context.leader_epoch}, and may have been cut before that began"
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
+    if c.rests_on_unknown_high_watermark:
+        why = "the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
+        return inconclusive(Cause.NOT_COLLECTED, why)
+    if c.metadata_is_older:
+        why = "the follower was written in an epoch that neither the metadata nor the leader's copy knows"
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
+    return None
+
+
+def _log_matching_violation(c: Comparison) -> Judgement | None:
+    surviving = c.surviving_difference
+    if surviving is not None:
+        kept = "" if c.hole else f"batches from offset {surviving.first_offset} on differ from the leader's and survive: "
+        return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=kept + reasons.difference(c, surviving))
+    high_watermark = c.leader.high_watermark or 0
+    if c.follower.alive is not False and not c.context.simultaneous:
+        # the leader's may be minutes newer than the follower's copy
+        high_watermark = min(high_watermark, c.follower.high_watermark or 0)
+    if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
+        reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {reasons.difference(c, c.difference)}"
+        return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)
+    return None
+
+
+def _committed_loss(c: Comparison) -> Judgement | None:
+    found = c.committed
+    if not found:
+        return None
+    lost, rest = sum(one.offsets for one in found), c.lacked_by_the_leader - sum(one.offsets for one in found)
+    certainly = "were very likely" if all(one.bound.doubts for one in found) else "were"
+    reason = f"{lost} of the removed offsets {certainly} committed ({'; '.join(reasons.proofs(found))}), and the leader does not hold them"
+    others = f"; whether {rest} more that it does not hold were committed is unknown" if rest > 0 else ""
+    return Judgement(verdict=Verdict.COMMITTED_LOSS, reason=reason + others)
+
+
+def _cannot_rejoin(c: Comparison) -> Judgement | None:
+    if c.cannot_rejoin is None:
+        return None
+    return Judgement(verdict=Verdict.CANNOT_REJOIN, reason=reasons.why_it_cannot_rejoin(c, c.cannot_rejoin))
+
+
+def _truncated_otherwise(c: Comparison) -> Judgement | None:
+    if c.did_otherwise is None:
+        return None
+    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"the broker's own log contradicts the rule: {c.did_otherwise.sentence}")
+
+
+def _stale_tail(c: Comparison) -> Judgement | None:
+    if c.cut is None:
+        return None
+    if c.follower_copied_earlier:
+        return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it was cut when it first fetched from this leader")
+    reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
+    return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
+
+
+def _content_mismatch(c: Comparison) -> Judgement | None:
+    found, cut = c.content.difference if c.content else None, removal_start(c.follower, c.effect)
+    if found is None or (cut is not None and cut <= found.first_offset):
+        return None  # what goes does not stay different
+    where = f"{found.first_offset}..{found.end_offset - 1}"
+    if found.leader_crc is None and found.follower_crc is None:
+        reason = f"among offsets {where} are batches that are not the leader's; which, could not be read"
+    else:
+        leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
+        reason = f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
+    return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
+
+
+def _no_epochs(c: Comparison) -> Judgement | None:
+    if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history or c.proven_equal:
+        return None
+    why = "neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
+    return inconclusive(Cause.NO_EPOCHS, why)
+
+
+def _epoch_table_only(c: Comparison) -> Judgement | None:
+    sides = (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader()))
+    # a log start moves on the leader first: a follower's table alone that begins too late is wrong
+    has_moved = c.leader.alive is not False and moved_start(c.leader.log.epochs, c.leader.log) is not None
+    for role, replica, state in sides:
+        if not replica.checkpoint_known:
+            continue
+        start = moved_start(replica.log.epochs, replica.log) if has_moved else None
+        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
+        copied_apart = bool(replica.alive) and not c.context.simultaneous
+        found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
+        if found:
+            run, offset, said = found
+            wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
+            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reasons.wrong_epoch(role, wrong), wrong_epoch=wrong)
+    return None
+
+
+def _clean(c: Comparison) -> Judgement:
+    is_whole = c.content is not None and c.content.whole
+    behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
+    if behind > 0:
+        verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
+    else:
+        verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"
+    if c.content is not None and not is_whole:
+        found += "; not all batches could be compared"
+    return Judgement(verdict=verdict, reason=found)
+
+
+_RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
+    _unreadable,
+    _stale_topic_id,
+    _incomparable,
+    _log_matching_violation,
+    _committed_loss,
+    _cannot_rejoin,
+    _truncated_otherwise,
+    _content_mismatch,
+    _stale_tail,
+    _no_epochs,
+    _epoch_table_only,
+    _clean,
+)

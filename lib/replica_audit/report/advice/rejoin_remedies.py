@@ -1,0 +1,78 @@
+"""What to do about a follower that cannot come back, and about a hole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replica_audit.report.facts.explained_rows import EpochStart, Verdict
+from replica_audit.report.facts.explained_structs import Hole, WrongLine
+from replica_audit.report.facts.explanation import Explanation
+from replica_audit.report.layout.paragraphs import offsets
+
+
+def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
+    """How to put the wrong lines right; `refetch` says how the follower fetches anew, which helps only where its own file is wrong."""
+    verdict = explanation.verdict
+    lines = verdict.wrong_lines or ()
+    side = explanation.leader if verdict.wrong_lines_broker_id == verdict.leader_id else explanation.follower
+    if not lines:
+        yield (
+            f"Leader {verdict.leader_id} knows no epoch as high as the follower's, and no line of a file is known to be wrong: let another "
+            "replica lead, or restart the leader. Whoever is elected enters a new epoch. Then audit again."
+        )
+        return
+    if side is explanation.follower:
+        yield f"Have the follower fetch anew: {refetch}. The leader's table is sound."
+        return
+    if verdict.stuck is not None and verdict.stuck.fresh_replica_too:
+        yield (
+            f"Do not move the directory of follower {verdict.follower_id} away: a replica that begins empty is refused at the same epoch. "
+            f"It is the file of broker {verdict.leader_id} that is wrong."
+        )
+    file = "leader-epoch-checkpoint" if side.path is None else f"{side.path}/leader-epoch-checkpoint"
+    told = [entry for entry in side.epochs if entry.checkpoint_start_offset is not None]
+    total = len(told) + sum(line.found_offset is None for line in lines) - sum(line.start_offset is None for line in lines)
+    yield (
+        f"Stop broker {verdict.leader_id}, if it runs, in order (SIGTERM; the partition is offline meanwhile if it alone is in the ISR). "
+        f"In {file} {'; '.join(_edit(line, told) for line in lines)}. Line 1 stays 0, the version; line 2 becomes {total}, the number of "
+        "entries; then one `EPOCH START` a line, ascending, each ended by a line feed. Start the broker: the follower catches up by itself."
+    )
+    yield (
+        "Or let another member of the ISR lead whose own leader-epoch-checkpoint has the right lines (kafka-leader-election.sh, or a "
+        f"reassignment), then have broker {verdict.leader_id} fetch anew: its file stays wrong until then."
+    )
+
+
+def _edit(line: WrongLine, told: Sequence[EpochStart]) -> str:
+    """What to do to one line."""
+    if line.start_offset is None:
+        return f"remove the line `{line.epoch} {line.found_offset}`"
+    if line.found_offset is not None:
+        return f"change the line `{line.epoch} {line.found_offset}` to `{line.epoch} {line.start_offset}`"
+    before = max((entry for entry in told if entry.leader_epoch < line.epoch), key=lambda entry: entry.leader_epoch, default=None)
+    where = "as the first entry" if before is None else f"after `{before.leader_epoch} {before.checkpoint_start_offset}`"
+    return f"add the line `{line.epoch} {line.start_offset}` {where}"
+
+
+def hole_of_the_follower(verdict: Verdict, hole: Hole) -> str:
+    """What comes of a hole in a follower's log."""
+    return (
+        f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers miss "
+        f"{offsets(hole.first_offset, hole.end_offset)} as soon as it leads. Do not let it lead: no preferred election, no restart of the "
+        "leader before this is done."
+    )
+
+
+def hole_of_the_leader(explanation: Explanation, hole: Hole, if_it_led: str) -> Iterator[str]:
+    """Where the leader misses what the follower holds: fetching anew would take the last copy."""
+    verdict = explanation.verdict
+    follower = f"follower {verdict.follower_id}"
+    yield f"Copy both directories away: {follower} may hold the only copy of {offsets(hole.first_offset, hole.end_offset)}."
+    yield (
+        f"Consumers miss these offsets now, for broker {verdict.leader_id} leads. Do not have {follower} fetch anew: it would come to lack "
+        f"them, too. {if_it_led}"
+    )
+    yield (
+        f"If the offsets matter, let {follower} lead and then have broker {verdict.leader_id} fetch anew; else keep the copy, and have "
+        f"{follower} take the leader's version."
+    )

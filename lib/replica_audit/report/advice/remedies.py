@@ -1,0 +1,284 @@
+"""What an operator does about a verdict: short, in the order of doing, and honest about what no one can get back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from replica_audit.protocol.exchange.exchange_cases import Protocol
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice import rejoin_remedies
+from replica_audit.report.advice.cause_remedies import inconclusive
+from replica_audit.report.facts.explanation import Explanation
+from replica_audit.report.layout.leader_words import caveat, has_no_leader, what_would_settle_it
+from replica_audit.report.layout.paragraphs import listed
+
+_REFETCH = (
+    "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the partition anew "
+    "from leader {leader}"
+)
+
+
+def steps(explanation: Explanation) -> Iterator[str]:
+    """The steps, one sentence or two each."""
+    yield from corrected_lines(explanation)
+    verdict = explanation.verdict
+    if has_no_leader(verdict) and verdict.leader_id >= 0:
+        yield (
+            f"{caveat(verdict)} Choose a leader first: what each choice loses is listed with the partition. What follows holds if broker "
+            f"{verdict.leader_id} is elected."
+        )
+    yield from BY_VERDICT.get(verdict.verdict, _unknown)(explanation)
+    unsettled = what_would_settle_it(verdict)
+    if unsettled:
+        yield unsettled
+    if verdict.cleaned_beyond_cut:
+        cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
+        yield (
+            f"The cleaner had compacted this replica up to {cleaned}, beyond the cut: once it has caught up it may lack keys that the "
+            f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}."
+        )
+    if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
+        yield (
+            f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
+            "fetched the leader's log. Should they stay open on the leader, too, read_committed consumers wait there for ever: "
+            "kafka-transactions.sh find-hanging and abort (KIP-664)."
+        )
+
+
+def corrected_lines(explanation: Explanation) -> Iterator[str]:
+    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches beside it."""
+    for side in (explanation.follower, explanation.leader):
+        if side.log is not None and side.log.corrected_checkpoint is not None:
+            yield (
+                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same, stop "
+                f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
+                "Do not delete or rename the file: after a clean stop a broker does not make it again from the log."
+            )
+
+
+def _path(explanation: Explanation) -> str:
+    path = explanation.follower.path
+    return "the replica's directory" if path is None else path
+
+
+def _refetch(explanation: Explanation) -> str:
+    verdict = explanation.verdict
+    return _REFETCH.format(broker=verdict.follower_id, leader=verdict.leader_id, path=_path(explanation))
+
+
+def _save(explanation: Explanation) -> str:
+    return f"copy {_path(explanation)} away before broker {explanation.verdict.follower_id} runs again"
+
+
+def is_cut_already(explanation: Explanation) -> bool:
+    """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
+    return bool(explanation.verdict.already_truncated)
+
+
+def _committed_loss(explanation: Explanation) -> Iterator[str]:
+    if is_cut_already(explanation):
+        yield (
+            f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
+            "last one with the lost records."
+        )
+        yield "Read them from it (kafka-dump-log.sh --print-data-log), and have the application write them again."
+    else:
+        yield (
+            f"First {_save(explanation)}: once it knows the new epoch, its first fetch from this leader removes the records, and no "
+            "leader holds them."
+        )
+        yield (
+            "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
+            f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
+        )
+    yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
+    yield (
+        "Find out how a replica without these records came to lead: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
+        "that lost what had been acknowledged."
+    )
+    yield from _failing(explanation)
+
+
+def _if_it_led(explanation: Explanation) -> str:
+    """What it costs if the follower leads instead, as every replica was tried; else what becomes of the leader's own records."""
+    follower = explanation.verdict.follower_id
+    instead = f"With broker {follower} made leader instead (an unclean election)"
+    choice = next((one for one in explanation.choices if one.candidate_id == follower), None)
+    if choice is not None:
+        return f"{instead}: {choice.reason}."
+    return f"{instead}: they stay, and {_of_the_leader(explanation)} (--what-if-leaders tries every replica)."
+
+
+def _of_the_leader(explanation: Explanation) -> str:
+    """What becomes of the leader's own records if the follower leads."""
+    verdict, leader = explanation.verdict, explanation.leader.state
+    if leader is not None and verdict.divergence_offset is not None and verdict.leader_diverged_end_offset is None:
+        return f"nothing is cut of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
+    return f"broker {verdict.leader_id} is cut where the logs diverge"
+
+
+def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
+    verdict, point = explanation.verdict, explanation.applied
+    failing = list(_failing(explanation))
+    if point is not None and not point.still_diverged:
+        yield from _diverged_in_the_isr(explanation)
+        return
+    hole = verdict.hole
+    if hole is not None and hole.broker_id == verdict.leader_id:
+        yield from rejoin_remedies.hole_of_the_leader(explanation, hole, _if_it_led(explanation))
+        return
+    if not failing and hole is not None:
+        yield rejoin_remedies.hole_of_the_follower(verdict, hole)
+    elif not failing:
+        yield (
+            f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
+            "it leads. Do not let it lead: no preferred election, no restart of the leader before this is done."
+        )
+    yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
+    yield from failing or [f"Then have the follower take the leader's version: {_refetch(explanation)}."]
+    if verdict.protocol in (Protocol.HIGH_WATERMARK, Protocol.KIP_101):
+        yield (
+            f"The rule {verdict.protocol} lets this happen again. An inter.broker.protocol.version of 2.0 or later brings KIP-279, which "
+            "finds such divergence where the logs are not yet mixed."
+        )
+
+
+def _diverged_in_the_isr(explanation: Explanation) -> Iterator[str]:
+    """A member of the ISR whose divergence its next exchange with the leader would end."""
+    verdict = explanation.verdict
+    yield (
+        f"Follower {verdict.follower_id} is in the ISR with records that are not the leader's: do not let it lead, no preferred election, "
+        "no restart of the leader before this is done."
+    )
+    yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
+    cut = f"truncates to {verdict.truncation_offset}" if verdict.truncation_offset is not None else "asks the leader where its epochs end"
+    yield f"Then restart broker {verdict.follower_id}: it {cut} and fetches the rest. Audit again."
+
+
+def _content_mismatch(explanation: Explanation) -> Iterator[str]:
+    yield (
+        "No truncation removes this: offsets and epochs agree, and the broker that wrote other bytes will serve them as soon as it leads. "
+        "Neither copy is the right one by itself; the leader's is what consumers read now."
+    )
+    yield "Read both batches (kafka-dump-log.sh --print-data-log) and copy both directories away before anything is changed."
+    yield f"Then have the follower take the leader's version, or the other way round: {_refetch(explanation)}."
+    yield (
+        "Find the cause: truncation by high watermark (inter.broker.protocol.version below 0.11), a leader that lost its tail and came "
+        "back without an election, or files that were changed by hand or restored from a backup."
+    )
+
+
+def _failing(explanation: Explanation) -> Iterator[str]:
+    """What to do where the follower will not get to fetch: its fetcher fails, or the exchange has no end."""
+    point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
+    if point is None or outcome is None:
+        return
+    if outcome.exchange.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
+        yield "By the copied files the exchange has no end, which they do not prove of brokers that run: copy both again, and audit again."
+    elif outcome.exchange.stuck and explanation.verdict.stuck is None:
+        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
+    elif outcome.exchange.stuck:
+        yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+    if outcome.exchange.stuck or not point.fetcher_fails:
+        return
+    leader, physical = explanation.leader.state, outcome.physical_offset
+    if point.restarts_once_failed and leader is not None:
+        yield (
+            f"After the failed fetch, restart broker {broker}: its log then ends at {physical}, below the leader's log start "
+            f"{leader.log_start_offset}, so it starts again, empty, and catches up."
+        )
+        return
+    yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+
+
+def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
+    if explanation.verdict.truncation_offset is not None and not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: it is cut before it is stuck."
+    yield from rejoin_remedies.cannot_rejoin(explanation, _refetch(explanation))
+
+
+def _stale_tail(explanation: Explanation) -> Iterator[str]:
+    if not is_cut_already(explanation):
+        yield f"First {_save(explanation)}: the cut removes its records from {explanation.verdict.truncation_offset} on."
+    yield (
+        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
+        "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
+        "have been told that they are stored, and after an unclean election those with acks=all, too."
+    )
+    if is_cut_already(explanation):
+        yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
+    yield from _failing(explanation)
+
+
+def _unreadable(explanation: Explanation) -> Iterator[str]:
+    log = explanation.follower.log
+    if log is not None and log.checkpoint_state == "unreadable" and log.corrected_checkpoint is not None:
+        return
+    yield "Rule out the copy first: copy the replica again and audit the copy."
+    yield (
+        "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
+        "next start it takes the log directory offline, or recovers less than was written."
+    )
+    yield f"With a leader that is well: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
+
+
+def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
+    yield (
+        "The directory belongs to a topic of this name that was deleted; nothing in it belongs to the topic of now. KRaft brokers set it "
+        "aside as stray (-stray) when they start."
+    )
+    yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
+
+
+def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
+    verdict = explanation.verdict
+    yield (
+        "The records are the leader's, the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that asks this table "
+        "may cut too much, too little, or nothing."
+    )
+    if list(corrected_lines(explanation)):
+        yield "If the corrected lines cannot be written, have that replica fetch its log anew; if it leads, let another one lead first."
+    elif verdict.wrong_epoch is None:  # a run of an older version has it in its reason only
+        yield "Have the replica whose table the reason names fetch its log anew; if it leads, let another one lead first."
+    elif verdict.wrong_epoch.broker_id == verdict.leader_id:
+        yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
+    else:
+        yield f"Have the follower fetch anew: {_refetch(explanation)}."
+    if not list(corrected_lines(explanation)):
+        yield "Do not delete the checkpoint: after a clean stop a broker does not make it again from the log."
+    yield from _failing(explanation)
+
+
+def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
+    verdict, run = explanation.verdict, explanation.run
+    yield f"Check that broker {verdict.follower_id}'s server.log and log directories were copied from one broker at one time."
+    yield (
+        f"Check the rule: whether the cluster ran {verdict.protocol} ({run.protocol_reason or 'reason not recorded'}) when the broker "
+        "truncated. If not, audit again with --protocol."
+    )
+    yield "If both hold, believe the broker's log, keep the copies, and report it: then the rule is wrong for this case."
+
+
+def _clean(explanation: Explanation) -> Iterator[str]:
+    nothing = "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
+    yield from list(_failing(explanation)) or [nothing]
+
+
+def _unknown(explanation: Explanation) -> Iterator[str]:
+    yield f"This version knows no remedy for {explanation.verdict.verdict}; see the reason and the evidence."
+
+
+BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
+    Verdict.UNREADABLE: _unreadable,
+    Verdict.STALE_TOPIC_ID: _stale_topic_id,
+    Verdict.INCONCLUSIVE: lambda explanation: inconclusive(explanation.verdict, _save(explanation)),
+    Verdict.LOG_MATCHING_VIOLATION: _log_matching_violation,
+    Verdict.COMMITTED_LOSS: _committed_loss,
+    Verdict.CANNOT_REJOIN: _cannot_rejoin,
+    Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
+    Verdict.STALE_TAIL: _stale_tail,
+    Verdict.CONTENT_MISMATCH: _content_mismatch,
+    Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
+    Verdict.LAGGING: _clean,
+    Verdict.IDENTICAL: _clean,
+}

@@ -1,0 +1,228 @@
+"""What a run tells a person: the single source of the terminal's text and of the head of `--json`. Counts and the worst, never all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.facts.exit_code import compared_followers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding, as its line shows it. Offsets as in `replica_verdicts`; None where there is nothing to say.
+
+    `fetcher_fails` and `still_diverged` are of the truncation that applies.
+    """
+
+    cluster_id: str
+    verdict: str
+    severity: str
+    topic: str
+    partition: int
+    leader_id: int
+    follower_id: int
+    leader_source: str
+    divergence_offset: int | None
+    truncation_offset: int | None
+    restart_offset: int | None
+    fetcher_fails: bool
+    still_diverged: bool
+    removed_records: int | None
+    removed_committed: int | None
+    already_truncated: bool | None
+    reason: str
+    evidence: str | None
+    inferred_because: str | None = None
+    removed_below_high_watermark: int | None = None
+    commit_evidence: str | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputProblem:
+    """One row of `input_errors`."""
+
+    path: str
+    line: int | None
+    byte_offset: int | None
+    code: str
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """One group's position that a truncation affects. Columns of `consumer_impacts`."""
+
+    cluster_id: str
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    committed_leader_epoch: int
+    validation_result: str
+    reset_offset: int | None
+    records_gone: int | None
+    records_reread: int | None
+    records_missed: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One replica as the leader. Columns of `what_if_leaders`; what a replica that cannot be read would lose is None."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+    candidate_id: int
+    rank: int | None
+    is_leader: bool
+    lost_records: int | None
+    lost_bytes: int | None
+    lost_committed: int | None
+    reason: str
+    lost_below_high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electable:
+    """One replica of a partition without a leader. Columns of `what_if_leaders`; what cannot be told is None."""
+
+    candidate_id: int
+    rank: int | None
+    in_isr: bool
+    in_elr: bool | None
+    election: str | None
+    broker_up: bool | None
+    stopped_cleanly: bool | None
+    log_end_offset: int | None
+    lost_offsets: int | None
+    lost_records: int | None
+    lost_committed: int | None
+    followers_failing: int | None
+    followers_diverged: int | None
+    unread_replicas: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflinePartition:
+    """One partition that nobody leads, by the metadata. Columns of `findings`."""
+
+    cluster_id: str
+    severity: str
+    topic: str
+    partition: int
+    leader_epoch: int | None
+    isr: tuple[int, ...] | None
+    elr: tuple[int, ...] | None
+    last_leader_id: int | None
+    leaderless_since: datetime | None
+    cluster_stopped: bool | None
+    candidates: tuple[Electable, ...] | None
+    summary: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFinding:
+    """A row of `findings` that is not a verdict on a follower, or that this run did not see."""
+
+    cluster_id: str
+    code: str
+    severity: str
+    topic: str
+    partition: int
+    broker_id: int
+    summary: str
+    status: str
+    leader_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One audited cluster.
+
+    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first.
+    """
+
+    cluster_id: str
+    path: str
+    label: str
+    brokers: int
+    replicas: int
+    partitions: int
+    protocol: str
+    protocol_reason: str
+    metadata: bool
+    inferred_leaders: int
+    verdicts: dict[str, int]
+    input_errors: int
+    unclean_elections: int
+    affected_groups: int
+    affected_positions: int
+    offline_partitions: int = 0
+
+
+def findings_about_followers(clusters: Sequence[Cluster]) -> int:
+    """Followers whose verdict is a finding."""
+    counts = ((SEVERITIES[Verdict(verdict)], count) for cluster in clusters for verdict, count in cluster.verdicts.items())
+    return sum(count for severity, count in counts if severity is not Severity.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run, of `inputs`; `warehouse` is empty if it keeps no tables.
+
+    `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
+    `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
+    verdict; `partition_codes` counts both by code, without leaders that cannot be read.
+    `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
+    less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
+    brokers have truncated since what no other one holds; all only if every replica was tried.
+    """
+
+    run_id: str
+    warehouse: str
+    exit_code: int
+    fail_on: str
+    seconds: float
+    clusters: tuple[Cluster, ...]
+    findings: tuple[Finding, ...]
+    finding_count: int
+    impacts: tuple[Impact, ...]
+    candidates: tuple[Choice, ...]
+    best_led_partitions: int
+    already_lost_partitions: int
+    problems: tuple[InputProblem, ...]
+    problem_count: int
+    changes: dict[str, int]
+    offline: tuple[OfflinePartition, ...] = ()
+    others: tuple[ReplicaFinding, ...] = ()
+    partition_codes: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def unreadable_leaders(self) -> int:
+        """The findings about leaders whose logs cannot be read."""
+        return self.finding_count - findings_about_followers(self.clusters) - sum(self.partition_codes.values())
+
+    @property
+    def offline_count(self) -> int:
+        """Partitions that nobody leads."""
+        return self.partition_codes.get(PartitionCode.OFFLINE_PARTITION, 0)
+
+    @property
+    def compared_followers(self) -> int:
+        """Followers that could be compared with their leaders; 0: the run proves nothing."""
+        return sum(compared_followers(cluster.verdicts) for cluster in self.clusters)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same content as plain values."""
+        return {**asdict(self), "compared_followers": self.compared_followers}

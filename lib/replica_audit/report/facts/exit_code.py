@@ -1,0 +1,35 @@
+"""The exit code of a run: the one rule, for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.worst_first import SEVERITIES
+
+_NOT_COMPARED = frozenset({str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE)})
+
+
+def compared_followers(verdicts: Mapping[str, int]) -> int:
+    """Followers that could be compared with their leaders, from how many have each verdict."""
+    return sum(count for verdict, count in verdicts.items() if verdict not in _NOT_COMPARED)
+
+
+def exit_code(
+    severities: Mapping[str, int], verdicts: Mapping[str, int], *, fail_on: str, has_replicas: bool, all_inputs_read: bool
+) -> int:
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared.
+
+    Args:
+        severities: how many findings of the run have each.
+        verdicts: how many followers have each.
+        fail_on: the lowest severity that counts.
+        has_replicas: whether any replica was found.
+        all_inputs_read: whether every input could be read.
+    """
+    if not has_replicas:
+        return 2
+    loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    if any(severities.get(severity) for severity in loud):
+        return 1
+    return 0 if all_inputs_read and compared_followers(verdicts) and not verdicts.get(str(Verdict.INCONCLUSIVE)) else 3

@@ -1,0 +1,339 @@
+"""What an explanation reads: the rows of one run's tables, as far as it needs their columns.
+
+Fields are named as the columns. A column that an older version's table may lack has a default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from replica_audit.protocol.verdict.verdict import Cause
+from replica_audit.report.facts.explained_structs import (
+    Contradiction,
+    Difference,
+    Fact,
+    Fallback,
+    Hole,
+    LearntEpoch,
+    Round,
+    Stuck,
+    WrongEpoch,
+    WrongLine,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RowT = TypeVar("RowT", bound="DataclassInstance")
+
+
+class Tables(Protocol):
+    """Where rows come from: tables by name, a row type whose fields name the wanted columns, and the values that columns must equal.
+
+    `cut_short` names the tables that held more rows than were read.
+    """
+
+    location: str
+    cut_short: list[str]
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table."""
+
+    def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """The rows, in no order."""
+
+    def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """The rows, each value once."""
+
+
+NOTHING_READ = 2  # the exit code of a run that found nothing to read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A row of `audit_runs`."""
+
+    run_id: str
+    cluster_id: str
+    status: str
+    started_at: datetime
+    run_date: date
+    protocol: str | None = None
+    protocol_reason: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything of its cluster: it is complete, and could read something."""
+        return self.status == "complete" and self.exit_code != NOTHING_READ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that a row is about."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartition:
+    """The partition that a row is about."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A row of `replica_verdicts`."""
+
+    cluster_id: str
+    leader_id: int
+    follower_id: int
+    leader_source: str
+    verdict: str
+    severity: str
+    divergence_offset: int | None
+    truncation_offset: int | None
+    restart_offset: int | None
+    protocol: str
+    reason: str
+    removed_offsets: int | None = None
+    removed_records: int | None = None
+    removed_bytes: int | None = None
+    removed_below_high_watermark: int | None = None
+    removed_committed: int | None = None
+    removed_committed_offsets: tuple[tuple[str, int], ...] | None = None
+    first_removed_timestamp_ms: int | None = None
+    last_removed_timestamp_ms: int | None = None
+    open_transactions: tuple[int, ...] | None = None
+    observed_truncation_offset: int | None = None
+    already_truncated: bool | None = None
+    stuck: Stuck | None = None
+    wrong_lines_broker_id: int | None = None
+    wrong_lines: tuple[WrongLine, ...] | None = None
+    hole: Hole | None = None
+    compacted: bool | None = None
+    evidence: str | None = None
+    inferred_because: str | None = None
+    leader_diverged_end_offset: int | None = None
+    cause: Cause | None = None
+    wrong_epoch: WrongEpoch | None = None
+    did_otherwise: Contradiction | None = None
+    differences: tuple[Difference, ...] | None = None
+    conflicts: tuple[Difference, ...] | None = None
+    cleaned_beyond_cut: bool | None = None
+    rests_on: tuple[Fact, ...] | None = None
+
+    @property
+    def committed(self) -> int | None:
+        """Committed offsets that are lost; a run of an older version counted only those below a high watermark."""
+        return self.removed_below_high_watermark if self.removed_committed is None else self.removed_committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationPoint:
+    """A row of `truncation_points`."""
+
+    follower_id: int
+    protocol: str
+    applies: bool
+    truncation_offset: int | None
+    restart_offset: int | None
+    fetcher_fails: bool
+    round_trips: int
+    rounds: tuple[Round, ...]
+    falls_back_to_high_watermark: bool
+    removed_offsets: int
+    still_diverged: bool
+    catches_up: bool | None = None
+    physical_offset: int | None = None
+    fetch_offset: int | None = None
+    stuck: bool | None = None
+    ends_with_election: bool | None = None
+    restarts_once_failed: bool | None = None
+    fallback: Fallback | None = None
+    learnt_epochs: tuple[LearntEpoch, ...] | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run kept what was decided in each round; one of an older version did not."""
+        return self.fetch_offset is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLog:
+    """A row of `replica_logs`."""
+
+    broker_id: int
+    log_dir: str
+    directory: str
+    state: str
+    log_start_offset: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    checkpoint_state: str
+    cleaner_offset: int | None = None
+    recovery_cut_offset: int | None = None
+    unreadable_reason: str | None = None
+    corrected_checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEpoch:
+    """A row of `segment_epochs`."""
+
+    broker_id: int
+    log_dir: str
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    segment_base_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStart:
+    """A row of `epoch_start_offsets`."""
+
+    broker_id: int
+    leader_epoch: int
+    start_offset: int
+    checkpoint_start_offset: int | None
+    segment_start_offset: int | None
+    in_effect: bool = True
+    difference: str | None = None
+    end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputError:
+    """A row of `input_errors`."""
+
+    broker_id: int | None
+    path: str
+    line: int | None
+    byte_offset: int | None
+    code: str
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOutcome:
+    """A row of `what_if_rules`."""
+
+    follower_id: int
+    rule: str
+    accepted: bool
+    truncation_offset: int | None
+    falls_back_to_high_watermark: bool
+    round_trips: int | None
+    request_bytes: int | None
+    response_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEpoch:
+    """A row of `leader_epochs`."""
+
+    leader_epoch: int
+    leader_id: int
+    election: str
+    began_at: datetime | None
+    start_offset: int | None
+    given_up_offsets: int | None
+    given_up_held_by: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRole:
+    """A row of `replica_roles`."""
+
+    broker_id: int
+    leader_id: int
+    leader_epoch: int
+    known_leader_id: int | None
+    known_leader_epoch: int | None
+    standing: str
+    fetch_error: str | None
+    in_isr: bool
+    in_elr: bool
+    fenced: bool | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    isr_objection: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedIncident:
+    """A row of `logged_incidents`."""
+
+    kind: str
+    logged_at: str | None
+    summary: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerImpact:
+    """A row of `consumer_impacts`."""
+
+    group_id: str
+    committed_offset: int
+    committed_leader_epoch: int
+    validation_result: str
+    reset_offset: int | None
+    nearest_offset: int | None
+    records_gone: int | None
+    records_reread: int | None
+    records_missed: int | None
+    history_rewritten: bool
+    affected: bool | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChoice:
+    """A row of `what_if_leaders`."""
+
+    candidate_id: int
+    rank: int | None
+    is_leader: bool
+    in_isr: bool
+    last_epoch: int | None
+    log_end_offset: int | None
+    lost_bytes: int | None
+    followers_cut: int | None
+    followers_restarted: int | None
+    reason: str
+    lost_offsets: int | None = None
+    lost_records: int | None = None
+    lost_committed: int | None = None
+    followers_failing: int | None = None
+    followers_diverged: int | None = None
+    unread_replicas: int | None = None
+    election: str | None = None
+    broker_up: bool | None = None
+    stopped_cleanly: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureReplica:
+    """A row of `future_replicas`."""
+
+    broker_id: int
+    log_dir: str | None
+    future_log_dir: str
+    directory: str
+    protocol: str
+    verdict: str
+    severity: str
+    lag_offsets: int | None
+    truncation_offset: int | None
+    restart_offset: int | None
+    removed_records: int | None
+    reason: str

@@ -1,0 +1,118 @@
+"""What single columns of the tables hold: structs, named as their fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """The fetch that the leader refuses for good: `replica_verdicts.stuck`."""
+
+    fetch_offset: int
+    requested_epoch: int | None
+    answered_epoch: int | None
+    answered_end_offset: int | None
+    back_to_offset: int
+    before_records: bool
+    fresh_replica_too: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongLine:
+    """A line of a leader-epoch-checkpoint that its batches contradict: an element of `replica_verdicts.wrong_lines`."""
+
+    epoch: int
+    start_offset: int | None
+    found_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """Offsets [first, end) that one of the two logs misses: `replica_verdicts.hole`."""
+
+    broker_id: int
+    first_offset: int
+    end_offset: int
+    segment_before: int | None
+    segment_after: int | None
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One answer of the leader: an element of `truncation_points.rounds`. Runs of older versions lack what decided it, and what follows."""
+
+    requested_epoch: int | None
+    answered_epoch: int | None
+    answered_end_offset: int | None
+    truncate_to: int | None
+    complete: bool
+    request: Request | None = None
+    decided_by: Case | None = None
+    log_end_offset: int | None = None
+    own_epoch: int | None = None
+    own_end_offset: int | None = None
+    out_of_range: OutOfRange | None = None
+    restart_offset: int | None = None
+    dropped_epochs: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """How the follower falls back to its high watermark: `truncation_points.fallback`."""
+
+    because: FallsBack
+    after_round: int
+    high_watermark: int
+    in_memory: bool
+    log_end_offset: int
+    truncate_to: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntEpoch:
+    """An entry that the follower's table gets with what it fetches: an element of `truncation_points.learnt_epochs`."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Offsets [first, end) at which two logs differ: an element of `replica_verdicts.differences` and `conflicts`. None: it misses them."""
+
+    first_offset: int
+    end_offset: int
+    leader_epoch: int | None
+    follower_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongEpoch:
+    """Where a leader-epoch-checkpoint contradicts its batches: `replica_verdicts.wrong_epoch`."""
+
+    broker_id: int
+    offset: int
+    table_epoch: int | None
+    batch_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """A line of a server.log that contradicts the rule: `replica_verdicts.did_otherwise`."""
+
+    offset: int
+    path: str
+    line: int
+    rule_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A file, and what it has: an element of `replica_verdicts.rests_on`."""
+
+    path: str
+    text: str

@@ -1,0 +1,251 @@
+"""Everything that is said of one follower of one partition: the single source of its text. Built from table rows alone, without Spark."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from replica_audit.protocol.epochs.epoch_table import EpochEntry
+from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.report.facts.exchange_steps import Exchange, exchange
+from replica_audit.report.facts.explained_rows import (
+    EpochStart,
+    InputError,
+    LeaderChoice,
+    ReplicaLog,
+    RuleOutcome,
+    Run,
+    SegmentEpoch,
+    Tables,
+    TruncationPoint,
+    Verdict,
+)
+from replica_audit.report.facts.explained_structs import Difference
+from replica_audit.report.facts.partition_facts import PartitionFacts, partition_facts
+from replica_audit.report.facts.question import Question, Subject, find
+from replica_audit.report.facts.short_paths import below, common_folder, lies_in
+from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
+
+_CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One side.
+
+    `log` is None where the input does not hold the replica. `history` is what its batches tell, or, where these cannot be told apart
+    from those of another directory of the same name, its epoch table (`by_table`).
+    """
+
+    broker_id: int
+    log: ReplicaLog | None = None
+    history: tuple[Span, ...] = ()
+    by_table: bool = False
+    epochs: tuple[EpochStart, ...] = ()
+
+    @property
+    def state(self) -> LogState | None:
+        """The side of the exchange; None where there is no log."""
+        if self.log is None or self.log.log_start_offset is None or self.log.log_end_offset is None:
+            return None
+        return LogState(
+            epochs=tuple(EpochEntry(entry.leader_epoch, entry.start_offset) for entry in self.in_effect),
+            log_start_offset=self.log.log_start_offset,
+            log_end_offset=self.log.log_end_offset,
+        )
+
+    @property
+    def in_effect(self) -> list[EpochStart]:
+        """The entries of its table; of a replica that cannot be read none is in effect, and the exchange took what its file says."""
+        is_unreadable = self.log is not None and self.log.unreadable_reason is not None
+        return [entry for entry in self.epochs if entry.in_effect] or [
+            entry for entry in self.epochs if is_unreadable and entry.checkpoint_start_offset is not None
+        ]
+
+    @property
+    def path(self) -> str | None:
+        """The replica's directory."""
+        return None if self.log is None else posixpath.join(self.log.log_dir, self.log.directory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the protocol that applies does to the follower.
+
+    `physical_offset` is where its files are really cut, None if they are not. `history` is what it holds once records flow again, up to
+    what the leader holds now; `conflicts` are the parts of it that are not the leader's. `is_recorded`: the run kept what was decided in
+    each round; of a run of an older version there are no steps, no `history` and no `conflicts`.
+    """
+
+    exchange: Exchange
+    physical_offset: int | None
+    history: tuple[Span, ...]
+    conflicts: tuple[Difference, ...]
+    is_recorded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One follower of one partition.
+
+    Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
+    `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
+    never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
+    could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the
+    tables that were too long to be read whole. `choices` are what each replica would cost as the leader, empty where that was not tried.
+    """
+
+    run: Run
+    warehouse: str
+    folder: str
+    topic: str
+    partition: int
+    verdict: Verdict
+    leader: Replica
+    follower: Replica
+    points: tuple[TruncationPoint, ...]
+    rules: tuple[RuleOutcome, ...]
+    choices: tuple[LeaderChoice, ...]
+    applied: TruncationPoint | None
+    outcome: Outcome | None
+    differences: tuple[Difference, ...]
+    input_errors: tuple[InputError, ...]
+    cut_short: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The answer to a question: one follower after the other, then the partition as a whole."""
+
+    followers: tuple[Explanation, ...]
+    partition: PartitionFacts
+
+
+def explain(tables: Tables, question: Question) -> Explained:
+    """Explain what was asked for.
+
+    Raises:
+        UsageError: there is no such run, partition or follower, or a table cannot be read.
+    """
+    subject = find(tables, question)
+    run, topic, partition = subject.run, subject.topic, subject.partition
+    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
+    found = tables.rows("replica_logs", ReplicaLog, **keys)
+    folder = common_folder(found)
+    followers = tuple(_followers(tables, subject, keys, found, folder))
+    return Explained(followers=followers, partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder))
+
+
+def _followers(
+    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ReplicaLog], folder: str
+) -> Iterator[Explanation]:
+    if not subject.verdicts:
+        return
+    logs = [
+        replace(log, log_dir=below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and below(folder, log.unreadable_reason))
+        for log in found
+    ]
+    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
+    epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
+    points = tables.rows("truncation_points", TruncationPoint, **keys)
+    rules = tables.rows("what_if_rules", RuleOutcome, **keys)
+    choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
+    for judged in subject.verdicts:
+        verdict = _below(folder, judged)
+        leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
+        of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
+        applied = next((point for point in of_pair if point.applies), None)
+        yield Explanation(
+            run=subject.run,
+            warehouse=tables.location,
+            folder=folder,
+            topic=subject.topic,
+            partition=subject.partition,
+            verdict=verdict,
+            leader=leader,
+            follower=follower,
+            points=of_pair,
+            rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
+            choices=choices,
+            applied=applied,
+            outcome=_outcome(verdict, applied, leader, follower),
+            differences=verdict.differences or (),
+            input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
+            cut_short=tuple(dict.fromkeys(tables.cut_short)),
+        )
+
+
+def _below(folder: str, verdict: Verdict) -> Verdict:
+    """The verdict with its paths shortened."""
+    facts = verdict.rests_on and tuple(replace(one, path=below(folder, one.path), text=below(folder, one.text)) for one in verdict.rests_on)
+    evidence = verdict.evidence and below(folder, verdict.evidence)
+    return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts)
+
+
+def _generation(point: TruncationPoint) -> tuple[int, str]:
+    known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
+    return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
+
+
+def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStart]) -> Replica:
+    own = [log for log in logs if log.broker_id == broker_id]
+    log = next((log for log in own if log.state == _CURRENT), None)
+    if log is None:
+        return Replica(broker_id=broker_id)
+    rows = [row for row in batches if row.broker_id == broker_id and row.log_dir == log.log_dir]
+    entries = tuple(sorted((entry for entry in epochs if entry.broker_id == broker_id), key=lambda entry: entry.leader_epoch))
+    made = Replica(broker_id=broker_id, log=log, epochs=entries)
+    state = made.state
+    if state is None:
+        return made
+    # rows of segment_epochs do not name the directory: one set aside beside the current one would be drawn into it
+    ambiguous = sum(one.log_dir == log.log_dir for one in own) > 1
+    by_table = ambiguous or (not rows and state.log_start_offset < state.log_end_offset)
+    history = history_of_entries(made.in_effect, state) if by_table else history_of_batches(rows, state)
+    return replace(made, history=tuple(history), by_table=by_table)
+
+
+def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica, follower: Replica) -> Outcome | None:
+    if applied is None or leader.state is None or follower.state is None:
+        return None
+    exchanged, end = exchange(applied), follower.state.log_end_offset
+    physical = applied.physical_offset
+    if not applied.is_recorded and (applied.truncation_offset is not None or applied.restart_offset is not None):
+        physical = end - applied.removed_offsets  # which a run of an older version counts from there
+    history: list[Span] = []
+    if exchanged.fetch_offset is not None:
+        history = clipped(follower.history, 0, end if physical is None else physical)
+        if not applied.fetcher_fails and not exchanged.stuck:
+            history += clipped(leader.history, exchanged.fetch_offset, leader.state.log_end_offset)
+    return Outcome(
+        exchange=exchanged,
+        physical_offset=physical,
+        history=tuple(joined(history)),
+        conflicts=verdict.conflicts or (),
+        is_recorded=applied.is_recorded,
+    )
+
+
+def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict, folder: str) -> tuple[InputError, ...]:
+    """The problems of these replicas' files, of what their log directories share, and of files that belong to no broker."""
+    found: list[InputError] = []
+    for side in sides:
+        if side.log is None or side.path is None:
+            continue
+        for error in _errors(tables, run, side.broker_id, folder):
+            is_shared = posixpath.dirname(error.path) == side.log.log_dir
+            if is_shared or lies_in(side.path, error.path) or any(lies_in(error.path, fact.path) for fact in verdict.rests_on or ()):
+                found.append(error)
+    found += _errors(tables, run, None, folder)
+    return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))
+
+
+def _errors(tables: Tables, run: Run, broker_id: int | None, folder: str) -> Iterator[InputError]:
+    for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
+        yield replace(error, path=below(folder, error.path), detail=below(folder, error.detail))

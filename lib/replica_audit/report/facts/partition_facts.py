@@ -1,0 +1,122 @@
+"""What is said of a partition as a whole, whichever follower was asked for: who is what, who led, who else could, and whom it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.logged_incidents import IncidentKind
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.report.facts.explained_rows import (
+    ConsumerImpact,
+    FutureReplica,
+    LeaderChoice,
+    LeaderEpoch,
+    LoggedIncident,
+    ReplicaRole,
+    Run,
+    Tables,
+)
+from replica_audit.report.facts.short_paths import below
+
+PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_if_leaders", "future_replicas", "logged_incidents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFinding:
+    """A row of `findings`, as far as it is about a partition."""
+
+    code: str
+    severity: str
+    broker_id: int
+    summary: str
+    status: str
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_leader_id: int | None = None
+    leaderless_since: datetime | None = None
+    cluster_stopped: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """The rows about one partition, each in the order of telling. `findings` are those that are no verdict on a follower.
+
+    `alone` says why there is no follower to explain; None if there is one. `folder` and `cut_short` as in an explanation of a follower.
+    """
+
+    run: Run
+    warehouse: str
+    folder: str
+    topic: str
+    partition: int
+    alone: str | None
+    roles: tuple[ReplicaRole, ...]
+    elections: tuple[LeaderEpoch, ...]
+    incidents: tuple[LoggedIncident, ...]
+    impacts: tuple[ConsumerImpact, ...]
+    choices: tuple[LeaderChoice, ...]
+    futures: tuple[FutureReplica, ...]
+    cut_short: tuple[str, ...]
+    findings: tuple[OpenFinding, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def offline(self) -> OpenFinding | None:
+        """That nobody leads it; None if somebody does, or if it is not known."""
+        return next((one for one in self.findings if one.code == PartitionCode.OFFLINE_PARTITION), None)
+
+
+def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
+    """Read what a run knows of a partition; a table that is not there has nothing to say."""
+    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
+    futures = [
+        replace(
+            row,
+            log_dir=row.log_dir and below(folder, row.log_dir),
+            future_log_dir=below(folder, row.future_log_dir),
+            reason=below(folder, row.reason),
+        )
+        for row in tables.rows("future_replicas", FutureReplica, **keys)
+    ]
+    choices = [replace(row, reason=below(folder, row.reason)) for row in tables.rows("what_if_leaders", LeaderChoice, **keys)]
+    roles = [
+        replace(row, isr_objection=row.isr_objection and below(folder, row.isr_objection))
+        for row in tables.rows("replica_roles", ReplicaRole, **keys)
+    ]
+    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", LoggedIncident, **keys)]
+    return PartitionFacts(
+        run=run,
+        warehouse=tables.location,
+        folder=folder,
+        topic=topic,
+        partition=partition,
+        alone=alone,
+        roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
+        elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
+        incidents=tuple(sorted(incidents, key=lambda row: (row.logged_at or "", row.path, row.line))),
+        impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
+        choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
+        futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
+        cut_short=tuple(dict.fromkeys(tables.cut_short)),
+        findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),
+    )
+
+
+def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[OpenFinding]:
+    for row in tables.rows("findings", OpenFinding, **keys):
+        # what brokers logged stands by itself, as incidents
+        if row.code in set(PartitionCode).difference(IncidentKind) and row.status in FOUND_NOW:
+            yield replace(row, summary=below(folder, row.summary))
+
+
+def _worst_first(row: ConsumerImpact) -> tuple[int, int, int, str]:
+    """Affected groups, then those of which it cannot be told, each by what is gone, then by what they never read."""
+    certainty = {True: 0, None: 1, False: 2}[row.affected]
+    return certainty, -(row.records_gone or 0), -(row.records_missed or 0), row.group_id

@@ -1,0 +1,199 @@
+"""What is to be explained: which run, which cluster, which partition, which followers. Every answer but one is an error that helps."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from replica_audit.errors import UsageError
+from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.report.facts.explained_rows import Cluster, ReplicaLog, Run, Tables, TopicPartition, Verdict
+from replica_audit.report.facts.partition_facts import PARTITION_TABLES
+
+_PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})")
+_LARGEST_PARTITION = 2**31 - 1
+_LISTED = 5
+_MATCHED_TOPICS = 20_000  # likeness is slow; beyond this many only names that contain each other are close
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked. `run_id` None is the latest complete run, `cluster_id` None the only one, `follower_id` None all followers."""
+
+    topic: str
+    partition: int
+    run_id: str | None = None
+    cluster_id: str | None = None
+    follower_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What the question is about: the run of one cluster, and the verdicts on the followers that were asked for, in order.
+
+    `alone` says why there are none; None if there are some.
+    """
+
+    run: Run
+    topic: str
+    partition: int
+    verdicts: tuple[Verdict, ...]
+    alone: str | None = None
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    """TOPIC-N as its parts.
+
+    Raises:
+        UsageError: it is not of this form.
+    """
+    match = _PARTITION.fullmatch(text)
+    if match is None or int(match[2]) > _LARGEST_PARTITION:
+        raise UsageError(f"--partition {text!r}: not TOPIC-N; give the topic and the partition's number, such as orders-0")
+    return match[1], int(match[2])
+
+
+def find(tables: Tables, question: Question) -> Subject:
+    """Find what was asked for.
+
+    Raises:
+        UsageError: it is not there, or there is more than one; the message says what there is.
+    """
+    run_id, runs = chosen_run(tables, run_id=question.run_id, cluster_id=question.cluster_id)
+    keys: dict[str, str | int] = {"topic": question.topic, "partition": question.partition}
+    if not tables.has("replica_verdicts"):
+        raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
+    found = tables.rows("replica_verdicts", Verdict, run_id=run_id, **keys)
+    told = {one.cluster_id for name in PARTITION_TABLES for one in tables.distinct(name, Cluster, run_id=run_id, **keys)}
+    everywhere = told | {verdict.cluster_id for verdict in found}
+    clusters = sorted(cluster for cluster in everywhere if question.cluster_id in (None, cluster))
+    if not clusters:
+        raise UsageError(_nothing_said(tables, question, run_id, everywhere))
+    if len(clusters) > 1:
+        raise UsageError(f"{question.name} is in {len(clusters)} clusters of run {run_id}; give one with --cluster: {_listed(clusters)}")
+    verdicts = [verdict for verdict in found if verdict.cluster_id == clusters[0]]
+    run = next(run for run in runs if run.cluster_id == clusters[0])
+    if verdicts:
+        return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=_of_follower(verdicts, question))
+    alone = _alone(question, tables.rows("replica_logs", ReplicaLog, run_id=run_id, cluster_id=clusters[0], **keys))
+    if question.follower_id is not None:
+        raise UsageError(f"--follower {question.follower_id}: {question.name} has no follower to explain in run {run_id}: {alone}")
+    return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
+
+
+def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[Run]]:
+    """The run's id and its rows: the one that was asked for, else the one that began last of those that count.
+
+    Args:
+        tables: to look in.
+        run_id: None for the latest complete run.
+        cluster_id: only runs of this cluster; None for any.
+
+    Raises:
+        UsageError: there is no such run, or it is not complete; the message says what there is.
+    """
+    if not tables.has("audit_runs"):
+        raise UsageError(
+            f"--warehouse {tables.location}: not a warehouse of audits, it has no table audit_runs; "
+            "give the directory that an audit was told to write its tables to"
+        )
+    known = tables.rows("audit_runs", Run)
+    if cluster_id is not None:
+        clusters = {run.cluster_id for run in known}
+        if cluster_id not in clusters:
+            close = _close(cluster_id, clusters) or sorted(clusters)
+            raise UsageError(f"--cluster {cluster_id}: no run of such a cluster; there are: {_listed(close)}")
+        known = tuple(run for run in known if run.cluster_id == cluster_id)
+    complete = sorted((run for run in known if run.counts), key=lambda run: (run.started_at, run.run_id), reverse=True)
+    latest = _listed(dict.fromkeys(run.run_id for run in complete))
+    there_are = f"the latest complete runs are: {latest}" if complete else "there is no complete run; start ./spark-submit.sh audit"
+    if run_id is None:
+        if not complete:
+            raise UsageError(f"--warehouse {tables.location}: {there_are}")
+        return complete[0].run_id, [run for run in complete if run.run_id == complete[0].run_id]
+    asked = [run for run in known if run.run_id == run_id]
+    if not asked:
+        raise UsageError(f"--run-id {run_id}: no such run; {there_are}")
+    if any(run.status != "complete" for run in asked):
+        # the other tables may hold half of its rows: an explanation of them could be wrong, and nobody would see it
+        raise UsageError(
+            f"--run-id {run_id}: begun at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
+            f"it still runs, or was interrupted and has to be started again; {there_are}"
+        )
+    return run_id, asked
+
+
+def _of_follower(verdicts: Sequence[Verdict], question: Question) -> tuple[Verdict, ...]:
+    followers = sorted(verdicts, key=lambda verdict: verdict.follower_id)
+    if question.follower_id is None:
+        return tuple(followers)
+    chosen = tuple(verdict for verdict in followers if verdict.follower_id == question.follower_id)
+    if chosen:
+        return chosen
+    there_are = f"its followers: {', '.join(str(verdict.follower_id) for verdict in followers)}"
+    if any(verdict.leader_id == question.follower_id for verdict in followers):
+        raise UsageError(f"--follower {question.follower_id}: leads {question.name}; give one of {there_are}, or none for all")
+    raise UsageError(f"--follower {question.follower_id}: does not follow {question.name}; give one of {there_are}")
+
+
+def _nothing_said(tables: Tables, question: Question, run_id: str, elsewhere: Iterable[str]) -> str:
+    """Why a run has no verdict on a partition."""
+    others = sorted(elsewhere)
+    if others:
+        return f"{question.name} is not in cluster {question.cluster_id} of run {run_id}, but in: {_listed(others)}"
+    keys: dict[str, str | int] = {"run_id": run_id}
+    if question.cluster_id is not None:
+        keys["cluster_id"] = question.cluster_id
+    replicas = tables.rows("replica_logs", ReplicaLog, topic=question.topic, partition=question.partition, **keys)
+    if replicas:
+        return f"{question.name} has no follower to explain in run {run_id}: {_alone(question, replicas)}"
+    return f"--partition {question.name}: not in run {run_id}; {_others(question, tables.distinct('replica_logs', TopicPartition, **keys))}"
+
+
+def _others(question: Question, names: Sequence[TopicPartition]) -> str:
+    """What a run knows instead of a partition that it does not know."""
+    partitions: dict[str, list[int]] = {}
+    for name in names:
+        partitions.setdefault(name.topic, []).append(name.partition)
+    there = sorted(partitions.get(question.topic, ()))
+    if there:
+        return f"it has {_listed(f'{question.topic}-{number}' for number in there)}"
+    close = [(topic, partitions[topic]) for topic in _close(question.topic, partitions)]
+    if close:
+        like = (f"{topic}-{question.partition if question.partition in there else min(there)}" for topic, there in close)
+        return f"did you mean {' or '.join(like)}?"
+    if len(partitions) <= _LISTED:
+        return f"it has {_listed(f'{topic}-{number}' for topic, there in sorted(partitions.items()) for number in sorted(there))}"
+    return f"it has {len(partitions)} other topics; perhaps it was limited by --topics"
+
+
+def _alone(question: Question, replicas: Sequence[ReplicaLog]) -> str:
+    brokers = ", ".join(str(broker) for broker in sorted({replica.broker_id for replica in replicas}))
+    states = sorted({replica.state for replica in replicas})
+    if question.topic == METADATA_TOPIC:
+        return "the metadata log replicates by Raft, and is not compared"
+    if not replicas:
+        return "the input holds none of its replicas"
+    if "current" not in states:
+        return f"the input holds it only as {' and '.join(states)} (broker {brokers})"
+    return f"only broker {brokers} is known to have a replica; if there are others, audit copies of them, too"
+
+
+def _close(name: str, known: Iterable[str]) -> list[str]:
+    names = sorted(known)
+    if len(names) <= _MATCHED_TOPICS:
+        return difflib.get_close_matches(name, names, n=3)
+    return [other for other in names if name in other or other in name][:3]
+
+
+def _listed(values: Iterable[str]) -> str:
+    listed = list(values)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return ", ".join(listed[:_LISTED]) + more

@@ -1,0 +1,1 @@
+"""Lines of 80 columns: paragraphs, tables, bars over offsets."""

@@ -1,0 +1,86 @@
+"""How a report names the replica that a follower is compared with: a leader only where the metadata says that it leads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+
+
+class Compared(Protocol):
+    """Of a verdict, with whom the follower was compared; `inferred_because` is None where an older version wrote the row."""
+
+    @property
+    def leader_id(self) -> int:
+        """The broker; -1: none."""
+
+    @property
+    def leader_source(self) -> str:
+        """Where it is known from."""
+
+    @property
+    def inferred_because(self) -> str | None:
+        """Why it is inferred."""
+
+
+def is_inferred(one: Compared) -> bool:
+    """Whether the leader is inferred from the logs."""
+    return one.leader_source == INFERRED
+
+
+def has_no_leader(one: Compared) -> bool:
+    """Whether the metadata says that nobody leads."""
+    return is_inferred(one) and one.inferred_because == InferredBecause.NO_LEADER
+
+
+def leader_name(one: Compared) -> str:
+    """The replica as the leader of a sentence."""
+    if has_no_leader(one):
+        return f"broker {one.leader_id} (as if it led)"
+    return f"{'inferred leader' if is_inferred(one) else 'leader'} {one.leader_id}"
+
+
+def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
+    """A pair as a cell: LEADER>FOLLOWER, with a question mark behind a leader that is inferred."""
+    return f"{leader_id}{'?' if leader_source == INFERRED and leader_id >= 0 else ''}>{follower_id}"
+
+
+def known_from(one: Compared) -> str:
+    """Who leads, and where that is known from."""
+    if one.leader_id < 0:
+        return "nobody, by the metadata" if has_no_leader(one) else "unknown"
+    if has_no_leader(one):
+        return f"nobody, by the metadata; compared as if broker {one.leader_id} led"
+    return f"broker {one.leader_id}, {'inferred from the logs' if is_inferred(one) else f'known from {one.leader_source}'}"
+
+
+def caveat(one: Compared) -> str:
+    """What has to be known about the leader before the verdict is read; empty where the metadata says who leads."""
+    if not is_inferred(one) or one.leader_id < 0:
+        return ""
+    match one.inferred_because:
+        case InferredBecause.NO_LEADER:
+            return (
+                f"Nobody leads this partition, by the metadata. Broker {one.leader_id} has the most advanced log, and the others are "
+                "compared as if it led."
+            )
+        case InferredBecause.METADATA_OUTDATED:
+            return "The leader is inferred from the logs: one of them has a leader epoch that the metadata in the input does not know yet."
+        case InferredBecause.LEADER_NOT_NAMED:
+            return "The leader is inferred from the logs: the metadata in the input does not name it."
+    return "The leader is inferred from the logs."
+
+
+def what_would_settle_it(one: Compared) -> str:
+    """What to do before acting on a verdict under an inferred leader; empty where it is known, or where nobody leads."""
+    if not is_inferred(one) or has_no_leader(one):
+        return ""
+    ask = "Ask the cluster who leads (kafka-topics.sh --describe)"
+    match one.inferred_because:
+        case InferredBecause.METADATA_OUTDATED:
+            how = "audit with a cluster-metadata.json, or a copy of __cluster_metadata-0, that was taken after the last election"
+        case InferredBecause.LEADER_NOT_NAMED:
+            how = "audit with a cluster-metadata.json that names the leader"
+        case _:
+            how = "audit with a cluster-metadata.json"
+    return f"{caveat(one)} {ask}, or {how}, before acting on this; a clean verdict proves nothing here."

@@ -1,0 +1,99 @@
+"""Sentences, items and tables as lines of 80 columns. Nothing of a text is lost: what is too long for a line goes on in the next."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+
+from replica_audit.report.layout.drawing import WIDTH
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 86_400_000
+_LATEST_MS = 253_402_300_800_000  # what comes later has no date of four digits
+_DATE = len("2026-11-21 ")
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks a path that is longer than a line between its parts, not anywhere."""
+
+    def _split(self, text: str) -> list[str]:
+        room = self.width - len(self.subsequent_indent)
+        chunks = super()._split(text)
+        return [part for chunk in chunks for part in (re.findall("[^/]*/+|[^/]+", chunk) if len(chunk) > room else [chunk])]
+
+
+def printable(text: str) -> str:
+    """A text from files, with what a terminal cannot show, or obeys, as escapes."""
+    return "".join(c if c.isascii() and c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in text)
+
+
+def paragraph(text: str, indent: int = 2, first: str = "") -> list[str]:
+    """A text as wrapped lines; `first` stands before the first line and moves the others in."""
+    lead = " " * indent + first
+    wrapper = _Wrapper(WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False)
+    return wrapper.wrap(printable(text)) or [lead.rstrip()]
+
+
+def table(rows: Sequence[Sequence[str]], indent: int = 2) -> Iterator[str]:
+    """Cells in columns as wide as their longest one, two blanks between; what does not fit 80 columns is wrapped in its last column."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    room = WIDTH - indent - 2 * (len(widths) - 1)
+    last = max(room - sum(widths[:-1]), 10)
+    for row in rows:
+        parts = [[cell] for cell in row[:-1]] + [textwrap.wrap(row[-1], last) or [""]]
+        yield from _joined(parts, widths, indent)
+
+
+def columns(cells: Sequence[str], widths: Sequence[int], indent: int = 2) -> Iterator[str]:
+    """One row of cells, each wrapped to its column's width."""
+    parts = [textwrap.wrap(cell, width, break_on_hyphens=False) or [""] for cell, width in zip(cells, widths, strict=True)]
+    yield from _joined(parts, widths, indent)
+
+
+def _joined(parts: Sequence[Sequence[str]], widths: Sequence[int], indent: int) -> Iterator[str]:
+    for line in zip_longest(*parts, fillvalue=""):
+        yield (" " * indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
+
+
+def count(number: int, noun: str) -> str:
+    """A number and what it counts."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def offsets(first: int, end: int) -> str:
+    """The offsets [first, end) by their first and last."""
+    return f"offset {first}" if end == first + 1 else f"offsets {first}..{end - 1}"
+
+
+def epoch(number: int | None) -> str:
+    """An epoch, or that there is none."""
+    if number is None:
+        return "nothing"
+    return f"epoch {number}" if number >= 0 else "no epoch"
+
+
+def moment(timestamp_ms: int) -> str:
+    """A record's timestamp in UTC; as a number where it is no time."""
+    try:
+        return f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+
+
+def span_of_time(first_ms: int, last_ms: int) -> str:
+    """From one timestamp to another, in UTC; the day once."""
+    first, last = moment(first_ms), moment(last_ms)
+    day, is_time = _DAY_MS, max(first_ms, last_ms) < _LATEST_MS
+    if first_ms == last_ms:
+        return first
+    return f"{first} to {last[_DATE:] if is_time and first_ms // day == last_ms // day else last}"
+
+
+def listed(values: Iterable[object], most: int = 5) -> str:
+    """The first values, and how many more there are."""
+    shown = [str(value) for value in values]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more

@@ -1,0 +1,1 @@
+"""A run, a partition, an explanation as text and as JSON."""

@@ -1,0 +1,275 @@
+"""What the summary of a run says, in order, as titles, sentences and grids; `text` and `rich_text` only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.report.facts.data import Choice, Cluster, Finding, Report, findings_about_followers
+from replica_audit.report.layout.leader_words import pair
+from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
+from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
+
+MEANING = {
+    0: "nothing found at or above '{fail_on}'",
+    1: "there are findings at or above '{fail_on}'",
+    2: "no input could be read",
+    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas not be compared",
+}
+_NOTHING_COMPARED = "nothing was compared, so nothing is known: "
+_WHY = {
+    False: "no partition has a leader and a follower in the input",
+    True: "no follower could be held against its leader; the reasons of the verdicts say why",
+}
+_LEGEND = (
+    "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
+    "PARTS AT: first offset at which the follower's log is not the leader's. "
+    "CUTS TO: where the follower truncates when it fetches again "
+    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
+    "offsets that are proven to have been committed and that the leader does not hold."
+)
+_IMPACT_LEGEND = (
+    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
+    "MISSES: offsets that it will not read (with latest, where the policy decides)."
+)
+UNCONFIRMED = "Unconfirmed: found by an earlier run, and this one could not look again. They stay open."
+_IF_ANOTHER_LED = "If another replica led (every choice: table what_if_leaders)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Lines below a title; `exact` ones are not wrapped. `severity` is that of the worst thing told, empty if there is none."""
+
+    title: str
+    exact: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Rows of a grid below a label of their own."""
+
+    rows: tuple[tuple[str, ...], ...]
+    label: str = ""
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Rows in columns. `right` are the columns of numbers; `shrinks` those that are shortened where there is no room, in this order."""
+
+    title: str
+    header: tuple[str, ...]
+    parts: tuple[Part, ...]
+    right: frozenset[int]
+    shrinks: tuple[int, ...]
+    legend: str
+
+
+Block = Notes | Grid
+
+
+def blocks(report: Report) -> Iterator[Block]:
+    """The summary from the top; `ending` comes after it."""
+    yield from _offline(report)
+    for number, cluster in enumerate(report.clusters, 1):
+        yield _cluster(cluster, number if len(report.clusters) > 1 else None)
+    if report.findings:
+        yield _findings(report)
+    if report.unreadable_leaders > 0:
+        title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
+        yield Notes(title=title, lines=("Followers cannot be compared with them. The problems of the input say why.",), severity="error")
+    yield from _others(report)
+    if report.impacts:
+        yield _impacts(report)
+    if report.candidates or report.best_led_partitions or report.already_lost_partitions:
+        yield _candidates(report)
+
+
+def ending(report: Report) -> Iterator[str]:
+    """The last lines: what is new, where the tables are, the exit code and what it means."""
+    if not report.warehouse:
+        yield "Tables: none are kept, and no earlier run is compared with; audit writes them."
+    elif report.changes:
+        yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
+    if report.changes.get(Status.UNCONFIRMED):
+        yield UNCONFIRMED
+    if report.warehouse:
+        yield f"Tables: {report.warehouse} (run {report.run_id})"
+    yield f"Exit code {report.exit_code}: {meaning(report)}."
+
+
+def meaning(report: Report) -> str:
+    """What the exit code means, of this run."""
+    if report.exit_code == 3 and not report.compared_followers:
+        return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
+    return MEANING[report.exit_code].format(fail_on=report.fail_on)
+
+
+def problems(report: Report) -> Iterator[Notes]:
+    """The problems of the input: the place of each, and what to do."""
+    for problem in report.problems:
+        where = f":{problem.line}" if problem.line is not None else "" if problem.byte_offset is None else f" at byte {problem.byte_offset}"
+        yield Notes(title=f"{problem.path}{where}", lines=(f"{problem.detail}. Remedy: {problem.remedy}",))
+
+
+def problems_title(report: Report) -> str:
+    """The title above them."""
+    return f"Problems of the input{_shown(len(report.problems), report.problem_count, 'first')}"
+
+
+def _shown(shown: int, total: int, which: str) -> str:
+    return "" if shown == total else f", the {which} {shown} of {total}"
+
+
+def _cluster(cluster: Cluster, number: int | None) -> Notes:
+    named = f"Cluster {cluster.cluster_id}" if number is None else f"Cluster {number}: {cluster.cluster_id}"
+    return Notes(title=named, exact=(cluster.path,), lines=tuple(_about_cluster(cluster)))
+
+
+def _about_cluster(cluster: Cluster) -> Iterator[str]:
+    yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
+    yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
+    if cluster.offline_partitions:
+        yield f"without a leader by the metadata: {_count(cluster.offline_partitions, 'partition')}"
+    if cluster.inferred_leaders:
+        which = "" if cluster.metadata else " (no cluster-metadata.json)"
+        yield f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
+    if cluster.unclean_elections:
+        yield f"unclean elections in the metadata log: {cluster.unclean_elections} (table leader_epochs)"
+    counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
+    yield f"followers: {counts}" if counts else "no follower to compare"
+    if cluster.affected_positions:
+        groups, positions = _count(cluster.affected_groups, "group"), _count(cluster.affected_positions, "position")
+        yield f"consumers: {groups} affected, at {positions}"
+
+
+def _offline(report: Report) -> Iterator[Notes]:
+    total = report.offline_count
+    if total:
+        title = f"{_count(total, 'partition')} without a leader{_shown(len(report.offline), total, 'first')}"
+        severity = report.offline[0].severity if report.offline else "error"
+        yield Notes(title=title, lines=tuple(offline_lines(report)), severity=severity)
+
+
+def _others(report: Report) -> Iterator[Notes]:
+    lines = tuple(leader_and_isr_lines(report))
+    if lines:
+        total = sum(report.partition_codes.values()) - report.offline_count
+        title = f"Leaders, the ISR, and what brokers logged{_shown(len(lines), total, 'worst')}"
+        yield Notes(title=title, lines=lines, severity=report.others[0].severity)
+
+
+def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
+    """The grid with a first column of the clusters' numbers, where there are several: a partition's name stays one to copy."""
+    if len(report.clusters) < 2:
+        return grid
+    number = {cluster.cluster_id: str(place) for place, cluster in enumerate(report.clusters, 1)}
+    of_rows = iter(clusters)
+    parts = tuple(replace(part, rows=tuple((number[next(of_rows)], *row) for row in part.rows)) for part in grid.parts)
+    return replace(
+        grid,
+        header=("#", *grid.header),
+        parts=parts,
+        right=frozenset((0, *(place + 1 for place in grid.right))),
+        shrinks=tuple(place + 1 for place in grid.shrinks),
+        legend=f"#: the cluster, as numbered above. {grid.legend}",
+    )
+
+
+def _findings(report: Report) -> Grid:
+    parts = [
+        Part(label=f"{severity}: {verdict}", severity=severity, rows=tuple(map(_finding_row, found)))
+        for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
+    ]
+    grid = Grid(
+        title=f"Findings{_shown(len(report.findings), findings_about_followers(report.clusters), 'worst')}",
+        header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
+        parts=tuple(parts),
+        right=frozenset({2, 3}),
+        shrinks=(0,),
+        legend=_LEGEND,
+    )
+    return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
+
+
+def _finding_row(one: Finding) -> tuple[str, ...]:
+    name, compared = f"{one.topic}-{one.partition}", pair(one.leader_id, one.follower_id, one.leader_source)
+    return name, compared, cell(one.divergence_offset), cut(one), loses(one)
+
+
+def _impacts(report: Report) -> Grid:
+    total = sum(cluster.affected_positions for cluster in report.clusters)
+    rows = tuple(
+        (
+            one.group_id,
+            f"{one.topic}-{one.partition}",
+            str(one.committed_offset),
+            "policy" if one.reset_offset is None else str(one.reset_offset),
+            "?" if one.records_gone is None else str(one.records_gone),
+            "?" if one.records_missed is None else str(one.records_missed),
+        )
+        for one in report.impacts
+    )
+    grid = Grid(
+        title=f"Consumer groups whose records are gone{_shown(len(rows), total, 'worst')}",
+        header=("GROUP", "PARTITION", "COMMITTED", "RESUMES", "GONE", "MISSES"),
+        parts=(Part(rows=rows),),
+        right=frozenset({2, 3, 4, 5}),
+        shrinks=(1, 0),
+        legend=_IMPACT_LEGEND,
+    )
+    return _of_clusters(report, grid, (one.cluster_id for one in report.impacts))
+
+
+def _candidates(report: Report) -> Block:
+    """A line for each partition in which another replica would lose less: what the leader loses, and what the best choice would."""
+    settled = ""
+    if report.best_led_partitions:
+        settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
+    if report.already_lost_partitions:
+        gone = f"In {_count(report.already_lost_partitions, 'partition')} brokers have truncated since what only their audited copies hold."
+        settled = f"{settled} {gone}".strip()
+    if not report.candidates:
+        return Notes(title=_IF_ANOTHER_LED, lines=(settled,))
+    rows, clusters = [], []
+    for (cluster_id, topic, partition), found in groupby(report.candidates, key=lambda one: (one.cluster_id, one.topic, one.partition)):
+        choices = list(found)
+        leader = next((one for one in choices if one.is_leader), None)
+        rows.append((f"{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
+        clusters.append(cluster_id)
+    grid = Grid(
+        title=_IF_ANOTHER_LED,
+        header=("PARTITION", "LEADER", "LOSES", "BEST", "LOSES"),
+        parts=(Part(rows=tuple(rows)),),
+        right=frozenset({1, 2, 3, 4}),
+        shrinks=(0,),
+        legend=f"LOSES: records that no longer exist anywhere, and how many of their offsets had been committed. {settled}".rstrip(),
+    )
+    return _of_clusters(report, grid, clusters)
+
+
+def _cost(choice: Choice | None) -> tuple[str, str]:
+    if choice is None:
+        return "-", "-"
+    if choice.rank is None:
+        return str(choice.candidate_id), "cannot be read"
+    records, committed = choice.lost_records or 0, choice.lost_committed or 0
+    return str(choice.candidate_id), f"{records} ({committed_part(records, committed)})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def widths(grid: Grid, room: int) -> list[int]:
+    """How wide each column is, two blanks between them, in a room of so many columns."""
+    rows: Sequence[tuple[str, ...]] = [grid.header, *(row for part in grid.parts for row in part.rows)]
+    found = [max(len(row[i]) for row in rows) for i in range(len(grid.header))]
+    for i in grid.shrinks:
+        spare = room - sum(found[:i] + found[i + 1 :]) - 2 * (len(found) - 1)
+        found[i] = max(len(grid.header[i]), min(found[i], spare))
+    return found

@@ -1,0 +1,228 @@
+"""An explanation as text of 80 columns. A section is a function of the explanation; one without lines is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice.remedies import steps
+from replica_audit.report.facts.explained_rows import TruncationPoint
+from replica_audit.report.facts.explained_rows import Verdict as VerdictRow
+from replica_audit.report.facts.explained_structs import Difference
+from replica_audit.report.facts.explanation import Explained, Explanation, Outcome, Replica
+from replica_audit.report.facts.spans import clipped
+from replica_audit.report.layout.drawing import WIDTH
+from replica_audit.report.layout.leader_words import known_from, leader_name
+from replica_audit.report.layout.paragraphs import count, epoch, listed, offsets, paragraph, span_of_time
+from replica_audit.report.text.document_steps import document_step_lines
+from replica_audit.report.text.drawn_logs import drawing_lines
+from replica_audit.report.text.epoch_tables import epoch_table_lines
+from replica_audit.report.text.exchange_text import exchange_lines
+from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
+from replica_audit.report.text.rules_text import observed_lines, rule_lines
+
+Section = Callable[[Explanation], Iterator[str]]
+_SHOWN = 5
+_MOST_LINES = 60  # of a corrected checkpoint
+
+
+def render(explained: Explained) -> str:
+    """What was found of the partition, the explanation of each follower, then the partition, a line feed at the end."""
+    told = ["\n\n".join(_told([finding_lines(explained.partition)]))] if explained.partition.findings else []
+    told += ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
+    facts = explained.partition
+    about = list(_told(section(facts) for section in PARTITION_SECTIONS))
+    if about or not explained.followers:
+        told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
+    return f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
+
+
+def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:
+    for section in sections:
+        lines = [line.rstrip() for line in section]
+        if lines:
+            yield "\n".join(lines)
+
+
+def _head(explanation: Explanation) -> Iterator[str]:
+    verdict, run = explanation.verdict, explanation.run
+    leader = leader_name(verdict) if verdict.leader_id >= 0 else "an unknown leader"
+    yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
+    yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {verdict.reason}")
+    yield from paragraph(explanation.run.cluster_id, first="cluster   ")
+    yield from paragraph(known_from(verdict), first="leader    ")
+    yield from paragraph(f"{verdict.protocol}: {run.protocol_reason or 'reason not recorded'}", first="protocol  ")
+    yield from paragraph(f"{run.run_id} of {run.run_date}", first="run       ")
+
+
+def _what_goes(explanation: Explanation) -> Iterator[str]:
+    verdict, outcome, point = explanation.verdict, explanation.outcome, explanation.applied
+    yield "What goes"
+    if outcome is None or point is None or explanation.follower.state is None:
+        yield from paragraph("Cannot be told: the two logs could not be compared.")
+        return
+    physical, end = outcome.physical_offset, explanation.follower.state.log_end_offset
+    if physical is None or physical >= end:
+        yield from paragraph("Nothing is cut." if verdict.restart_offset is None else f"Nothing: the log is empty ({end}).")
+    else:
+        yield from _removed(explanation, physical, end)
+    yield from _what_stays(explanation, outcome, point)
+
+
+def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]:
+    verdict = explanation.verdict
+    measures = ((verdict.removed_records, "record"), (verdict.removed_bytes, "byte"))
+    size = [count(end - physical, "offset"), *(count(number, noun) for number, noun in measures if number is not None)]
+    yield from paragraph(f"{offsets(physical, end).capitalize()} of follower {verdict.follower_id}: {', '.join(size)}.")
+    cut = verdict.truncation_offset
+    if cut is not None and physical < cut and verdict.restart_offset is None:
+        between = offsets(physical, cut)
+        yield from paragraph(
+            f"The cut at {cut} lies inside a batch, which goes whole: the file is cut at {physical}, but the next fetch begins at {cut}: "
+            f"{between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
+        )
+    if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
+        yield from paragraph(f"Batches written {span_of_time(verdict.first_removed_timestamp_ms, verdict.last_removed_timestamp_ms)} UTC.")
+    below = verdict.committed
+    if below:
+        yield from paragraph(
+            f"Committed and lost: {count(below, 'offset')} that the leader does not hold{_proven_by(verdict.removed_committed_offsets)}."
+        )
+    elif verdict.verdict == Verdict.INCONCLUSIVE:
+        yield from paragraph("Whether any of it was committed and is lost cannot be told.")
+    else:
+        yield from paragraph("Whether any of it that the leader does not hold was committed is unknown.")
+    if verdict.open_transactions:
+        yield from paragraph(f"Left open, for their end marker goes: transactions of producer {listed(verdict.open_transactions)}.")
+
+
+def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
+    """The evidence of committed offsets, with the number that each proves where there are several kinds."""
+    if not counts:
+        return ""
+    found = (f"{evidence} ({number})" if len(counts) > 1 else evidence for evidence, number in counts)
+    return f": proven by {' and '.join(found)}"
+
+
+def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:
+    leader, follower = explanation.leader.state, explanation.follower.state
+    if leader is None or follower is None:
+        return
+    if outcome.conflicts:
+        yield from paragraph("Afterwards the logs still differ:")
+        for piece in outcome.conflicts[:_SHOWN]:
+            yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {_who_has(explanation, piece)}", 4)
+        if len(outcome.conflicts) > _SHOWN:
+            yield from paragraph(f"and {len(outcome.conflicts) - _SHOWN} more such ranges", 4)
+        return
+    stays_to = follower.log_end_offset if outcome.physical_offset is None else outcome.physical_offset
+    if point.still_diverged:
+        yield from paragraph("What stays conflicts with the leader's log.")
+    elif not clipped(explanation.follower.history, 0, stays_to):
+        yield from paragraph("Nothing stays.")
+    elif follower.log_start_offset < leader.log_start_offset:
+        below = offsets(follower.log_start_offset, min(stays_to, leader.log_start_offset))
+        yield from paragraph(f"Of what stays, {below} cannot be compared: the leader's log starts at {leader.log_start_offset}.")
+    elif outcome.physical_offset is not None:
+        yield from paragraph("What stays agrees with the leader's log.")
+
+
+def _who_has(explanation: Explanation, piece: Difference) -> str:
+    leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
+    if piece.leader_epoch is None:
+        return f"a hole in the log of {leader}, {follower} has {epoch(piece.follower_epoch)}"
+    if piece.follower_epoch is None:
+        return f"a hole in the log of {follower}, {leader} has {epoch(piece.leader_epoch)}"
+    return f"the leader has {epoch(piece.leader_epoch)}, the follower {epoch(piece.follower_epoch)}"
+
+
+def _evidence(explanation: Explanation) -> Iterator[str]:
+    yield "Evidence"
+    leader = leader_name(explanation.verdict) if explanation.leader.broker_id >= 0 else "leader"
+    for name, side in ((leader, explanation.leader), (f"follower {explanation.follower.broker_id}", explanation.follower)):
+        yield from paragraph(described(explanation, side), first=f"{name}: ")
+    for fact in facts(explanation.verdict):
+        yield from paragraph(fact, first="- ")
+    if explanation.folder:
+        yield from paragraph(explanation.folder, first="all below ")
+    if explanation.warehouse:
+        yield from paragraph(explanation.warehouse, first="tables in ")
+
+
+def facts(verdict: VerdictRow) -> tuple[str, ...]:
+    """What the verdict rests on, fact by fact; of a run of an older version, which has one text, that text."""
+    if verdict.rests_on is not None:
+        return tuple(fact.text for fact in verdict.rests_on)
+    return (verdict.evidence,) if verdict.evidence else ()
+
+
+def described(explanation: Explanation, side: Replica) -> str:
+    """A replica: its directory, and what is known of its log."""
+    log = side.log
+    if log is None or side.path is None:
+        return "not in the input" if side.broker_id >= 0 else "unknown"
+    said = [side.path]
+    if log.log_start_offset is not None and log.log_end_offset is not None:
+        said.append(f"log start {log.log_start_offset}, log end {log.log_end_offset}")
+    said.append(f"high watermark {'not known' if log.high_watermark is None else log.high_watermark}")
+    if log.cleaner_offset is not None:
+        said.append(f"cleaned up to {log.cleaner_offset}")
+    said.append(f"leader-epoch-checkpoint {log.checkpoint_state}")
+    if log.recovery_cut_offset is not None:
+        said.append(f"log recovery cuts it at {log.recovery_cut_offset}")
+    is_the_reason = side is explanation.follower and explanation.verdict.verdict == Verdict.UNREADABLE
+    if log.unreadable_reason is not None and not is_the_reason:
+        said.append(log.unreadable_reason)
+    return ", ".join(said)
+
+
+def _input_errors(explanation: Explanation) -> Iterator[str]:
+    if not explanation.input_errors:
+        return
+    yield "Problems of these files"
+    for error in explanation.input_errors[:_SHOWN]:
+        at = f":{error.line}" if error.line is not None else "" if error.byte_offset is None else f" at byte {error.byte_offset}"
+        yield from paragraph(f"{error.path}{at}: {error.detail}. Remedy: {error.remedy}", first="- ")
+    if len(explanation.input_errors) > _SHOWN:
+        yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
+
+
+def _corrected_checkpoints(explanation: Explanation) -> Iterator[str]:
+    """The lines that a wrong leader-epoch-checkpoint should have, one below the other as in the file."""
+    for side in (explanation.leader, explanation.follower):
+        lines = ((side.log and side.log.corrected_checkpoint) or "").splitlines()
+        if not lines:
+            continue
+        yield f"Corrected leader-epoch-checkpoint of broker {side.broker_id}"
+        yield from (f"  {line}" for line in lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            yield from paragraph(f"and {len(lines) - _MOST_LINES} more lines in replica_logs.corrected_checkpoint")
+
+
+def _remedy(explanation: Explanation) -> Iterator[str]:
+    yield "What to do"
+    for number, text in enumerate(steps(explanation), 1):
+        yield from paragraph(text, first=f"{number}. ")
+
+
+def _limits(explanation: Explanation) -> Iterator[str]:
+    """What was too long to be read whole: then the explanation may lack something."""
+    if explanation.cut_short:
+        yield from paragraph(f"Not all rows were read of: {', '.join(explanation.cut_short)}. This explanation may lack something.", 0)
+
+
+SECTIONS: tuple[Section, ...] = (
+    _head,
+    drawing_lines,
+    exchange_lines,
+    document_step_lines,
+    _what_goes,
+    rule_lines,
+    observed_lines,
+    _evidence,
+    epoch_table_lines,
+    _input_errors,
+    _corrected_checkpoints,
+    _remedy,
+    _limits,
+)

@@ -1,0 +1,75 @@
+"""A run as JSON, in pieces: its head, then every finding, one to a line, so that no more than a few are in memory at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.data import Report
+
+Rows = Callable[[tuple[str, ...]], Iterable[Mapping[str, Any]]]
+_LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}
+_LISTED_APART = ("findings", "offline", "others")
+# of a finding about a follower these are always there; other facts only where they are known
+_OF_FOLLOWER = (
+    "leader_source",
+    "divergence_offset",
+    "truncation_offset",
+    "restart_offset",
+    "fetcher_fails",
+    "still_diverged",
+    "removed_records",
+    "removed_below_high_watermark",
+    "removed_committed",
+    "commit_evidence",
+    "already_truncated",
+    "evidence",
+)
+
+
+def json_pieces(report: Report, rows: Rows) -> Iterator[str]:
+    """The text of the document, in pieces.
+
+    Args:
+        report: of the run.
+        rows: gives the rows of the table `findings` of these statuses, in the order to be written.
+    """
+    head = {name: value for name, value in report.as_json().items() if name not in _LISTED_APART}
+    yield "{\n" + "".join(f" {json.dumps(name)}: {json.dumps(value, default=_plain)},\n" for name, value in head.items())
+    for place, (name, statuses) in enumerate(_LISTS.items()):
+        yield f" {json.dumps(name)}: ["
+        separator = "\n  "
+        for row in rows(statuses) if any(report.changes.get(status) for status in statuses) else ():
+            yield f"{separator}{json.dumps(finding_json(row), default=_plain)}"
+            separator = ",\n  "
+        yield f"{'' if separator.startswith(chr(10)) else chr(10) + ' '}]{',' if place < len(_LISTS) - 1 else ''}\n"
+    yield "}\n"
+
+
+def finding_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `findings` as an object.
+
+    A verdict on a follower has `verdict`, `follower_id` and `reason` besides `code`, `broker_id` and `summary`; they are null in others.
+    """
+    is_verdict = row["code"] in set(Verdict) and row["broker_id"] != row["leader_id"]
+    own = {
+        "cluster_id": row["cluster_id"],
+        "verdict": row["code"] if is_verdict else None,
+        "follower_id": row["broker_id"] if is_verdict else None,
+        "reason": row["summary"],
+        "leader_id": row["leader_id"],
+    }
+    names = [name for name in row if name not in ("run_id", *own) and (row[name] is not None or (is_verdict and name in _OF_FOLLOWER))]
+    return own | {name: row[name] for name in names}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")

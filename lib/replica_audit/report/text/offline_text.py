@@ -1,0 +1,123 @@
+"""A partition that nobody leads, and what electing each of its replicas loses, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from replica_audit.protocol.verdict.partition_findings import ElectionType
+
+
+class Choice(Protocol):
+    """One replica that could be made the leader. Columns of `what_if_leaders`."""
+
+    @property
+    def candidate_id(self) -> int:
+        """Its broker."""
+
+    @property
+    def rank(self) -> int | None:
+        """None where it cannot lead, or is not in the input."""
+
+    @property
+    def in_isr(self) -> bool:
+        """Whether it is in the ISR."""
+
+    @property
+    def election(self) -> str | None:
+        """What electing it would be."""
+
+    @property
+    def broker_up(self) -> bool | None:
+        """Whether its broker runs."""
+
+    @property
+    def stopped_cleanly(self) -> bool | None:
+        """Whether its copy has the marker of a clean shutdown."""
+
+    @property
+    def lost_offsets(self) -> int | None:
+        """Offsets that no replica would hold any more."""
+
+    @property
+    def lost_records(self) -> int | None:
+        """Records in them."""
+
+    @property
+    def lost_committed(self) -> int | None:
+        """Of the offsets, those that were committed, by any evidence."""
+
+    @property
+    def followers_diverged(self) -> int | None:
+        """Replicas that would stay diverged without noticing."""
+
+    @property
+    def followers_failing(self) -> int | None:
+        """Replicas that would get no records."""
+
+    @property
+    def unread_replicas(self) -> int | None:
+        """Replicas that may hold more."""
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot lead, or what it costs."""
+
+
+def replicas(brokers: Sequence[int] | None) -> str:
+    """A set of replicas, such as an ISR."""
+    return ", ".join(map(str, brokers or ())) or "none"
+
+
+def in_sync(isr: Sequence[int] | None, elr: Sequence[int] | None, last_leader_id: int | None) -> str:
+    """ISR, ELR and last leader of a partition without a leader."""
+    last = "not known" if last_leader_id is None else str(last_leader_id)
+    return f"ISR {replicas(isr)}, ELR {replicas(elr)}, last leader {last}"
+
+
+def since(moment: datetime | None) -> str:
+    """When it lost its leader; empty if that is not known."""
+    if moment is None:
+        return ""
+    utc = moment if moment.tzinfo is None else moment.astimezone(UTC)
+    return f", without a leader since {utc:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def elect(choice: Choice) -> str:
+    """What electing a replica loses, and what kind of election that is."""
+    if choice.rank is None:
+        return f"elect {choice.candidate_id}: {choice.reason}{_how(choice)}"
+    return f"elect {choice.candidate_id}: {'; '.join(_cost(choice))}{_how(choice)}"
+
+
+def elections(choices: Sequence[Choice] | None) -> Iterator[str]:
+    """A line for each replica, the least loss first."""
+    yield from map(elect, choices or ())
+
+
+def _cost(choice: Choice) -> Iterator[str]:
+    if choice.lost_offsets:
+        committed = choice.lost_committed or 0
+        known = f"{committed} of their offsets were committed" if committed else "whether they were committed is unknown"
+        yield f"loses {choice.lost_records} records, {known}"
+    else:
+        yield "loses nothing"
+    if choice.followers_diverged:
+        yield f"{choice.followers_diverged} replica(s) stay diverged and do not notice"
+    if choice.followers_failing:
+        yield f"{choice.followers_failing} replica(s) fail to fetch"
+    if choice.unread_replicas:
+        yield f"{choice.unread_replicas} other replica(s) could not be read and may hold more"
+
+
+def _how(choice: Choice) -> str:
+    """The kind of election; a controller with ELR takes a broker that crashed out of ISR and ELR when it registers again."""
+    if choice.election is None:
+        return ""
+    down = "" if choice.broker_up is None or choice.broker_up else f", once broker {choice.candidate_id} runs"
+    if choice.election == ElectionType.UNCLEAN:
+        return f" (an unclean election{down})"
+    crashed = not choice.in_isr and choice.broker_up is False and choice.stopped_cleanly is False
+    unless = "; if it crashed, the controller takes it out of the ELR first" if crashed else ""
+    return f" (clean: in the {'ISR' if choice.in_isr else 'ELR'}{down}{unless})"

@@ -1,0 +1,69 @@
+"""A run for a terminal: the blocks of the summary as tables, with colours that tell what they say again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from replica_audit.errors import visible
+from replica_audit.report.facts.data import Report
+from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title
+
+_STYLES = {"critical": "bold red", "error": "red", "warning": "yellow"}
+_OF_EXIT = {0: "green", 1: "red", 2: "red", 3: "yellow"}
+
+
+def renderable(report: Report) -> RenderableType:
+    """The whole summary. Names are shown as they are, also in other scripts, but for control characters."""
+    return Group(*_all(report))
+
+
+def _all(report: Report) -> Iterator[RenderableType]:
+    for block in blocks(report):
+        yield _title(block.title)
+        yield Padding(Group(*_laid_out(block)), (0, 0, 1, 2))
+    if report.problem_count:
+        yield _title(problems_title(report))
+        for problem in problems(report):
+            yield Padding(
+                Group(_text(problem.title, "bold"), *(Padding(_text(line), (0, 0, 0, 2)) for line in problem.lines)), (0, 0, 0, 2)
+            )
+        yield Text()
+    *lines, last = ending(report)
+    yield from map(_text, lines)
+    yield _text(last, _OF_EXIT[report.exit_code])
+
+
+def _laid_out(block: Block) -> Iterator[RenderableType]:
+    if isinstance(block, Notes):
+        yield from (_text(line, "dim") for line in block.exact)
+        yield from map(_text, block.lines)
+    else:
+        yield from _grid(block)
+        yield _text(block.legend, "dim")
+
+
+def _grid(grid: Grid) -> Iterator[RenderableType]:
+    for part in grid.parts:
+        if part.label:
+            yield _text(part.label, _STYLES.get(part.severity, ""))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=0)
+        for place, name in enumerate(grid.header):
+            # what can be shortened in plain text is folded here: a terminal has the lines for it
+            table.add_column(name, justify="right" if place in grid.right else "left", overflow="fold", no_wrap=place not in grid.shrinks)
+        for row in part.rows:
+            table.add_row(*map(_text, row))
+        yield Padding(table, (0, 0, 0, 2))
+
+
+def _title(text: str) -> Text:
+    return _text(text, "bold")
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(visible(text), style=style)

@@ -1,0 +1,1 @@
+"""What an engine maps over rows: files in, rows out."""

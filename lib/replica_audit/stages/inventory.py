@@ -1,0 +1,127 @@
+"""Broker folders and metadata files → one row per replica directory, metadata partition or problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from replica_audit.errors import MetadataError
+from replica_audit.files.locations import located
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from replica_audit.formats.log_dir.whole_file import TooLargeError
+from replica_audit.formats.metadata import cluster_metadata, metadata_log
+from replica_audit.formats.replicas import broker_files
+from replica_audit.model import BrokerStanding, MetadataCopy, PartitionMetadata, Problem, ReplicaFiles
+from replica_audit.stages import server_logs
+from replica_audit.stages.topics import topic_filter
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
+
+
+def list_source(source: Row, topics: str = "") -> Iterator[Row]:
+    """The rows of one source, those of other topics left out; problems that belong to no replica stay."""
+    is_wanted = topic_filter(topics)
+    for row in _LISTED[source["kind"]](source):
+        topic = row.get("topic")
+        is_audited = topic is None or is_wanted(topic)
+        if is_audited or topic == GROUP_OFFSETS_TOPIC:
+            yield {**row, "is_audited": is_audited}
+
+
+def _row(source: Row, **values: object) -> Row:
+    return {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], **values}
+
+
+def _list_broker(source: Row) -> Iterator[Row]:
+    for found in broker_files.replicas_of(located(source["path"])):
+        if isinstance(found, Problem):
+            yield _row(source, problem=as_dict(found))
+        elif isinstance(found, broker_files.ServerLog):
+            yield from _list_server_log({**source, "path": str(found.path)})
+        else:
+            yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
+            if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
+                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder)
+
+
+def _is_text(found: ReplicaFiles) -> bool:
+    """Whether text of kafka-dump-log stands for the directory, which then need not have been copied."""
+    return bool(found.segments) and all(file.source == "dump" for file in found.segments)
+
+
+def _list_server_log(source: Row) -> Iterator[Row]:
+    path = located(source["path"])
+    for found in server_logs.read_events(path, source["broker_id"]):
+        if isinstance(found, Problem):
+            yield _row(source, problem=as_dict(found))
+            continue
+        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found))
+    versions = server_logs.read_versions(path)
+    if any(versions):
+        yield _row(source, versions=versions._asdict())
+
+
+def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:
+    copy = metadata_log.read(located(copied_to) if copied_to else directory)
+    found = MetadataCopy(
+        metadata_version=copy.metadata_version,
+        log_epoch=copy.log_epoch,
+        log_end_offset=copy.log_end_offset,
+        brokers=tuple(
+            BrokerStanding(broker, copy.fenced[broker], str(state), copy.brokers_changed_ms[broker])
+            for broker, state in sorted(copy.brokers.items())
+        ),
+        broker_events=copy.broker_events,
+        min_isr=copy.min_isr,
+        last_timestamp_ms=-1 if copy.last_timestamp_ms is None else copy.last_timestamp_ms,
+    )
+    yield _row(source, metadata_copy=copy_row(found))
+    for problem in copy.problems:
+        path = str(directory) + problem.path[len(copied_to or str(directory)) :]
+        yield _row(source, problem={**as_dict(problem), "path": path})
+    for partition in copy.partitions:
+        yield _row(source, **_partition_row(partition))
+
+
+def _list_metadata(source: Row) -> Iterator[Row]:
+    path = located(source["path"])
+    try:
+        _head, document = cluster_metadata.read(path)
+        partitions = list(cluster_metadata.partitions(document))  # all or none: half of the leaders would mislead
+    except MetadataError as error:
+        yield _row(source, problem=as_dict(metadata_problem(path, error)))
+        return
+    except OSError as error:
+        problem = metadata_problem(path, MetadataError(error.strerror or str(error)))
+        if isinstance(error, TooLargeError):
+            problem = replace(problem, code=error.code, remedy=error.remedy)
+        yield _row(source, problem=as_dict(problem))
+        return
+    for partition in partitions:
+        yield _row(source, **_partition_row(partition))
+
+
+def _partition_row(partition: PartitionMetadata) -> Row:
+    values = metadata_row(partition)
+    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
+
+
+def metadata_problem(path: Path, error: MetadataError) -> Problem:
+    """What is wrong with a cluster-metadata.json, as a row of input_errors."""
+    return Problem(
+        path=str(path),
+        kind="cluster-metadata.json",
+        code="malformed",
+        detail=error.reason,
+        remedy="write the file again; without it leaders are inferred and no replica is known to be in the ISR",
+        line=error.line,
+        byte_offset=error.byte_offset,
+    )
+
+
+_LISTED: dict[str, Callable[[Row], Iterator[Row]]] = {
+    "broker": _list_broker,
+    "metadata": _list_metadata,
+    "server-log": _list_server_log,
+}

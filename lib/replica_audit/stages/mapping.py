@@ -1,0 +1,66 @@
+"""Functions of one row, made into functions of Arrow batches that Spark maps."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from replica_audit.stages.valid_rows import Misfit, Refused, encoded
+from replica_audit.tables.values import Row
+
+T = TypeVar("T")
+MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_ROWS_PER_BATCH = 256
+
+
+def never_refused(_row: Row, misfit: Misfit) -> Row:
+    """For rows whose values come from typed columns: they fit, or the program is wrong."""
+    raise ValueError(f"{misfit.column}: {misfit.reason}")
+
+
+def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refused: Refused = never_refused) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out.
+
+    A row that holds what its columns cannot is replaced by what `refused` makes of it.
+    """
+    return mapped(function, partial(encoded, schema=schema, refused=refused))
+
+
+def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], pa.RecordBatch]) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several."""
+
+    def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _uncollected(_over_batches(batches))
+
+    def _over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[T] = []
+        for batch in batches:
+            for row in batch.to_pylist():
+                for made in function(row):
+                    pending.append(made)
+                    if len(pending) >= _ROWS_PER_BATCH:
+                        yield encode(pending)
+                        pending = []
+        if pending:
+            yield encode(pending)
+
+    return over_batches
+
+
+def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make each batch without Python looking for cycles meanwhile: rows are hundreds of thousands of objects that hold none."""
+    is_on = gc.isenabled()
+    while True:
+        gc.disable()
+        try:
+            batch = next(made, None)
+        finally:
+            if is_on:
+                gc.enable()
+        if batch is None:
+            return
+        yield batch

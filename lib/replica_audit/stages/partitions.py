@@ -1,0 +1,71 @@
+"""One gathered row of a partition → every row that the audit says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from replica_audit.errors import DumpLogError
+from replica_audit.files.locations import located
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.replicas.replica_reader import batches_from
+from replica_audit.model import BatchHeader, Problem, ReplicaFiles, SegmentFile
+from replica_audit.partition.audit import PartitionAudit
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
+from replica_audit.stages.valid_rows import sifted
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.values import Row, committed_offset, log_event, partition_metadata, replica_files, scanned_segment
+
+_REMEDY = "audit again, best a copy: the file was there when it was scanned; until then, records and bytes that go are not known"
+
+
+def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
+    """Audit one partition.
+
+    Args:
+        row: what is known of it, as `known_partition` takes it.
+        cluster: the facts of its cluster.
+    """
+    return sifted(partition_audit(row, cluster).row())
+
+
+def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:
+    """The audit of a gathered partition, whose batches are read again from its files."""
+    return PartitionAudit(known_partition(row), cluster, read_again)
+
+
+def known_partition(row: Row) -> KnownPartition:
+    """A gathered row as a value.
+
+    Args:
+        row: cluster_id, topic, partition, and the arrays claims, replicas, segments, events and commits, the last two null where there are
+            none.
+    """
+    topic, partition = row["topic"], row["partition"]
+    return KnownPartition(
+        cluster_id=row["cluster_id"],
+        topic=topic,
+        partition=partition,
+        claims=tuple((one["broker_id"], partition_metadata(topic, partition, one["metadata"])) for one in row["claims"] or ()),
+        replicas=tuple((one["broker_id"], replica_files(one["replica"])) for one in row["replicas"]),
+        segments=tuple((one["broker_id"], scanned_segment(one["segment"])) for one in row["segments"]),
+        events=tuple(log_event(one["broker_id"], topic, partition, one["event"]) for one in row.get("events") or ()),
+        commits=tuple(committed_offset(topic, partition, one) for one in row.get("commits") or ()),
+    )
+
+
+def read_again(broker_id: int, replica: ReplicaFiles, files: Sequence[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+    """The batches of a replica from its files, as of `ReadAgain`.
+
+    Raises:
+        UnreadBatchesError: they can no longer be read.
+    """
+    try:
+        yield from batches_from(files, offset)
+    except DumpLogError as error:
+        problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_REMEDY, line=error.line)
+        raise UnreadBatchesError(broker_id, problem) from None
+    except OSError as error:
+        problem = cannot_read(located(error.filename or replica.path), "segment", error)
+        raise UnreadBatchesError(broker_id, replace(problem, remedy=_REMEDY)) from None

@@ -1,0 +1,85 @@
+"""Replica directories → one row per segment: its runs of one epoch, read inside tasks by path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from replica_audit.errors import InputError
+from replica_audit.files.kept_text import KeptText
+from replica_audit.files.locations import located
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.collection import broker_folder as collected
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.replicas.replica_reader import scan_of
+from replica_audit.formats.segment.segment_problems import scanned
+from replica_audit.model import SegmentFile
+from replica_audit.stages.mapping import map_rows
+from replica_audit.stages.valid_rows import refuse_scan
+from replica_audit.tables import SEGMENTS
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.values import Row, segment_file
+
+_OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
+
+
+def scan_segments(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The segment files of one task as rows of the shape SEGMENTS; a packed text is unpacked once if its parts come in order."""
+    with KeptText() as kept:
+        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS, refuse_scan)(files)
+
+
+def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
+    """One segment file of a replica as its row of the shape SEGMENTS; `kept` as of `read_segment`."""
+    file = segment_file(row["file"])
+    found, problems, failed = scanned(file, partial(scan_of, kept=kept))
+    yield {
+        **{key: row[key] for key in ("cluster_id", "broker_id", "topic", "partition")},
+        "segment": {
+            "log_dir": row["log_dir"],
+            "directory": row["directory"],
+            "file": row["file"],
+            "runs": [run._asdict() for run in found.runs],
+            "damaged": found.damage is not None,
+            "failed": failed,
+            "problems": [as_dict(problem) for problem in problems],
+            "windows": [window._asdict() for window in found.windows],
+        },
+    }
+
+
+def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The scans that were made on the brokers, each file of them read once.
+
+    Args:
+        places: cluster_id, broker_id, scans (the file), log_dir and directory of every replica that was collected.
+    """
+    wanted: dict[tuple[str, int, str, str], set[str]] = defaultdict(set)
+    for row in (row for rows in places for row in rows.to_pylist()):
+        wanted[row["cluster_id"], row["broker_id"], row["scans"], row["log_dir"]].add(row["directory"])
+    for (cluster_id, broker_id, scans, place), directories in wanted.items():
+        keys = {"cluster_id": cluster_id, "broker_id": broker_id}
+        try:
+            for rows in collected.log_dir_of(located(scans)).scans(directories):
+                of_broker = pa.RecordBatch.from_pylist([keys] * rows.num_rows, schema=_OF_BROKER)
+                yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
+        except (OSError, InputError) as error:
+            failed = error if isinstance(error, OSError) else OSError(0, str(error))
+            unread = [{**keys, **row} for row in _failed(scans, place, sorted(directories), failed)]
+            yield pa.RecordBatch.from_pylist(unread, schema=SEGMENTS)
+
+
+def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) -> Iterator[Row]:
+    """For each replica whose scans cannot be read any more, or not to their end, a segment that cannot be read."""
+    problem = as_dict(cannot_read(located(scans), "collection", error))
+    for directory in directories:
+        name = log_dir.replica_directory(directory)
+        if name is None:
+            continue
+        file = as_dict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
+        segment = {"log_dir": place, "directory": directory, "file": file}
+        told = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
+        yield {"topic": name.topic, "partition": name.partition, "segment": {**segment, **told}}

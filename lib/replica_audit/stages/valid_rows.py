@@ -1,0 +1,176 @@
+"""The last net before rows leave Python: what does not fit its column is taken out and reported, and the other rows go on.
+
+Readers validate what they read; what is found here has come through all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from replica_audit.errors import visible
+from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.checks import checker
+from replica_audit.tables.encoding import as_dict, list_array_of
+from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.values import Row
+
+CODE = "unusable-value"
+_REMEDY = "look at what the input says there, and compare it with the broker's own files; every other row is in the tables"
+_REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+class Misfit(NamedTuple):
+    """A value that its column cannot hold."""
+
+    column: str
+    reason: str
+
+
+Refused = Callable[[Row, Misfit], Row]  # the row that replaces it
+# what each list of an audited partition holds, and what its table refuses
+_ROWS: dict[str, type] = {
+    **{table.name: table.row for table in (*OF_PARTITIONS, INPUT_ERRORS) if table.row is not None},
+    "found": FoundFinding,
+    "checked": CheckedPartition,
+}
+_CHECKS = [(table.name, checker(table)) for table in OF_PARTITIONS]
+
+
+def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBatch:
+    """Rows in Arrow; one that holds a value that fits no column is replaced by what `refused` makes of it."""
+    try:
+        return pa.RecordBatch.from_pylist(rows, schema=schema)
+    except _REFUSED:
+        return pa.RecordBatch.from_pylist([_replaced(row, schema, refused) for row in rows], schema=schema)
+
+
+def fitting(rows: list[Row], schema: pa.Schema, refused: Refused) -> list[Row]:
+    """The same for rows that stay in Python."""
+    try:
+        pa.RecordBatch.from_pylist(rows, schema=schema)
+    except _REFUSED:
+        return [_replaced(row, schema, refused) for row in rows]
+    return rows
+
+
+def _replaced(row: Row, schema: pa.Schema, refused: Refused) -> Row:
+    found = _misfit(row, pa.struct(list(schema)), "")
+    return row if found is None else refused(row, found)
+
+
+def _misfit(value: Any, kind: pa.DataType, column: str) -> Misfit | None:
+    """The first value in a value that does not fit its type."""
+    try:
+        pa.array([value], kind)
+    except _REFUSED:
+        pass
+    else:
+        return None
+    if isinstance(kind, pa.StructType) and isinstance(value, dict):
+        parts: Iterable[Misfit | None] = (_misfit(value.get(part.name), part.type, f"{column}.{part.name}") for part in kind)
+    elif isinstance(kind, pa.ListType) and isinstance(value, list | tuple):
+        parts = (_misfit(item, kind.value_type, column) for item in value)
+    else:
+        parts = ()
+    inside = next((part for part in parts if part is not None), None)
+    return inside or Misfit(column.strip("."), _reason(value, kind))
+
+
+def _reason(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"a number of {value.bit_length()} bits does not fit in {kind}"
+    if isinstance(value, str):
+        return f"{visible(value[:80])!r} is no text of Unicode" if kind == pa.string() else f"a text where {kind} should be"
+    return f"a value of type {type(value).__name__} where {kind} should be"
+
+
+def problem_row(path: str, kind: str, misfit: Misfit) -> Row:
+    """A misfit as a row of the shape PROBLEM."""
+    told = {"path": visible(path), "kind": kind, "code": CODE, "remedy": _REMEDY, "line": None, "byte_offset": None}
+    return {**told, "detail": f"{misfit.column}: {misfit.reason}; the row is left out"}
+
+
+def encoded_audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
+    """Audited partitions as a batch of the shape AUDITED; a row of a table that fits no column is left out and reported."""
+    try:
+        return _audits(rows)
+    except _REFUSED:
+        return _audits([without_misfits(row) for row in rows])
+
+
+def _audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
+    arrays = [
+        list_array_of(_ROWS[field.name], [getattr(row, field.name) for row in rows], field.type)
+        if field.name in _ROWS
+        else pa.array([getattr(row, field.name) for row in rows], field.type)
+        for field in AUDITED
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=AUDITED)
+
+
+def sifted(row: AuditedPartition) -> AuditedPartition:
+    """An audited partition without what a table would refuse, each of those reported in its `input_errors`."""
+    told: list[ReportedProblem] = []
+    made: dict[str, Any] = {}
+    for name, violation in _CHECKS:
+        rows = getattr(row, name)
+        refused = [(one, violated) for one in rows if (violated := violation(one)) is not None]
+        if refused:
+            told += [_refusal(name, one, violated) for one, violated in refused]
+            left_out = {id(one) for one, _violated in refused}
+            made[name] = [one for one in rows if id(one) not in left_out]
+    return replace(row, **made, input_errors=[*row.input_errors, *told]) if told else row
+
+
+def _refusal(table: str, row: Any, violated: str) -> ReportedProblem:
+    misfit = Misfit(table, f"its check {violated!r} refuses a row")
+    return ReportedProblem(broker_id=getattr(row, "broker_id", None), **problem_row(_place(row), table, misfit))
+
+
+def _place(row: Any) -> str:
+    return str(
+        getattr(row, "path", None) or getattr(row, "log_dir", None) or f"{getattr(row, 'topic', None)}-{getattr(row, 'partition', None)}"
+    )
+
+
+def without_misfits(row: AuditedPartition) -> AuditedPartition:
+    """An audited partition without the rows of tables that hold a misfit, which are reported in its `input_errors`."""
+    made: dict[str, Any] = {}
+    told: list[ReportedProblem] = []
+    for name in _ROWS:
+        made[name] = []
+        for one in getattr(row, name):
+            found = _misfit(as_dict(one), AUDITED.field(name).type.value_type, name)
+            if found is None:
+                made[name].append(one)
+            else:
+                told.append(ReportedProblem(broker_id=None, **problem_row(_place(one), name, found)))
+    return replace(row, **(made | {INPUT_ERRORS.name: [*made[INPUT_ERRORS.name], *told]}))
+
+
+def refuse_with_problem(row: Row, misfit: Misfit) -> Row:
+    """In the place of a row of the shapes INVENTORY and COMMITS: its problem."""
+    for name in ("problem", "event", "commit"):
+        if row.get(name):
+            path, kind = str(row[name]["path"]), str(row[name].get("kind", name))
+            break
+    else:
+        replica = row.get("replica") or {}
+        path = f"{replica['log_dir']}/{replica['directory']}" if replica else f"{row.get('topic')}-{row.get('partition')}"
+        kind = misfit.column.partition(".")[0]
+    keys = {"cluster_id": row["cluster_id"], "broker_id": row.get("broker_id"), "is_audited": True}
+    return {**keys, "problem": problem_row(path, kind, misfit)}
+
+
+def refuse_scan(row: Row, misfit: Misfit) -> Row:
+    """In the place of a row of the shape SEGMENTS: a segment that could not be read."""
+    segment = row["segment"]
+    problem = problem_row(segment["file"]["path"], "segment", misfit)
+    nothing = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
+    return {**row, "segment": {**segment, **nothing}}

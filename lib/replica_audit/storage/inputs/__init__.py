@@ -1,0 +1,1 @@
+"""The folders of an input: clusters, brokers, and what is missing."""

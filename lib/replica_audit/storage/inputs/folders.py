@@ -1,0 +1,302 @@
+"""The folders below an input: which are roots, which are brokers' folders, and what is left out.
+
+A broker is known by the `meta.properties` below its folder, whatever the folder is called; a folder without one by its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from replica_audit.errors import InputError
+from replica_audit.files.locations import StoredEntry, entries, located, real_path
+from replica_audit.files.tree_walk import remedy_of
+from replica_audit.formats.collection.collection_manifest import is_collected_log_dir
+from replica_audit.formats.dump import told_names
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.whole_file import whole_content
+from replica_audit.formats.server_log.log_owner import written_by
+from replica_audit.model import Problem
+
+_DEPTH = 7
+MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+_SNIFFED_LOGS = 200  # files beside the brokers' folders that are looked into
+_NO_LOGS = (".json", ".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
+_ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
+
+
+def is_printable(name: str) -> bool:
+    """Whether a name is UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+class Tree:
+    """The folders below one input, each listed once."""
+
+    def __init__(self, problems: list[tuple[str | None, Problem]], most: int = MOST_FOLDERS) -> None:
+        """Report to `problems`, with a cluster id of None: the tree knows none. At most so many directories are listed."""
+        self._problems = problems
+        self._most = most
+        self.is_partial = False  # there were more of them
+        self._listed: dict[str, tuple[list[str], list[str]]] = {}  # by where they really are
+        self._reals: dict[Path, str] = {}
+        self._places: dict[tuple[str, str], str] = {}  # of a name in a folder
+        self._taken: dict[str, Path] = {}  # what is a root, lies in one, or is a broker's folder, by where it really is
+        self._is_too_many = False
+        self._metas: dict[str, list[checkpoints.MetaProperties]] = {}
+        self._insides: dict[str, tuple[checkpoints.MetaProperties | None, list[str]]] = {}
+
+    def roots(self, path: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
+        """(root, its broker folders) for a path that is a root, a broker's folder, or a folder of roots; each folder once."""
+        self._taken.setdefault(self._real(path), path)
+        children, _files = self.entries(path)
+        ids = {meta.broker_id for meta in self.metas(path)}
+        if self._is_log_dir(path) or (len(ids) == 1 and not any(self._named(child) for child in children)):
+            yield path, [path]
+            return
+        folders, others, nested = [], [], []
+        for child in self._new(self._without_unfinished(children)):
+            of_child = {meta.broker_id for meta in self.metas(child)}
+            if len(of_child) > 1 and child.name.startswith("broker") and self._named(child) and not self._holds_named(child):
+                folders += self._of_several_brokers(child)
+            elif len(of_child) > 1 or (depth < _DEPTH and self._holds_named(child)):
+                nested.append(child)
+            elif of_child or self._named(child):
+                folders.append(child)
+            else:
+                others.append(child)
+        if folders:
+            yield path, folders
+        for child in nested:
+            yield from self.roots(child, depth + 1)
+        if folders or nested:
+            self._report_others(path, others)
+        elif log_dir.is_broker_folder(path.name) is not None and (children or self.entries(path)[1]):
+            yield path, [path]
+
+    def _new(self, folders: Iterable[Path]) -> Iterator[Path]:
+        """The folders that were not taken before; of several links to one folder, and that folder itself, one."""
+        for path in sorted(folders, key=lambda path: (self._real(path) != str(path), path.name)):
+            first = self._taken.setdefault(self._real(path), path)
+            if first is path:
+                yield path
+            else:
+                detail, remedy = f"a link to a folder that is read as {first}", "none: each folder is read once"
+                self._problems.append((None, Problem(path=str(path), kind="directory", code="link-loop", detail=detail, remedy=remedy)))
+
+    def _without_unfinished(self, folders: list[Path]) -> Iterator[Path]:
+        detail = "left out: collect was ended before it was done, or is still at it"
+        remedy = "collect again; the next run takes the folder away"
+        for path in folders:
+            if log_dir.is_unfinished(path.name):
+                problem = Problem(path=str(path), kind="collection", code="incomplete-collection", detail=detail, remedy=remedy)
+                self._problems.append((None, problem))
+            else:
+                yield path
+
+    def _of_several_brokers(self, path: Path) -> list[Path]:
+        """The log directories of a folder that is named for one broker and holds those of several."""
+        ids = sorted({str(meta.broker_id) for meta in self.metas(path)})
+        detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each is taken for the broker that it names"
+        remedy = "check that the folders were not mixed up when they were copied"
+        self._problems.append((None, Problem(path=str(path), kind="directory", code="several-brokers", detail=detail, remedy=remedy)))
+        return [child for child in self.entries(path)[0] if self.metas(child)]
+
+    def entries(self, path: Path) -> tuple[list[Path], list[str]]:
+        """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
+        real = self._real(path)
+        if real not in self._listed:
+            directories: list[str] = []
+            files: list[str] = []
+            self.is_partial = self.is_partial or len(self._listed) >= self._most
+            if not self.is_partial:
+                try:
+                    with entries(path) as listed:
+                        for entry in listed:
+                            if not is_printable(entry.name):
+                                continue  # told when the broker's files are read
+                            (directories if self._is_directory(entry) else files).append(entry.name)
+                except OSError as error:
+                    self._cannot_read(path, error)
+            else:
+                self._told_once(path)
+            self._listed[real] = (sorted(directories), sorted(files))
+        directories, files = self._listed[real]
+        return [path / name for name in directories], files
+
+    def _real(self, path: Path) -> str:
+        """Where a folder really is, asked once."""
+        if path not in self._reals:
+            parent = self._reals.get(path.parent)
+            if parent is None:
+                self._reals[path] = real_path(path)
+            else:
+                place = (parent, path.name)
+                if place not in self._places:
+                    self._places[place] = real_path(path)
+                self._reals[path] = self._places[place]
+        return self._reals[path]
+
+    def _told_once(self, path: Path) -> None:
+        if not self._is_too_many:
+            self._is_too_many = True
+            detail = f"the input has more than {self._most} folders beside replicas: which of those from here on are brokers' is not known"
+            remedy = "give the directory that holds one folder per broker, and nothing else"
+            self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
+
+    def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:
+        """Whether an entry is a directory, and no link back to one that it lies in."""
+        try:
+            if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
+                return False
+            return entry.is_dir()
+        except OSError:
+            return False
+
+    def _cannot_read(self, path: Path, error: OSError) -> None:
+        detail = error.strerror or str(error)
+        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=detail, remedy=remedy_of(error))
+        if (None, problem) not in self._problems:
+            self._problems.append((None, problem))
+
+    def metas(self, folder: Path) -> list[checkpoints.MetaProperties]:
+        """Every readable meta.properties that names a broker, in a folder and some levels below; replica directories are not entered."""
+        real = self._real(folder)
+        if real not in self._metas:
+            self._metas[real] = list(self._meta_properties(real, _DEPTH, {str(parent) for parent in located(real).parents}))
+        return self._metas[real]
+
+    def _meta_properties(self, real: str, depth: int, seen: set[str]) -> Iterator[checkpoints.MetaProperties]:
+        if real in seen:
+            return
+        seen.add(real)
+        meta, below = self._looked_into(real)
+        if meta is not None:
+            yield meta
+        for child in below if depth > 0 else ():
+            yield from self._meta_properties(child, depth - 1, seen)
+
+    def _looked_into(self, real: str) -> tuple[checkpoints.MetaProperties | None, list[str]]:
+        """The broker that a folder's own meta.properties names, and where its folders really are that may hold others."""
+        if real not in self._insides:
+            folder = located(real)
+            children, files = self.entries(folder)
+            meta, below = None, []
+            if not _holds_replica_files(files):
+                meta = _meta(folder / log_dir.META_PROPERTIES) if log_dir.META_PROPERTIES in files else None
+                if not is_collected_log_dir(files):
+                    is_log_dir = any(name in files for name in log_dir.OFFSET_CHECKPOINTS)
+                    # replica directories: thousands, which need not be listed
+                    below = [
+                        self._real(child)
+                        for child in children
+                        if not child.name.startswith(".") and not (is_log_dir and told_names.of_folder(child.name) is not None)
+                    ]
+            self._insides[real] = meta if meta and meta.broker_id is not None else None, below
+        return self._insides[real]
+
+    def server_logs(self, root: Path) -> Iterator[tuple[int, Path]]:
+        """(broker id, path) of server logs beside the brokers' folders, or in a folder there.
+
+        By name (`broker-3.server.log` and the like), else by content: a log of any name whose lines name the broker that wrote it.
+        """
+        children, _files = self.entries(root)
+        sniffed = 0
+        for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
+            for name in self.entries(folder)[1]:
+                broker_id = log_dir.server_log_of(name)
+                if broker_id is None and sniffed < _SNIFFED_LOGS and not log_dir.is_known(name) and not name.endswith(_NO_LOGS):
+                    sniffed += 1
+                    broker_id = self._written_by(folder / name)
+                if broker_id is not None:
+                    yield broker_id, folder / name
+
+    def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
+        """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
+        children, files = self.entries(path)
+        return bool(files) or self.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
+
+    def _written_by(self, path: Path) -> int | None:
+        """The broker that wrote a file, if that is a broker's log; one that names no broker is reported."""
+        try:
+            is_log, broker_id = written_by(path)
+        except OSError as error:
+            self._cannot_read(path, error)
+            return None
+        if is_log and broker_id is None:
+            detail = "a broker's log by its lines, and none of its first ones names the broker: it is left out"
+            remedy = "put it into that broker's folder, or call it broker-ID.server.log"
+            problem = Problem(path=str(path), kind="server.log", code="unknown-broker", detail=detail, remedy=remedy)
+            self._problems.append((None, problem))
+        return broker_id
+
+    def _is_log_dir(self, path: Path) -> bool:
+        """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
+        return any(self._is_replica(child) for child in self.entries(path)[0])
+
+    def _is_replica(self, path: Path) -> bool:
+        """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
+        files = self.entries(path)[1]
+        if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
+            return False
+        beside = self._listed.get(self._real(path.parent), ([], []))[1]
+        if any(name in beside for name in (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)):
+            return True
+        if log_dir.is_broker_folder(path.name) is not None:
+            return False
+        is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
+        return is_whole or told_names.of_folder(path.name) is not None
+
+    def _named(self, path: Path) -> bool:
+        """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""
+        return log_dir.is_broker_folder(path.name) is not None and not self._is_replica(path) and not path.name.startswith(".")
+
+    def _holds_named(self, path: Path) -> bool:
+        """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself."""
+        return not self._is_log_dir(path) and any(child.name.startswith("broker") and self._named(child) for child in self.entries(path)[0])
+
+    def _report_others(self, root: Path, others: list[Path]) -> None:
+        remedy = "rename the folder to broker-ID, or copy meta.properties too"
+        detail = "no meta.properties below it, and its name is not that of a broker (broker-3, broker=3, 3): it is left out"
+        for folder in others:
+            if self._holds_kafka_files(folder, 3, set()):
+                problem = Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)
+                self._problems.append((None, problem))
+        for name in self.entries(root)[1]:
+            if log_dir.server_log_of(name) is not None:
+                continue
+            if name.endswith(_ARCHIVES) or log_dir.is_broker_folder(name) is not None:
+                problem = Problem(
+                    path=str(root / name),
+                    kind="file",
+                    code="packed",
+                    detail="a file beside the brokers' folders is not looked into",
+                    remedy="unpack it into a folder named broker-ID if it holds a broker's files",
+                )
+                self._problems.append((None, problem))
+
+    def _holds_kafka_files(self, path: Path, depth: int, seen: set[str]) -> bool:
+        if self._real(path) in seen:
+            return False
+        seen.add(self._real(path))
+        children, files = self.entries(path)
+        if any(log_dir.is_known(name) for name in files):
+            return True
+        return depth > 0 and any(self._holds_kafka_files(child, depth - 1, seen) for child in children)
+
+
+def _and_above(real: str) -> set[str]:
+    return {real, *(str(parent) for parent in Path(real).parents)}
+
+
+def _holds_replica_files(files: Sequence[str]) -> bool:
+    return log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files or any(log_dir.segment_name(name) for name in files)
+
+
+def _meta(file: Path) -> checkpoints.MetaProperties | None:
+    try:
+        return checkpoints.meta_properties(whole_content(file))
+    except (InputError, OSError):
+        return None  # reported when the broker's files are read

@@ -1,0 +1,302 @@
+"""Finding clusters and brokers below the inputs. Only folders and the few files that name them are looked at here."""
+
+from __future__ import annotations
+
+import errno
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from replica_audit.errors import MetadataError, UsageError
+from replica_audit.files.locations import SCHEMES, located
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.metadata import cluster_metadata
+from replica_audit.model import Problem
+from replica_audit.storage.inputs import missing_brokers
+from replica_audit.storage.inputs.folders import Tree, is_printable
+from replica_audit.tables.runs import NO_CLUSTER
+
+NOTHING_RECOGNISED = "nothing-recognised"
+INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFolder:
+    """A folder below which one broker's files lie."""
+
+    path: Path
+    broker_id: int
+    cluster_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """One cluster in the input. `head` is None where there is no usable cluster-metadata.json.
+
+    `server_logs` are those that lie beside the brokers' folders, with the broker's id.
+    """
+
+    path: Path
+    cluster_id: str
+    brokers: tuple[BrokerFolder, ...]
+    metadata_path: Path | None = None
+    head: cluster_metadata.ClusterMetadata | None = None
+    server_logs: tuple[tuple[int, Path], ...] = ()
+
+    def sources(self) -> Iterator[tuple[str, int | None, str, str]]:
+        """Everything that the inventory lists: cluster id, broker id, path and kind (broker, server-log, metadata)."""
+        for broker in self.brokers:
+            yield self.cluster_id, broker.broker_id, str(broker.path), "broker"
+        for broker_id, path in self.server_logs:
+            yield self.cluster_id, broker_id, str(path), "server-log"
+        if self.metadata_path:
+            yield self.cluster_id, None, str(self.metadata_path), "metadata"
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything below the inputs. `problems` are those that belong to no broker's files, with their cluster id if there is one."""
+
+    roots: list[Root] = field(default_factory=list)
+    problems: list[tuple[str | None, Problem]] = field(default_factory=list)
+
+    @property
+    def every_input_was_read(self) -> bool:
+        """Whether no input as a whole is a problem."""
+        return all(problem.kind != INPUT for _cluster, problem in self.problems)
+
+    def problem_rows(self) -> list[dict[str, object]]:
+        """The problems as rows of `input_errors`, without the keys of a run and a broker."""
+        return [{"cluster_id": cluster or NO_CLUSTER, **asdict(problem)} for cluster, problem in self.problems]
+
+
+def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
+    """Find every cluster.
+
+    Args:
+        inputs: directories, or URIs of `file:` or of a store that `files.locations` knows: a root with a folder per broker, a folder of
+            such roots, or one broker's folder.
+        metadata: a cluster-metadata.json given apart; it belongs to the only root, or to the one with its cluster id.
+
+    Raises:
+        UsageError: two roots hold the same cluster, or `metadata` fits none, or an input is of a kind that cannot be read.
+    """
+    found = Found()
+    for given in inputs:
+        find(location(given), found, Tree(found.problems))
+    settle(found, metadata)
+    return found
+
+
+def find(path: Path, found: Found, tree: Tree) -> Tree | None:
+    """Add the clusters of one input, with a tree that reports to what was found; None if the input cannot be looked into at all."""
+    problem = _unusable(path)
+    if problem:
+        found.problems.append((None, problem))
+        return None
+    roots = list(tree.roots(path))
+    if not roots:
+        found.problems.append((None, _nothing_there(path)))
+    for root, folders in roots:
+        _add(found, root, folders, tree)
+    if tree.is_partial:
+        detail = "there are more folders below it than are looked at to find the brokers' (20,000): some may have been missed"
+        remedy = "give the clusters' own folders, each as an --input"
+        found.problems.append((None, Problem(path=str(path), kind=INPUT, code="too-many-folders", detail=detail, remedy=remedy)))
+    return tree
+
+
+def settle(found: Found, metadata: Path | None) -> None:
+    """Hold the clusters of all inputs against each other, and give a cluster-metadata.json that was given apart to the one it is of.
+
+    Raises:
+        UsageError: as `discover`.
+    """
+    _refuse_twins(found.roots)
+    if metadata is not None:
+        _give_metadata(found, metadata)
+
+
+def unusable(inputs: Sequence[str]) -> list[Problem]:
+    """The local inputs that cannot be looked into at all; what is in a store can be told only with what Spark knows of it.
+
+    Raises:
+        UsageError: an input is of a kind that cannot be read.
+    """
+    local = [location(given) for given in inputs if given.startswith("file:") or "://" not in given]
+    return [problem for path in local if (problem := _unusable(path)) is not None]
+
+
+def location(given: str) -> Path:
+    """Where an input is.
+
+    Raises:
+        UsageError: it is of a kind that cannot be read.
+    """
+    if not given:
+        raise UsageError("--input: empty; give a directory")
+    if given.startswith("file:"):
+        parts = urlsplit(given)
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"--input {given}: names another host; give file:///path")
+        return Path(unquote(parts.path)).absolute()
+    if "://" in given:
+        return _in_a_store(given)
+    try:
+        return Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"--input {given}: {error}") from None
+
+
+def _in_a_store(given: str) -> Path:
+    scheme, _, rest = given.partition("://")
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}:" for scheme in SCHEMES)
+        raise UsageError(f"--input {given}: only local directories and URIs of file:, {known} can be read; copy the files")
+    bucket, _, key = rest.rstrip("/").partition("/")
+    if not bucket or any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise UsageError(f"--input {given}: give {scheme}://BUCKET/FOLDER")
+    return located(given)
+
+
+def _unusable(path: Path) -> Problem | None:
+    """Why an input cannot be looked into."""
+
+    def problem(code: str, detail: str, remedy: str) -> Problem:
+        shown = str(path).encode("utf-8", "replace").decode()
+        return Problem(path=shown, kind=INPUT, code=code, detail=detail, remedy=remedy)
+
+    try:
+        is_directory = stat.S_ISDIR(path.stat().st_mode)
+        if is_directory:
+            next(path.iterdir(), None)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+            remedy = getattr(error, "remedy", "give the audit's user read permission on it and on the folders above it")
+            return problem("cannot-read", error.strerror or str(error), remedy)
+        return problem("no-such-path", "does not exist", "check the path given to --input")
+    if not is_directory:
+        return problem("not-a-directory", "is not a directory", "give the directory that holds one folder per broker")
+    if not is_printable(str(path)):
+        return problem("name-not-utf8", "the name is not UTF-8", "rename the directory")
+    return None
+
+
+def _nothing_there(path: Path) -> Problem:
+    empty = next(path.iterdir(), None) is None
+    return Problem(
+        path=str(path),
+        kind=INPUT,
+        code=NOTHING_RECOGNISED,
+        detail="the directory is empty" if empty else "no broker's folder, no log directory and no text of kafka-dump-log in it",
+        remedy="give a directory with one folder per broker (broker-1, broker-2, ...), each with the broker's log directories below it",
+    )
+
+
+def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
+    metadata_path = path / log_dir.CLUSTER_METADATA
+    head = _head(metadata_path)
+    brokers = [broker for folder in folders if (broker := _broker(found, folder, tree)) is not None]
+    known = Counter(broker.cluster_id for broker in brokers if broker.cluster_id)
+    most = min(known, key=lambda cluster: (-known[cluster], cluster)) if known else None
+    cluster_id = (head.cluster_id if head else None) or most or str(path)
+    kept = []
+    for broker in brokers:
+        if broker.cluster_id in (None, cluster_id):
+            kept.append(broker)
+        else:
+            found.problems.append((cluster_id, _foreign(broker, cluster_id)))
+    if folders == [path] and kept:
+        apart = missing_brokers.beside(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
+        found.problems += [(cluster_id, apart)] if apart else []
+    if kept:
+        found.roots.append(
+            Root(
+                path=path,
+                cluster_id=cluster_id,
+                brokers=tuple(kept),
+                metadata_path=metadata_path if _is_there(metadata_path) else None,
+                head=head,
+                server_logs=tuple(tree.server_logs(path)) if folders != [path] else (),
+            )
+        )
+
+
+def _broker(found: Found, folder: Path, tree: Tree) -> BrokerFolder | None:
+    said = next(iter(tree.metas(folder)), None)
+    named = log_dir.is_broker_folder(folder.name)
+    broker_id = said.broker_id if said else named
+    if broker_id is None:
+        detail = "no meta.properties below it, and its name is not that of a broker (broker-3, broker=3, 3)"
+        remedy = "rename the folder to broker-ID or copy meta.properties too"
+        found.problems.append((None, Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)))
+        return None
+    if named is not None and named != broker_id and folder.name.startswith("broker"):
+        detail = f"the folder is named for broker {named}, its meta.properties says {broker_id}, which is believed"
+        remedy = "check that the folders were not mixed up when they were copied"
+        problem = Problem(path=str(folder), kind="directory", code="broker-id-mismatch", detail=detail, remedy=remedy)
+        found.problems.append((said.cluster_id if said else None, problem))
+    return BrokerFolder(path=folder, broker_id=broker_id, cluster_id=said.cluster_id if said else None)
+
+
+def _foreign(broker: BrokerFolder, cluster_id: str) -> Problem:
+    return Problem(
+        path=str(broker.path),
+        kind="directory",
+        code="cluster-id-mismatch",
+        detail=f"broker {broker.broker_id} belongs to cluster {broker.cluster_id}, the others to {cluster_id}; it is left out",
+        remedy="keep the brokers of one cluster in a folder of their own",
+    )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything of a name, be it a link to nothing."""
+    return path.is_symlink() or path.exists()
+
+
+def _head(path: Path) -> cluster_metadata.ClusterMetadata | None:
+    try:
+        return cluster_metadata.read(path)[0]
+    except (MetadataError, OSError):
+        return None  # reported when its partitions are read
+
+
+def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
+    """The head of a cluster-metadata.json that was given apart.
+
+    Raises:
+        UsageError: it is malformed, or cannot be read.
+    """
+    try:
+        return cluster_metadata.read(path)[0]
+    except MetadataError as error:
+        where = f" at line {error.line}" if error.line else ""
+        raise UsageError(f"--cluster-metadata {path}: {error.reason}{where}") from None
+    except OSError as error:
+        raise UsageError(f"--cluster-metadata {path}: {error.strerror or error}") from None
+
+
+def _give_metadata(found: Found, path: Path) -> None:
+    """Put a cluster-metadata.json that was given apart in the place of the root's own."""
+    head = read_metadata(path)
+    fitting = [root for root in found.roots if head.cluster_id == root.cluster_id]
+    if not fitting and len(found.roots) == 1 and (head.cluster_id is None or found.roots[0].cluster_id == str(found.roots[0].path)):
+        fitting = found.roots
+    if found.roots and not fitting:
+        raise UsageError(f"--cluster-metadata {path}: its cluster_id {head.cluster_id} is that of none of the inputs")
+    for root in list(fitting):
+        found.roots[found.roots.index(root)] = replace(root, cluster_id=head.cluster_id or root.cluster_id, metadata_path=path, head=head)
+
+
+def _refuse_twins(roots: Sequence[Root]) -> None:
+    first: dict[str, Root] = {}
+    for root in roots:
+        twin = first.setdefault(root.cluster_id, root)
+        if twin is not root:
+            raise UsageError(
+                f"{twin.path} and {root.path} both hold cluster {root.cluster_id}: one run compares the replicas of one moment. "
+                "Audit two copies in runs of their own; put the brokers of one copy into one folder, and give that"
+            )

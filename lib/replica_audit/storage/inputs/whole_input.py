@@ -1,0 +1,43 @@
+"""What is known of an input as a whole once its brokers' folders are listed: its clusters, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from replica_audit.model import Problem
+from replica_audit.partition.known.cluster_facts import ClusterFacts, named_brokers
+from replica_audit.storage.inputs.missing_brokers import ONE_OF_SEVERAL, lacking
+from replica_audit.storage.inputs.sources import Found, Root
+
+
+def brokers_not_there(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterator[tuple[str, Problem]]:
+    """For each cluster by its id: brokers that its metadata names and the input lacks, unless that is reported already."""
+    reported = {cluster for cluster, problem in found.problems if problem.code == ONE_OF_SEVERAL}
+    for root in found.roots:
+        present = (broker.broker_id for broker in root.brokers)
+        problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, facts[root.cluster_id]))
+        if problem is not None and root.cluster_id not in reported:
+            yield root.cluster_id, problem
+
+
+def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
+    """What the row of a cluster in `audit_runs` says of it, besides what is counted in its tables."""
+    return {
+        "protocol": str(facts.applies),
+        "protocol_reason": facts.generation.reason,
+        "path": str(root.path),
+        "brokers": len({broker.broker_id for broker in root.brokers}),
+        "has_metadata": root.head is not None,
+    }
+
+
+def no_replicas(inputs: Sequence[str], topics: str) -> Problem:
+    """That the inputs hold no replica of any topic, or of one that `topics`, a regular expression, matches."""
+    chosen = f" of a topic that matches {topics!r}" if topics else ""
+    return Problem(
+        path=", ".join(inputs),
+        kind="input",
+        code="no-replicas",
+        detail=f"no replica directory{chosen} was found",
+        remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
+    )

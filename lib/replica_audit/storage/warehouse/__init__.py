@@ -1,0 +1,1 @@
+"""The tables of a warehouse: Delta, Arrow, runs and who holds them."""

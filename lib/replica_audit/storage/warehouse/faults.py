@@ -1,0 +1,136 @@
+"""Faults of the places that a run writes to: full, read-only, taken away. They are the machine's, not the program's, and said in a line.
+
+What the JVM says is the trace of whoever met the fault first, in the words of the machine's language. So each place is tried again, here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from replica_audit.errors import OutputError
+from replica_audit.storage.warehouse.catalog import is_catalog_name
+from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
+from replica_audit.tables import AUDIT_RUNS
+
+_TRIED_BYTES = 1 << 20  # a disk with less than that is full
+_LOCAL_DIR = "spark.local.dir"
+_FULL = {os.strerror(code).lower() for code in (errno.ENOSPC, errno.EDQUOT)} | {"no space left on device", "disk quota exceeded"}
+_AGAIN = "then give the same --run-id again; nothing that this run wrote counts"
+_IO_CLASSES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
+_OF_WORKERS = ("java.io.EOFException", "java.net.SocketException")  # a Python that is gone; no disk is at fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory that a run writes to: what it is called, and what else could serve in its place."""
+
+    name: str
+    path: Path
+    instead: str
+
+
+def warehouse_place(location: str) -> Place | None:
+    """The directory of a warehouse; None for a store or a catalog."""
+    if is_catalog_name(location) or ("://" in location and not location.startswith("file:")):
+        return None
+    path = Path(location.removeprefix("file://").removeprefix("file:"))
+    return Place(name=f"warehouse {path}", path=path, instead="give another --warehouse")
+
+
+def working_places(conf: SparkConf) -> tuple[Place, ...]:
+    """Where Spark keeps what does not fit into memory, as far as that is on this machine."""
+    told = os.environ.get("SPARK_LOCAL_DIRS") or conf.get(_LOCAL_DIR) or tempfile.gettempdir()
+    instead = f"give another with SPARK_SUBMIT_ARGS='--conf {_LOCAL_DIR}=DIR'"
+    if os.environ.get("SPARK_LOCAL_DIRS"):
+        instead = "give another with the variable SPARK_LOCAL_DIRS"
+    paths = [Path(path.strip()) for path in told.split(",") if path.strip()]
+    return tuple(Place(name=f"Spark's working directory {path}", path=path, instead=instead) for path in paths)
+
+
+def check(places: Sequence[Place | None]) -> None:
+    """Try each place before the work.
+
+    Raises:
+        OutputError: one of them cannot be written; says which, why, and what to do.
+    """
+    for place in places:
+        if place is not None and (code := fault_of(place.path)) is not None:
+            raise OutputError(_sentence(place, code))
+
+
+def fault_of(path: Path) -> int | None:
+    """The errno of writing a file of a mebibyte to a directory, which leaves nothing; None if it works."""
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(_TRIED_BYTES))
+            file.flush()
+    except OSError as error:
+        return error.errno or errno.EIO
+    return None
+
+
+def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputError | None:
+    """What a failure of a run was, if one of the places is at fault.
+
+    Args:
+        error: what the run ended with.
+        spark: its session.
+        warehouse: where its tables are.
+    """
+    if not isinstance(error, OSError | PySparkException) and not any(True for _thrown in causes(error)):
+        return None
+    if is_conflict(error):
+        return OutputError(f"warehouse {warehouse}: the commits of other audits always came first; give the same --run-id again")
+    if (removed := removal(warehouse)) is not None:
+        return removed
+    place, working = warehouse_place(warehouse), working_places(spark.sparkContext.getConf())
+    for each in (place, *working):
+        if each is not None and (code := fault_of(each.path)) is not None:
+            return OutputError(_sentence(each, code))
+    said = list(_said(error))
+    if any(words in line.lower() for line in said for words in _FULL):
+        # what was being written was taken away again, and the space is back
+        of_tables = place is not None and any(str(place.path) in line for line in said)
+        return OutputError(_sentence(place if of_tables and place else working[0], errno.ENOSPC))
+    return _of_tables(error, warehouse)
+
+
+def removal(warehouse: str) -> OutputError | None:
+    """What to say of a warehouse whose tables were made and are not there any more; None if they are."""
+    place = warehouse_place(warehouse)
+    if place is None or (place.path / AUDIT_RUNS.name / "_delta_log").is_dir():
+        return None
+    return OutputError(_sentence(place, errno.ENOENT))
+
+
+def _said(error: BaseException) -> Iterator[str]:
+    """What each exception of a failure says for itself."""
+    yield str(error.strerror if isinstance(error, OSError) else "")
+    for thrown in causes(error):
+        yield str(thrown.getMessage())
+
+
+def _of_tables(error: BaseException, warehouse: str) -> OutputError | None:
+    """The innermost exception, where it is one of files or of a store: only tables are read and written by the JVM."""
+    thrown = list(causes(error))
+    kind = class_name(thrown[-1]) if thrown else ""
+    if not kind.startswith(_IO_CLASSES) or kind in _OF_WORKERS:
+        return None
+    why = " ".join(str(thrown[-1].getMessage()).split())[:300]
+    return OutputError(f"warehouse {warehouse}: {kind.rpartition('.')[2]}: {why}; see to it, {_AGAIN}")
+
+
+def _sentence(place: Place, code: int) -> str:
+    remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    if code == errno.ENOENT:
+        return f"{place.name}: it was removed, or its disk was; bring it back or {place.instead}, {_AGAIN}"
+    return f"{place.name}: {os.strerror(code)}; {remedy} or {place.instead}, {_AGAIN}"

@@ -1,0 +1,239 @@
+"""One process at a time makes a run: which one, told by the run's rows of `audit_runs`, and how another takes its place.
+
+Two things keep the rows of two processes apart, and neither is a lock that a killed process could leave behind:
+
+- The attempt. A run is begun by a commit to `audit_runs` that carries the run's id and the next attempt's number as Delta's application
+  transaction. Of several that carry the same number Delta lets one through; the others conflict with it, or are passed over.
+- The fence. Every commit of the attempt to another table carries, likewise, when the attempt began. What an earlier attempt still sends
+  after a later one has written is passed over, so a process that was taken for dead, and was not, cannot add to the rows of its successor.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+
+import pyarrow as pa
+
+from replica_audit.errors import UsageError
+from replica_audit.storage.warehouse.java_errors import is_conflict
+from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
+from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.tables import AUDIT_RUNS
+
+SIGN_EVERY_SECONDS = 300.0
+SILENT_FOR = timedelta(minutes=15)  # of a process that cannot be seen from here, until it is taken for dead
+_CLAIMS = 40  # each number tried is twice the one before
+_RUNNING = "running"
+_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_ATTEMPT = pa.schema(
+    [AUDIT_RUNS.arrow.field(name).with_nullable(True) for name in ("status", "attempt", "holder", "started_at", "alive_at")]
+)
+_held_here: set[tuple[str, str, datetime]] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a run, as `audit_runs` has it.
+
+    Args:
+        number: higher than that of every attempt before; 0 of an older version, which did not count.
+        started_at: when it began, UTC, to the microsecond; later than every attempt before.
+        status: running or complete.
+        holder: the process that made it; None by an older version.
+        alive_at: when that process last showed that it lives, UTC.
+    """
+
+    number: int
+    started_at: datetime
+    status: str
+    holder: Process | None
+    alive_at: datetime | None
+
+    @property
+    def version(self) -> int:
+        """The number that the commit of its rows of `audit_runs` carries."""
+        return 2 * self.number + (self.status != _RUNNING)
+
+    @property
+    def fence(self) -> int:
+        """The number that its commits to every other table carry: microseconds since 1970."""
+        return _microseconds(self.started_at)
+
+    def is_same(self, other: Attempt | None) -> bool:
+        """Whether two rows are of one attempt."""
+        mine = (self.number, self.started_at, self.holder)
+        return other is not None and mine == (other.number, other.started_at, other.holder)
+
+
+class Hold:
+    """A run that this process makes. While entered it shows that the process lives; it ends what another process has taken over."""
+
+    def __init__(self, warehouse: Warehouse, run_id: str, attempt: Attempt, *, replaces: bool, every_seconds: float) -> None:
+        """As `take` gives it: `replaces` is whether the tables may hold rows of an attempt before."""
+        self.run_id, self.attempt, self.replaces = run_id, attempt, replaces
+        self._warehouse, self._every = warehouse, every_seconds
+        self._lost = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+
+    def complete(self) -> Attempt:
+        """The attempt as it is written last. No sign of life follows."""
+        self._silence()
+        return replace(self.attempt, status="complete")
+
+    def confirm(self) -> None:
+        """Make sure, at the end, that what was written counts.
+
+        Raises:
+            UsageError: another process has taken the run over.
+        """
+        now = latest_attempt(self._warehouse, self.run_id)
+        if not self.attempt.is_same(now):
+            raise UsageError(_taken_over(self.run_id, now))
+
+    def __enter__(self) -> Hold:
+        """Begin to show that this process lives."""
+        _held_here.add(self._key)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop; a failure that the loss of the run brought about is told as that."""
+        self._silence()
+        _held_here.discard(self._key)
+        if self._lost and isinstance(error, Exception):
+            raise UsageError(_taken_over(self.run_id, latest_attempt(self._warehouse, self.run_id))) from None
+
+    @property
+    def _key(self) -> tuple[str, str, datetime]:
+        return self._warehouse.location, self.run_id, self.attempt.started_at
+
+    def _silence(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+
+    def _live(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self._lost = not _show_life(self._warehouse, self.run_id, self.attempt)
+            except Exception as error:  # noqa: BLE001 - what is wrong with the warehouse the run itself will meet, and tell
+                self._lost = is_conflict(error) and not self.attempt.is_same(latest_attempt(self._warehouse, self.run_id))
+            if self._lost:
+                self._warehouse.spark.sparkContext.cancelAllJobs()
+                return
+
+
+def take(
+    warehouse: Warehouse,
+    run_id: str,
+    write: Callable[[Attempt, bool], None],
+    *,
+    started_at: datetime,
+    take_over: bool = False,
+    every_seconds: float = SIGN_EVERY_SECONDS,
+) -> Hold:
+    """Begin a run, if no other process makes it.
+
+    Args:
+        warehouse: where its tables are, all of them there.
+        run_id: the run.
+        write: writes the rows of `audit_runs` of an attempt, replacing rows of the run or not.
+        started_at: when the run began, UTC.
+        take_over: begin it also if another process seems to make it.
+        every_seconds: how often to show that this process lives.
+
+    Raises:
+        UsageError: another process makes it; says which one and since when.
+    """
+    before = latest_attempt(warehouse, run_id)
+    if before is not None:
+        if not take_over and _is_held(warehouse, run_id, before):
+            raise UsageError(_held(run_id, before))
+        started_at = max(started_at, before.started_at + _MICROSECOND)
+    number = before.number + 1 if before else 1
+    for _claim in range(_CLAIMS):
+        attempt = Attempt(number=number, started_at=started_at, status=_RUNNING, holder=this_process(), alive_at=datetime.now(UTC))
+        key = (warehouse.location, run_id, started_at)
+        _held_here.add(key)
+        got = False
+        try:
+            write(attempt, before is not None)
+            now = latest_attempt(warehouse, run_id)
+            got = attempt.is_same(now)
+        finally:
+            if not got:
+                _held_here.discard(key)
+        if got:
+            return Hold(warehouse, run_id, attempt, replaces=number > 1 or before is not None, every_seconds=every_seconds)
+        if now is not None:
+            raise UsageError(_held(run_id, now))
+        number *= 2  # the rows of earlier attempts were deleted, their numbers are still known
+    raise UsageError(f"--run-id {run_id}: table audit_runs takes no row of it; give another --run-id")
+
+
+def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
+    """The latest attempt at a run; None if there is none."""
+    if not warehouse.tables.has(AUDIT_RUNS.name):  # as if there were no attempt, if it were read
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{warehouse.location}: {AUDIT_RUNS.name}")
+    # a table that an older version made lacks columns: they are null
+    rows = warehouse.tables.columns(AUDIT_RUNS.name, _OF_ATTEMPT, run_id=run_id).to_pylist()
+    found = [
+        Attempt(
+            number=row["attempt"] or 0,
+            started_at=row["started_at"].astimezone(UTC),
+            status=row["status"],
+            holder=Process(**row["holder"]) if row["holder"] else None,
+            alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
+        )
+        for row in rows  # one for each cluster
+    ]
+    return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
+
+
+def _is_held(warehouse: Warehouse, run_id: str, attempt: Attempt) -> bool:
+    if attempt.status != _RUNNING or attempt.holder is None:
+        return False
+    if attempt.holder == this_process():
+        return (warehouse.location, run_id, attempt.started_at) in _held_here
+    alive = is_alive(attempt.holder)
+    if alive is None:
+        return attempt.alive_at is not None and datetime.now(UTC) - attempt.alive_at < SILENT_FOR
+    return alive
+
+
+def _show_life(warehouse: Warehouse, run_id: str, attempt: Attempt) -> bool:
+    """Write down that the holder lives; False if the run is another's by now."""
+    done = warehouse.spark.sql(
+        f"UPDATE {warehouse.identifier(AUDIT_RUNS)} SET alive_at = timestamp_micros({_microseconds(datetime.now(UTC))}) "  # noqa: S608
+        f"WHERE run_id = '{run_id}' AND attempt = {attempt.number} AND unix_micros(started_at) = {attempt.fence}"
+    ).first()
+    return bool(done and done["num_affected_rows"])
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def _held(run_id: str, attempt: Attempt) -> str:
+    alive = f", last sign of life {_shown(attempt.alive_at)}" if attempt.alive_at else ""
+    return (
+        f"--run-id {run_id} is held by {attempt.holder} since {_shown(attempt.started_at)}{alive}; wait for its end, "
+        "give another --run-id, or give --take-over if that process is known to be gone"
+    )
+
+
+def _taken_over(run_id: str, attempt: Attempt | None) -> str:
+    by = f"by {attempt.holder} at {_shown(attempt.started_at)}" if attempt else "and its rows of audit_runs were deleted"
+    return f"--run-id {run_id} was taken over {by}: what this process found does not count"
+
+
+def _shown(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

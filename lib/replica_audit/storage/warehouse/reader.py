@@ -1,0 +1,67 @@
+"""The tables of a warehouse without Spark, read with delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from replica_audit.errors import UsageError
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
+from replica_audit.storage.warehouse.catalog import is_catalog_name
+
+_PRUNED_BY = ("run_id", "topic", "partition")  # columns whose values need no quoting; a file's statistics tell whether it can hold them
+
+
+class WarehouseTables(ArrowTables):
+    """The tables below one directory or URI."""
+
+    def __init__(self, location: str) -> None:
+        """Name the place; only whether a local one is a directory is looked at.
+
+        Raises:
+            UsageError: the place is a name in Spark's catalog, or no directory.
+        """
+        super().__init__(location)
+        self._local = _local(location)
+        if self._local is None:
+            return
+        with reading(location, "warehouse"):
+            if self._local.is_dir():
+                return
+            exists = self._local.exists()
+        if is_catalog_name(location):
+            raise UsageError(
+                f"--warehouse {location}: a name in Spark's catalog cannot be read without Spark; give the directory or URI of its tables"
+            )
+        what = "is a file, not a directory" if exists else "no such directory"
+        raise UsageError(f"--warehouse {location}: {what}; give the directory that an audit was told to write its tables to")
+
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """The table as of now, without the files that cannot hold a wanted row; of files no unwanted columns are read anyway."""
+        with reading(self.location, table):
+            if self._local is None:
+                where = f"{self.location.rstrip('/')}/{table}"
+            else:
+                where = str(self._local / table)
+                if not (self._local / table).exists():
+                    return None
+            try:
+                opened = DeltaTable(where)
+            except TableNotFoundError:
+                if self._local is None:
+                    return None
+                raise
+            prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
+            return opened.to_pyarrow_dataset(file_pruning_predicate=prunable or None)
+
+
+def _local(location: str) -> Path | None:
+    """The directory that a location names; None for a URI of another kind."""
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    return None if "://" in location else Path(location).expanduser()

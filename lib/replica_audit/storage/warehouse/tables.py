@@ -1,0 +1,232 @@
+"""The tables in Delta: created from their row classes, written so that a run's rows are replaced as a whole, visible when complete."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.errors import UsageError
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+from replica_audit.storage.warehouse.catalog import is_catalog_name
+from replica_audit.storage.warehouse.faults import warehouse_place
+from replica_audit.storage.warehouse.java_errors import is_conflict
+from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
+from replica_audit.storage.warehouse.transactions import Commit, Transactions, other_release
+from replica_audit.tables import AUDIT_RUNS, TABLES, Table
+from replica_audit.tables.encoding import with_columns_of
+
+_WRITERS = 4
+_TRIES = 30  # of a commit that other audits' commits come before
+_CREATED_IN_SECONDS = 30.0
+_BY_NAME = {table.name: table for table in TABLES}
+
+
+class Warehouse:
+    """Where the tables live: a directory or URI, or `catalog.schema`."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        """Name the place; nothing is read or written yet."""
+        self.spark = spark
+        self.location = location
+        self.in_catalog = is_catalog_name(location)
+        self._transactions = Transactions(spark)
+
+    def identifier(self, table: Table) -> str:
+        """The table's name in SQL."""
+        return f"{self.location}.{table.name}" if self.in_catalog else f"delta.`{self.path(table)}`"
+
+    def path(self, table: Table) -> str:
+        """Where the table is, unless that is the catalog's business."""
+        return f"{self.location.rstrip('/')}/{table.name}"
+
+    def read(self, table: Table) -> DataFrame:
+        """The whole table."""
+        return self.spark.table(self.identifier(table))
+
+    @cached_property
+    def tables(self) -> ArrowTables:
+        """The tables as they are read without a query of Spark's; through Spark where only it can open them."""
+        if self.in_catalog:
+            return CatalogTables(self.location, self._place)
+        found = WarehouseTables(self.location)
+        if warehouse_place(self.location) is not None:
+            return found
+        with suppress(UsageError):
+            if found.has(AUDIT_RUNS.name):
+                return found
+        return SparkTables(self.location, lambda name: self.read(_BY_NAME[name]) if self._exists(_BY_NAME[name]) else None)
+
+    def _place(self, name: str) -> str | None:
+        """Where the catalog keeps a table."""
+        if not self._exists(_BY_NAME[name]):
+            return None
+        detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier(_BY_NAME[name])}").first()
+        return detail["location"] if detail else None
+
+    def create_missing(self) -> None:
+        """Create the tables that are not there yet, and let those of an older version take what this one writes.
+
+        Raises:
+            UsageError: the place cannot be written, or holds something else under a table's name.
+        """
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for done in [pool.submit(self._make_ready, table) for table in TABLES]:
+                done.result()
+
+    def _make_ready(self, table: Table) -> None:
+        kept = self._properties(table)
+        if kept is None:
+            self._create(table)
+            self._properties(table)  # from here on a change of the table is another process's
+        elif table.widened:
+            self._widen(table, kept)
+
+    def _properties(self, table: Table) -> dict[str, str] | None:
+        """The properties of a table; None if it is not there."""
+        if not self.in_catalog:
+            with other_release():
+                return self._transactions.properties(self.path(table))
+        if not self._exists(table):
+            return None
+        return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
+
+    def _widen(self, table: Table, kept: dict[str, str]) -> None:
+        """Replace the constraints that an older version has narrower."""
+        for name in table.widened:
+            check = table.constraints[name]
+            was = kept.get(f"delta.constraints.{name}", check)
+            if "".join(was.split()) == "".join(check.split()):  # Delta writes an added constraint with blanks of its own
+                continue
+            try:
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} DROP CONSTRAINT IF EXISTS {name}")
+                self.spark.sql(f"ALTER TABLE {self.identifier(table)} ADD CONSTRAINT {name} CHECK ({check})")
+            except AnalysisException as error:
+                why = " ".join(str(error).split())[:300]
+                raise UsageError(f"warehouse {self.location}: table {table.name} of an older version cannot be changed: {why}") from None
+
+    def _exists(self, table: Table) -> bool:
+        if self.in_catalog:
+            return self.spark.catalog.tableExists(self.identifier(table))
+        return DeltaTable.isDeltaTable(self.spark, self.path(table))
+
+    def _create(self, table: Table) -> None:
+        deadline = time.monotonic() + _CREATED_IN_SECONDS
+        while True:
+            why = "it holds something that is not a Delta table; give another --warehouse"
+            is_meanwhile = False
+            try:
+                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.identifier(table)} {definition(table)}")
+            except (CapturedException, Py4JJavaError) as error:
+                is_meanwhile = is_conflict(error)
+                if not is_meanwhile and not isinstance(error, AnalysisException):
+                    raise
+                why = f"it cannot be created: {' '.join(str(error).split())[:300]}"
+            if self._exists(table) or self._exists_meanwhile(table):
+                return
+            # another audit may be creating it right now
+            if not (is_meanwhile or self._is_begun(table)) or time.monotonic() > deadline:
+                raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
+            time.sleep(random.uniform(0.1, 0.5))  # noqa: S311
+
+    def _exists_meanwhile(self, table: Table) -> bool:
+        """As `_exists`, which remembers a table that was looked at while another audit was creating it as one without a commit."""
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        return self._exists(table)
+
+    def _is_begun(self, table: Table) -> bool:
+        """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
+        return not self.in_catalog and Path(self.location.removeprefix("file:"), table.name, "_delta_log").is_dir()
+
+    def write_run(self, table: Table, rows: DataFrame, run_id: str, *, replace: bool, fence: int | None = None) -> None:
+        """Write the rows of a run, in one commit; again and again if commits of other runs come first.
+
+        Args:
+            table: to write to.
+            rows: all of run `run_id`, with all of the table's columns, in any order.
+            run_id: the run.
+            replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
+            fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
+        """
+        written = rows.select([F.col(column.name) for column in table.columns])
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._write(table, written, Commit(run_id=run_id, fence=fence), replace=replace)
+            except Exception as error:
+                if not tries_left or not is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0.1, 1.0))  # noqa: S311
+            else:
+                return
+
+    def _write(self, table: Table, rows: DataFrame, commit: Commit, *, replace: bool) -> None:
+        if not self.in_catalog:
+            path = self.path(table)
+            # the number of an attempt at a run is known to the table for good; that of what it writes counts up from when it began
+            is_old = table is AUDIT_RUNS
+            direct = self._transactions
+            with other_release():
+                if direct.replace(path, rows, commit) if replace else direct.append(path, rows, commit, is_old):
+                    return
+        # a table that an older version made gets the columns that it lacks
+        writer = rows.write.format("delta").option("userMetadata", commit.run_id).option("mergeSchema", "true")
+        writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{commit.run_id}'") if replace else writer.mode("append")
+        if commit.fence is not None:
+            writer = writer.option("txnAppId", commit.application).option("txnVersion", str(commit.fence))
+        if self.in_catalog:
+            writer.saveAsTable(self.identifier(table))
+        else:
+            writer.save(self.path(table))
+
+    def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
+        """`write_run` for several tables, a few at a time."""
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames]:
+                written.result()
+
+    def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
+        """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
+        rows = [with_columns_of(table, row) for row in rows]
+        values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in table.arrow} for row in rows]
+        return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=table.arrow), spark_schema(table.arrow))
+
+
+def _in_arrow(kind: pa.DataType, value: object) -> object:
+    """A column's value as Arrow takes it: a map as pairs."""
+    return list(value.items()) if pa.types.is_map(kind) and isinstance(value, dict) else value
+
+
+def definition(table: Table) -> str:
+    """What stands behind the name in a table's CREATE TABLE statement."""
+    types = spark_schema(table.arrow)
+    columns = []
+    for column in table.columns:
+        null = "" if column.nullable else " NOT NULL"
+        columns.append(f"{column.name} {types[column.name].dataType.simpleString()}{null} COMMENT {_quoted(column.comment)}")
+    # delta-rs reads no deletion vectors
+    properties = {f"delta.constraints.{name}": check for name, check in table.constraints.items()} | {
+        "delta.enableDeletionVectors": "false"
+    }
+    return (
+        f"({', '.join(columns)}) USING DELTA COMMENT {_quoted(table.grain)} CLUSTER BY ({', '.join(table.cluster_by)}) "
+        f"TBLPROPERTIES ({', '.join(f'{_quoted(key)} = {_quoted(value)}' for key, value in properties.items())})"
+    )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,131 @@
+"""Rows of the shapes between stages as the values of `model`, and back: the one place where dictionaries become values."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+from replica_audit.model import (
+    BrokerEvent,
+    BrokerStanding,
+    CommittedOffset,
+    Election,
+    IsrChange,
+    MetadataCopy,
+    MinIsrSetting,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    Run,
+    ScannedSegment,
+    Segment,
+    SegmentFile,
+    Window,
+)
+from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.tables.encoding import as_dict
+
+Row = dict[str, Any]
+# the values of such rows in the order of the tuples that they become
+_RUN, _WINDOW = itemgetter(*Run._fields), itemgetter(*Window._fields)
+_CHECKPOINT_ENTRY, _EPOCH_ENTRY = itemgetter("line", "epoch", "start_offset"), itemgetter("epoch", "start_offset")
+
+
+def replica_row(files: ReplicaFiles) -> Row:
+    """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
+    row = as_dict(files)
+    row["checkpoint"] = [{"line": line, "epoch": epoch, "start_offset": start} for line, epoch, start in files.checkpoint]
+    row["epochs"] = [{"epoch": epoch, "start_offset": start} for epoch, start in files.epochs]
+    return row
+
+
+def replica_files(row: Row) -> ReplicaFiles:
+    """A row of the shape REPLICA_FILES as a value."""
+    values = dict(row)
+    values["segments"] = tuple(SegmentFile(**segment) for segment in row["segments"])
+    values["checkpoint"] = tuple(map(_CHECKPOINT_ENTRY, row["checkpoint"]))
+    values["epochs"] = tuple(map(_EPOCH_ENTRY, row["epochs"]))
+    values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
+    return ReplicaFiles(**values)
+
+
+def metadata_row(partition: PartitionMetadata) -> Row:
+    """`PartitionMetadata` as a row of the shape PARTITION_METADATA, with its topic and partition."""
+    row = {name: getattr(partition, name) for name in partition.__slots__}
+    for name in ("elections", "isr_changes", "min_isr"):
+        row[name] = [entry._asdict() for entry in row[name]]
+    return row
+
+
+def partition_metadata(topic: str, partition: int, row: Row) -> PartitionMetadata:
+    """A row of the shape PARTITION_METADATA as a value."""
+    values = {**row, **{name: tuple(row[name]) for name in ("replicas", "isr", "elr", "last_known_elr", "ever_replicas")}}
+    values["elections"] = tuple(
+        Election(**{**election, **{name: tuple(election[name]) for name in ("isr", "elr", "electable")}}) for election in row["elections"]
+    )
+    values["isr_changes"] = tuple(IsrChange(**{**change, "isr": tuple(change["isr"])}) for change in row["isr_changes"])
+    values["min_isr"] = tuple(MinIsrSetting(**setting) for setting in row["min_isr"])
+    return PartitionMetadata(topic=topic, partition=partition, **values)
+
+
+def segment_file(row: Row) -> SegmentFile:
+    """A row of the shape SEGMENT_FILE as a value."""
+    return SegmentFile(**row)
+
+
+def scanned_segment(row: Row) -> ScannedSegment:
+    """A row of the shape SEGMENT_SCAN as a value."""
+    file = segment_file(row["file"])
+    segment = Segment(
+        base_offset=file.base_offset,
+        swap=file.swap,
+        damaged=row["damaged"],
+        runs=tuple(map(Run._make, map(_RUN, row["runs"]))),
+        windows=tuple(map(Window._make, map(_WINDOW, row["windows"] or ()))),
+    )
+    return ScannedSegment(
+        log_dir=row["log_dir"],
+        directory=row["directory"],
+        file=file,
+        segment=segment,
+        failed=row["failed"],
+        problems=tuple(Problem(**problem) for problem in row["problems"]),
+    )
+
+
+def event_row(event: LogEvent) -> Row:
+    """An event as a row of the shape LOG_EVENT."""
+    row = event._asdict()
+    return {name: str(row[name]) if name == "kind" else row[name] for name in row if name not in ("topic", "partition", "broker_id")}
+
+
+def log_event(broker_id: int, topic: str, partition: int, row: Row) -> LogEvent:
+    """A row of the shape LOG_EVENT as a value."""
+    return LogEvent(broker_id=broker_id, topic=topic, partition=partition, **{**row, "kind": EventKind(row["kind"])})
+
+
+def commit_row(commit: CommittedOffset) -> Row:
+    """A committed offset as a row of the shape COMMITTED_OFFSET."""
+    row = as_dict(commit)
+    return {name: row[name] for name in row if name not in ("topic", "partition")}
+
+
+def committed_offset(topic: str, partition: int, row: Row) -> CommittedOffset:
+    """A row of the shape COMMITTED_OFFSET as a value."""
+    return CommittedOffset(topic=topic, partition=partition, **row)
+
+
+def copy_row(copy: MetadataCopy) -> Row:
+    """A copy of the metadata log as a row of the shape METADATA_COPY."""
+    row = as_dict(copy)
+    return {**row, **{name: [one._asdict() for one in row[name]] for name in ("brokers", "broker_events", "min_isr")}}
+
+
+def metadata_copy(row: Row) -> MetadataCopy:
+    """A row of the shape METADATA_COPY as a value."""
+    values = {
+        "brokers": tuple(BrokerStanding(**broker) for broker in row["brokers"]),
+        "broker_events": tuple(BrokerEvent(**event) for event in row["broker_events"]),
+        "min_isr": tuple(MinIsrSetting(**setting) for setting in row["min_isr"]),
+    }
+    return MetadataCopy(**{**row, **values})

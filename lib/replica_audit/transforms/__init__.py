@@ -1,1 +1,0 @@
-"""DataFrame to DataFrame."""
