@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafka import KafkaProducer, TopicPartition
 
-from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.cluster import Lab, wait_until
 
 CODECS = ("producer", "gzip", "snappy", "lz4", "zstd")
 
@@ -29,6 +29,17 @@ def create_topic(lab: Lab, topic: str, assignments: Mapping[int, list[int]], **c
     wanted = {"assignments": dict(assignments), "configs": {key.replace("_", "."): str(value) for key, value in configs.items()}}
     lab.ask(lambda client: client.create_topics({topic: wanted}))
     lab.wait_for("every partition has a leader", [topic], lambda one: one["leader_id"] >= 0)
+
+
+def delete_topics(lab: Lab, *topics: str) -> None:
+    """Delete topics, and wait until no broker has them: whoever uses the laboratory next finds nothing of them."""
+    lab.ask(lambda client: client.delete_topics(list(topics)))
+
+    def gone() -> bool:
+        directories = [path.name.rpartition("-")[0] for broker in lab.brokers.values() for path in broker.log_dirs[0].iterdir()]
+        return not set(topics) & set(directories)
+
+    wait_until("the topics are gone", gone)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kafka_lab.cluster import Lab, wait_until
 from tests.kafka_lab.files import checkpointed_epochs, replica_directories
-from tests.kafka_lab.load import Batch, create_topic, send
+from tests.kafka_lab.load import Batch, create_topic, delete_topics, send
 from tests.kafka_lab.node import Node
 from tests.kafka_lab.snapshot import copy_all
 from tests.support import in_process
@@ -77,6 +77,7 @@ def test_a_follower_that_cannot_rejoin(lab: Lab, tmp_path: Path) -> None:
     after = in_process.audit(copy_all(lab, tmp_path / "after"))["replica_verdicts"]
     assert {row["verdict"] for row in after if row["topic"] in stuck} <= {"identical", "lagging"}
     assert replica_directories(tmp_path / "after")
+    delete_topics(lab, *_TOPICS)
 
 
 def _wait_sent_back(follower: Node, seen: int, back_to: dict[str, str]) -> None:

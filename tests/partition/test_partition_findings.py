@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
+from tests.partition.test_what_if import COMMON, OTHER_TOPIC_ID, _metadata, _write
 from tests.support import in_process
 from tests.support.in_process import Row
-from tests.partition.test_what_if import COMMON, OTHER_TOPIC_ID, _metadata, _write
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFLINE = ROOT / "tests" / "data" / "offline" / "nobody-leads"
