@@ -41,7 +41,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.data import Report
 from replica_audit.report.facts.exit_code import exit_code
-from replica_audit.report.facts.explained_rows import Run
+from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
 from replica_audit.report.text.json_report import Rows
@@ -51,7 +51,7 @@ from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Attempt, Hold, take
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables.runs import NO_CLUSTER
 
@@ -59,7 +59,7 @@ _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AuditRequest:
     """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart.
 
     `take_over`: begin the run also if another process seems to make it.
@@ -74,7 +74,9 @@ class Request:
     take_over: bool = False
 
 
-def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None = None) -> Report:
+def audit(
+    spark: SparkSession, request: AuditRequest, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None = None
+) -> Report:
     """Run one audit and write its tables.
 
     Args:
@@ -100,17 +102,17 @@ def audit(spark: SparkSession, request: Request, tell: Callable[[str], None], ta
 
 def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
     """Every finding of a run that is written, by status, the worst first, made Python objects a few at a time."""
-    return partial(all_findings, PastRun(Warehouse(spark, warehouse).tables, run_id))
+    return partial(all_findings, PastRun(DeltaWarehouse(spark, warehouse).tables, run_id))
 
 
 class _Audit:
     def __init__(
-        self, spark: SparkSession, request: Request, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None
+        self, spark: SparkSession, request: AuditRequest, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None
     ) -> None:
         self.spark, self.request, self._tell, self._tasks = spark, request, tell, tasks
         self.began = time.monotonic()
         self.started_at = datetime.now(UTC)
-        self.warehouse = Warehouse(spark, request.warehouse)
+        self.warehouse = DeltaWarehouse(spark, request.warehouse)
         self.found: Found = discover(request.inputs, request.metadata)
         refuse_useless(self.found)
         self.has_replicas = False
@@ -239,7 +241,9 @@ class _Audit:
     def _open_before(self) -> DataFrame | None:
         """What the latest run of each cluster before this one found; None if it left nothing open."""
         written = self.warehouse.tables
-        known = written.rows(tables.AUDIT_RUNS.name, Run) if self.has_replicas else ()  # else all found before would be called resolved
+        known = (
+            written.rows(tables.AUDIT_RUNS.name, ExplainedRun) if self.has_replicas else ()
+        )  # else all found before would be called resolved
         earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
         runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
         is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from replica_audit.collect import Request, Result, collect
+from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.log_dir import names as log_dir
 
 
@@ -25,11 +25,11 @@ def quietly(_line: str) -> None:
     """No progress."""
 
 
-def collect_broker(broker: Path, output: Path, **options: Any) -> Result:
+def collect_broker(broker: Path, output: Path, **options: Any) -> CollectResult:
     """Collect all log directories of a broker's folder."""
     broker_id = log_dir.is_broker_folder(broker.name)
     has_meta = any(broker.rglob(log_dir.META_PROPERTIES))
-    request = Request(output=output, log_dirs=tuple(log_dirs_of(broker)), broker_id=None if has_meta else broker_id, **options)
+    request = CollectRequest(output=output, log_dirs=tuple(log_dirs_of(broker)), broker_id=None if has_meta else broker_id, **options)
     return collect(request, quietly)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.collect import Request, Result, collect
+from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.errors import UsageError
 from tests.collect.collections import quietly
 from tests.collect.test_same_rows import comparable
@@ -18,7 +18,7 @@ from tests.support import in_process
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
 SEGMENT = "billing-0/00000000000000000000.log"
-Audited = tuple[Result, dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]
+Audited = tuple[CollectResult, dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]
 
 
 def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
@@ -38,7 +38,7 @@ def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
             (to / name).symlink_to(root / name)
 
         def both() -> Audited:
-            result = collect(Request(output=to, log_dirs=(root / "broker-1" / "data-0",), broker_id=1), quietly)
+            result = collect(CollectRequest(output=to, log_dirs=(root / "broker-1" / "data-0",), broker_id=1), quietly)
             return result, in_process.audit(root), in_process.audit(to)
 
         (to / "broker-1").parent.chmod(0o777)
@@ -96,11 +96,11 @@ def test_one_of_two_log_directories_is_gone(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE / "broker-1" / "data-0", tmp_path / "data-0")
     properties = tmp_path / "server.properties"
     properties.write_text(f"log.dirs={tmp_path}/data-0,{tmp_path}/data-1\n")
-    result = collect(Request(output=tmp_path / "out", server_properties=properties), quietly)
+    result = collect(CollectRequest(output=tmp_path / "out", server_properties=properties), quietly)
     assert result.exit_code == 3
     assert [(one.path, one.reason) for one in result.unread] == [(f"{tmp_path}/data-1", "No such file or directory")]
     tables = in_process.audit(tmp_path / "out")
     assert [(row["path"], row["code"]) for row in tables["problems"]] == [(f"{tmp_path}/data-1", "cannot-read")]
     properties.write_text(f"log.dirs={tmp_path}/data-1\n")
     with pytest.raises(UsageError, match="No such file"):
-        collect(Request(output=tmp_path / "out", server_properties=properties), quietly)
+        collect(CollectRequest(output=tmp_path / "out", server_properties=properties), quietly)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replica_audit.collect import Request, collect
+from replica_audit.collect import CollectRequest, collect
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
 from replica_audit.formats.replicas.segment_reader import scan_file
@@ -88,7 +88,7 @@ def test_a_whole_collection_keeps_it(tmp_path: Path, verify_crc: bool) -> None:
     size, rate = 3 * MIB, 2 * MIB
     write_log_dir(tmp_path / "data", size)
     begin = time.monotonic()
-    request = Request(output=tmp_path / "out", log_dirs=(tmp_path / "data",), rate=rate, verify_crc=verify_crc)
+    request = CollectRequest(output=tmp_path / "out", log_dirs=(tmp_path / "data",), rate=rate, verify_crc=verify_crc)
     result = collect(request, quietly)
     assert time.monotonic() - begin > 0.8 * size / rate
     assert result.manifest.counts["bytes_read"] == pytest.approx(size, rel=0.05)
@@ -96,7 +96,7 @@ def test_a_whole_collection_keeps_it(tmp_path: Path, verify_crc: bool) -> None:
 
 def test_only_headers_are_read_of_large_batches(tmp_path: Path) -> None:
     write_log_dir(tmp_path / "data", 40 * MIB, value=os.urandom(MIB))
-    result = collect(Request(output=tmp_path / "out", log_dirs=(tmp_path / "data",), verify_crc=False), quietly)
+    result = collect(CollectRequest(output=tmp_path / "out", log_dirs=(tmp_path / "data",), verify_crc=False), quietly)
     assert result.manifest.counts["batches"] == 39
     assert result.manifest.counts["bytes_read"] < MIB
 
@@ -104,7 +104,7 @@ def test_only_headers_are_read_of_large_batches(tmp_path: Path) -> None:
 def test_a_hole_at_the_end_is_not_read(tmp_path: Path) -> None:
     """Of a file that was made longer in advance (log.preallocate)."""
     segment = write_log_dir(tmp_path / "data", MIB, hole=1 << 30)
-    result = collect(Request(output=tmp_path / "out", log_dirs=(tmp_path / "data",), rate=32 * MIB), quietly)
+    result = collect(CollectRequest(output=tmp_path / "out", log_dirs=(tmp_path / "data",), rate=32 * MIB), quietly)
     assert result.manifest.counts["bytes_read"] < 2 * MIB
     with LiveFile(os.open(segment, os.O_RDONLY), segment.stat().st_size, Pace(None)) as file:
         file.seek(segment.stat().st_size - 10)
@@ -141,7 +141,7 @@ class TestPageCache:
             folder = tmp_path / str(attempt)
             segment, not_collected = self.read_at_the_end(folder / "data"), self.read_at_the_end(folder / "aside")
             before, aside = self.cached(segment), self.cached(not_collected)
-            collect(Request(output=folder / "out", log_dirs=(folder / "data",), verify_crc=verify_crc), quietly)
+            collect(CollectRequest(output=folder / "out", log_dirs=(folder / "data",), verify_crc=verify_crc), quietly)
             after = self.cached(segment)
             if self.cached(not_collected) == aside:
                 break  # else the kernel itself needed room

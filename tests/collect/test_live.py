@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.collect import Request, Result, collect
+from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem
 from tests.collect.collections import quietly
@@ -38,8 +38,8 @@ def at_work(log_dir: Path, seed: int) -> Iterator[subprocess.Popen[str]]:
             process.stdout.close()
 
 
-def taken(log_dir: Path, output: Path) -> Result:
-    result = collect(Request(output=output, log_dirs=(log_dir,), replace=True), quietly)
+def taken(log_dir: Path, output: Path) -> CollectResult:
+    result = collect(CollectRequest(output=output, log_dirs=(log_dir,), replace=True), quietly)
     assert result.manifest.log_dirs[0].in_use is True
     return result
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.collect import Request, collect
+from replica_audit.collect import CollectRequest, collect
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem
@@ -27,7 +27,7 @@ JOB = [sys.executable, str(ROOT / "jobs" / "collect.py")]
 
 
 def taken(output: Path, **options: object) -> Path:
-    return collect(Request(output=output, log_dirs=(LOG_DIR,), **options), quietly).folder  # type: ignore[arg-type]
+    return collect(CollectRequest(output=output, log_dirs=(LOG_DIR,), **options), quietly).folder  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +127,12 @@ class TestWhatIsThereAlready:
         before = names(log_dir)
         for output in (log_dir, log_dir / "deeper", tmp_path / "link"):
             with pytest.raises(UsageError, match="log directory"):
-                collect(Request(output=output, log_dirs=(log_dir,)), quietly)
+                collect(CollectRequest(output=output, log_dirs=(log_dir,)), quietly)
         assert names(log_dir) == before
         inside = tmp_path / "out" / "broker-1" / "data"
         shutil.copytree(LOG_DIR, inside)
         with pytest.raises(UsageError, match="lies in"):
-            collect(Request(output=tmp_path / "out", log_dirs=(inside,), replace=True), quietly)
+            collect(CollectRequest(output=tmp_path / "out", log_dirs=(inside,), replace=True), quietly)
         assert inside.exists()
 
 
@@ -206,7 +206,7 @@ class TestRunsThatEndEarly:
         log_dir = tmp_path / "data"
         shutil.copytree(LOG_DIR, log_dir)
         with pytest.raises(OutputError, match="less than 1 GiB"):
-            collect(Request(output=tmp_path / "out", log_dirs=(log_dir,)), quietly)
+            collect(CollectRequest(output=tmp_path / "out", log_dirs=(log_dir,)), quietly)
         assert names(tmp_path / "out") == []
 
     def test_an_output_that_cannot_be_made(self, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.collect import Request, Result, collect, replica_capture
+from replica_audit.collect import CollectRequest, CollectResult, collect, replica_capture
 from replica_audit.collect.log_dir_capture import LogDirCapture
 from replica_audit.collect.replica_capture import ReplicaReader, only_grew
 from replica_audit.collect.segment_capture import SegmentCapture
@@ -90,8 +90,8 @@ def _is(directory: Path) -> Callable[..., bool]:
     return lambda _self, made, *_: made.directory == directory.name
 
 
-def taken(log_dir: Path, *more: Path) -> Result:
-    return collect(Request(output=log_dir.parent / "out", log_dirs=(log_dir, *more), replace=True), quietly)
+def taken(log_dir: Path, *more: Path) -> CollectResult:
+    return collect(CollectRequest(output=log_dir.parent / "out", log_dirs=(log_dir, *more), replace=True), quietly)
 
 
 def audited(log_dir: Path) -> dict[str, list[dict[str, Any]]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.cluster.epoch_answers import Cause, LeaderNow, LeaderThen, expected, judge
+from replica_audit.protocol.cluster.epoch_answers import AnswerCause, LeaderNow, LeaderThen, expected, judge
 from replica_audit.protocol.epochs.epoch_table import (
     EMPTY,
     EpochEntry,
@@ -28,44 +28,44 @@ OTHER_LEADER = LeaderNow(leader_id=2, leader_epoch=7, log_start_offset=0, compac
 @pytest.mark.parametrize(
     ("now", "requested", "answer", "cause"),
     [
-        (SAME_LEADER, 5, (5, 55), Cause.SAME),
-        (SAME_LEADER, 2, (2, 40), Cause.SAME),
-        (SAME_LEADER, 3, (2, 40), Cause.SAME),
-        (SAME_LEADER, 6, (-1, -1), Cause.SAME),
-        (SAME_LEADER, 5, (5, 80), Cause.GREW),
-        (OTHER_LEADER, 5, (5, 60), Cause.NEW_EPOCH),
-        (OTHER_LEADER, 6, (5, 55), Cause.NEW_EPOCH),
-        (OTHER_LEADER, 6, (6, 70), Cause.NEW_EPOCH),
-        (replace(SAME_LEADER, log_start_offset=45), 2, (2, 45), Cause.RETENTION),
-        (replace(SAME_LEADER, log_start_offset=50), 2, (2, 45), Cause.RETENTION),  # it moved on between the two questions
-        (replace(OTHER_LEADER, compacted=True), 2, (0, 40), Cause.COMPACTION),
+        (SAME_LEADER, 5, (5, 55), AnswerCause.SAME),
+        (SAME_LEADER, 2, (2, 40), AnswerCause.SAME),
+        (SAME_LEADER, 3, (2, 40), AnswerCause.SAME),
+        (SAME_LEADER, 6, (-1, -1), AnswerCause.SAME),
+        (SAME_LEADER, 5, (5, 80), AnswerCause.GREW),
+        (OTHER_LEADER, 5, (5, 60), AnswerCause.NEW_EPOCH),
+        (OTHER_LEADER, 6, (5, 55), AnswerCause.NEW_EPOCH),
+        (OTHER_LEADER, 6, (6, 70), AnswerCause.NEW_EPOCH),
+        (replace(SAME_LEADER, log_start_offset=45), 2, (2, 45), AnswerCause.RETENTION),
+        (replace(SAME_LEADER, log_start_offset=50), 2, (2, 45), AnswerCause.RETENTION),  # it moved on between the two questions
+        (replace(OTHER_LEADER, compacted=True), 2, (0, 40), AnswerCause.COMPACTION),
         # what would excuse it is not known
-        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 45), Cause.UNDECIDED),
-        (replace(OTHER_LEADER, compacted=None), 2, (0, 40), Cause.UNDECIDED),
+        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 45), AnswerCause.UNDECIDED),
+        (replace(OTHER_LEADER, compacted=None), 2, (0, 40), AnswerCause.UNDECIDED),
         # a log that lost records, or another history
-        (SAME_LEADER, 5, (5, 54), Cause.DIFFERS),
-        (replace(SAME_LEADER, compacted=None), 5, (5, 54), Cause.DIFFERS),
-        (SAME_LEADER, 2, (2, 39), Cause.DIFFERS),
-        (SAME_LEADER, 2, (2, 41), Cause.DIFFERS),
-        (SAME_LEADER, 2, (0, 40), Cause.DIFFERS),
-        (SAME_LEADER, 5, (-1, -1), Cause.DIFFERS),
-        (replace(SAME_LEADER, compacted=True), 2, (0, 40), Cause.DIFFERS),
-        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 39), Cause.DIFFERS),
-        (replace(SAME_LEADER, log_start_offset=44), 2, (2, 45), Cause.DIFFERS),
-        (OTHER_LEADER, 6, (6, 54), Cause.DIFFERS),
-        (OTHER_LEADER, 6, (2, 55), Cause.DIFFERS),
+        (SAME_LEADER, 5, (5, 54), AnswerCause.DIFFERS),
+        (replace(SAME_LEADER, compacted=None), 5, (5, 54), AnswerCause.DIFFERS),
+        (SAME_LEADER, 2, (2, 39), AnswerCause.DIFFERS),
+        (SAME_LEADER, 2, (2, 41), AnswerCause.DIFFERS),
+        (SAME_LEADER, 2, (0, 40), AnswerCause.DIFFERS),
+        (SAME_LEADER, 5, (-1, -1), AnswerCause.DIFFERS),
+        (replace(SAME_LEADER, compacted=True), 2, (0, 40), AnswerCause.DIFFERS),
+        (replace(SAME_LEADER, log_start_offset=None), 2, (2, 39), AnswerCause.DIFFERS),
+        (replace(SAME_LEADER, log_start_offset=44), 2, (2, 45), AnswerCause.DIFFERS),
+        (OTHER_LEADER, 6, (6, 54), AnswerCause.DIFFERS),
+        (OTHER_LEADER, 6, (2, 55), AnswerCause.DIFFERS),
     ],
 )
-def test_causes(now: LeaderNow, requested: int, answer: tuple[int, int], cause: Cause) -> None:
+def test_causes(now: LeaderNow, requested: int, answer: tuple[int, int], cause: AnswerCause) -> None:
     found, why = judge(THEN, now, requested, EpochEntry(*answer))
     assert found is cause, why
-    assert bool(why) is (cause is not Cause.SAME)
+    assert bool(why) is (cause is not AnswerCause.SAME)
 
 
 def test_an_epoch_without_a_record_is_known_to_its_leader_alone() -> None:
     then = replace(THEN, entries=table([(0, 0), (2, 10), (6, 55)]))
-    assert judge(then, OTHER_LEADER, 6, EpochEntry(2, 55))[0] is Cause.NEW_EPOCH
-    assert judge(then, OTHER_LEADER, 6, EpochEntry(2, 50))[0] is Cause.DIFFERS
+    assert judge(then, OTHER_LEADER, 6, EpochEntry(2, 55))[0] is AnswerCause.NEW_EPOCH
+    assert judge(then, OTHER_LEADER, 6, EpochEntry(2, 50))[0] is AnswerCause.DIFFERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def test_a_healthy_history_never_differs(first: tuple[str, int], before: list[tu
     for epoch in range(now.epoch + 3):
         answer = end_offset_for(now.entries, epoch, now.end)
         cause, why = judge(then, now.now(), epoch, answer)
-        assert cause is not Cause.DIFFERS, (epoch, answer, why)
-        assert (cause is Cause.SAME) is (answer == expected(then, epoch))
+        assert cause is not AnswerCause.DIFFERS, (epoch, answer, why)
+        assert (cause is AnswerCause.SAME) is (answer == expected(then, epoch))
 
 
 @given(_LEADING, st.lists(_STEP, max_size=8), st.integers(1, 30), st.lists(_STEP.filter(lambda step: step[0] != "retained"), max_size=5))
@@ -127,4 +127,4 @@ def test_lost_records_always_differ(first: tuple[str, int], before: list[tuple[s
     shorter = replace(log, entries=truncate_from_end(log.entries, cut), end=cut)
     now = _after(shorter, [("led_by", 2), *since])
     causes = {judge(then, now.now(), one.epoch, end_offset_for(now.entries, one.epoch, now.end))[0] for one in then.entries}
-    assert Cause.DIFFERS in causes
+    assert AnswerCause.DIFFERS in causes

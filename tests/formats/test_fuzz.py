@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.collect import Request, collect
+from replica_audit.collect import CollectRequest, collect
 from replica_audit.formats.collection.broker_folder import log_dir_of
 from replica_audit.formats.group_offsets.replay import committed_offsets
 from replica_audit.formats.log_dir import names as log_dir
@@ -50,7 +50,7 @@ def write_broker(folder: Path) -> Path:
             shutil.copy(path, data / path.name)
     kf.segment(data / "old-0", 0, kf.legacy(0, [0, 1]), kf.legacy(1, [2, 3], codec=kf.GZIP), kf.batch(4, 1))
     (data / "old-0" / log_dir.EPOCH_CHECKPOINT).write_bytes(kf.checkpoint([(1, 4)]))
-    request = Request(output=folder / "out", log_dirs=(data,), broker_id=None, group_offsets_limit=0)
+    request = CollectRequest(output=folder / "out", log_dirs=(data,), broker_id=None, group_offsets_limit=0)
     collect(request, lambda _line: None)
     shutil.move(folder / "out" / "broker-1", folder / "broker-2")
     server_log = next((SAMPLE / "kafka-1.1.1-kip279-scenario-1-all").rglob("server.log"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from replica_audit.formats.replicas.replica_reader import batches_from, read_segment
 from replica_audit.formats.segment import segment_fold
 from replica_audit.formats.segment.segment_scan import base_offset_of, read_batches, scan
-from replica_audit.model import BatchHeader, Damage, Run, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, Damage, SegmentFile
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, natively
 
@@ -400,14 +400,14 @@ def header(
     )
 
 
-def shape(runs: tuple[Run, ...]) -> list[tuple[int, int, int]]:
+def shape(runs: tuple[BatchRun, ...]) -> list[tuple[int, int, int]]:
     return [(run.leader_epoch, run.first_offset, run.last_offset) for run in runs]
 
 
 def test_neighbouring_batches_of_one_epoch_are_one_run():
     found = scan([header(0, 4, timestamp=9), header(5, 5, timestamp=3, count=0), header(6, 8, timestamp=7)])
     assert found.runs == (
-        Run(
+        BatchRun(
             leader_epoch=0,
             first_offset=0,
             last_offset=8,

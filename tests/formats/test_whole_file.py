@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.collect import Request, collect
+from replica_audit.collect import CollectRequest, collect
 from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, LIST_LIMIT, SETTINGS_LIMIT, TooLargeError, limit_of, whole_content
@@ -97,7 +97,7 @@ def test_collect_does_not_copy_it(tmp_path: Path):
     data = broker(tmp_path)
     path = sparse(data / log_dir.HIGH_WATERMARKS)
     with little_memory():
-        result = collect(Request(output=tmp_path / "out", log_dirs=(data,), broker_id=None), lambda _line: None)
+        result = collect(CollectRequest(output=tmp_path / "out", log_dirs=(data,), broker_id=None), lambda _line: None)
     assert [(one.path, one.kind) for one in result.unread] == [(str(path), log_dir.HIGH_WATERMARKS)]
     assert "larger than 64 MiB" in result.unread[0].reason
     assert not list((tmp_path / "out").rglob(log_dir.HIGH_WATERMARKS))

@@ -86,7 +86,7 @@ def test_top_level_folders() -> None:
 
 
 def test_what_a_run_makes_is_ignored() -> None:
-    made = re.compile(r"(^|/)(\.venv|\.cache|warehouse|spark-warehouse|metastore_db|__pycache__|[^/]*\.egg-info)(/|$)|derby\.log$")
+    made = re.compile(r"(^|/)(\.venv|\.cache|spark-warehouse|metastore_db|__pycache__|[^/]*\.egg-info)(/|$)|^warehouse/|derby\.log$")
     assert not [path for path in project_files() if made.search(str(path.relative_to(ROOT)))]
 
 
@@ -134,3 +134,14 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
 def test_modules_are_named_for_what_they_hold() -> None:
     vague = {"utils.py", "util.py", "helpers.py", "base.py", "common.py", "misc.py"}
     assert not [path for path in (ROOT / "lib").rglob("*.py") if path.name in vague]
+
+
+def test_a_class_has_its_name_for_itself() -> None:
+    """Whoever looks for a name finds one thing; a private class is of its module alone."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "lib").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(found) > 200
+    assert not {name: paths for name, paths in found.items() if len(paths) > 1}

@@ -18,7 +18,7 @@ from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.text import plain_text as text
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.support import in_process
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EVERYTHING = Settings(what_if_leaders=True)
 
 
 def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, **settings: Any) -> Any:
-    request = pipeline.Request(
+    request = pipeline.AuditRequest(
         inputs=tuple(str(path) for path in inputs),
         warehouse=str(warehouse),
         settings=Settings(**settings),
@@ -102,7 +102,7 @@ def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> N
 
 
 def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, audited: tuple[Path, Any]) -> None:
-    warehouse = Warehouse(spark, str(audited[0]))
+    warehouse = DeltaWarehouse(spark, str(audited[0]))
     for table in tables.TABLES:
         detail = spark.sql(f"DESCRIBE DETAIL {warehouse.identifier(table)}").first()
         assert detail is not None
@@ -115,7 +115,7 @@ def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, a
 
 
 def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: tuple[Path, Any]) -> None:
-    warehouse = Warehouse(spark, str(audited[0]))
+    warehouse = DeltaWarehouse(spark, str(audited[0]))
     row = {**read(audited[0], tables.SEGMENT_EPOCHS)[0], "last_offset": -5}
     with pytest.raises(Exception, match="ascending"):
         warehouse.write_run(tables.SEGMENT_EPOCHS, warehouse.frame(tables.SEGMENT_EPOCHS, [row]), "bad", replace=False)

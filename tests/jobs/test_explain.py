@@ -57,7 +57,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     shutil.rmtree(incomplete / "broker-3")
     (incomplete / "broker-2" / "data-0" / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n6\n0 0\n1 3\n", encoding="utf-8")
     made = tmp_path_factory.mktemp("warehouse")
-    request = pipeline.Request(
+    request = pipeline.AuditRequest(
         inputs=tuple(str(path) for path in (*(SAMPLE / root for root in ROOTS), incomplete)),
         warehouse=str(made),
         settings=Settings(topics=TOPICS, what_if_leaders=True),

@@ -18,7 +18,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.jobs.test_audit import SAMPLE, read, run
 from tests.support import in_process
 from tests.support.warehouse import STARTED, write_warehouse
@@ -59,7 +59,7 @@ def test_what_is_not_seen_again_stays_open_in_a_table_of_an_older_version(spark:
     assert (left["finding_key"], left["first_seen_run_id"], left["last_seen_run_id"]) == ("committed_loss:billing-0:1", "one", "one")
     # of the replica that is gone, its broker's server.log still says that it truncated below its high watermark
     assert report.changes == {"new": 4, "persisting": 2, "unconfirmed": 1}
-    written = Warehouse(spark, str(warehouse))
+    written = DeltaWarehouse(spark, str(warehouse))
     before = DeltaTable(str(warehouse / "findings")).version()
     written.create_missing()
     assert DeltaTable(str(warehouse / "findings")).version() == before, "the constraint is replaced once"

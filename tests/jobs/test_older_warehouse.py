@@ -26,7 +26,7 @@ def test_old_and_new_runs_stand_in_the_same_tables(spark: SparkSession, tmp_path
         archive.extractall(tmp_path, filter="data")
     settings = Settings(topics="ledger|audit")
     roots = tuple(str(DATA / "sample" / name) for name in ("multi-round", "leader-trimmed"))
-    request = pipeline.Request(
+    request = pipeline.AuditRequest(
         inputs=roots, warehouse=str(tmp_path / "warehouse"), settings=settings, run_id="second", run_date=date(2026, 1, 3)
     )
     pipeline.audit(spark, request, lambda line: None)

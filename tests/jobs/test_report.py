@@ -51,7 +51,7 @@ def test_an_audit_and_the_report_of_its_tables_agree(
     told: list[str] = []
     for number, topics in enumerate(("billing|ledger", "billing|ledger|audit")):
         told.clear()
-        request = pipeline.Request(
+        request = pipeline.AuditRequest(
             inputs=inputs,
             warehouse=str(warehouse),
             settings=Settings(topics=topics, what_if_leaders=True, worst=4),

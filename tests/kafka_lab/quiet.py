@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from replica_audit.collect import Request, collect
+from replica_audit.collect import CollectRequest, collect
 from replica_audit.protocol.cluster.log_events import EventKind
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.console import say
@@ -108,7 +108,7 @@ def _copy(lab: Lab, root: Path, way: str, chance: random.Random) -> None:
 
 
 def _collect(broker: Node, root: Path) -> None:
-    collect(Request(output=root, log_dirs=tuple(broker.log_dirs)), lambda _line: None)
+    collect(CollectRequest(output=root, log_dirs=tuple(broker.log_dirs)), lambda _line: None)
 
 
 def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replica_audit.model import BatchHeader, Run, Segment
+from replica_audit.model import BatchHeader, BatchRun, Segment
 from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.lineage import history_of_runs
@@ -21,9 +21,9 @@ Batch = tuple[int, int, int]
 TIME = 1_700_000_000_000
 
 
-def run(epoch: int, first: int, last: int, *, magic: int | None = None, intact: bool = True) -> Run:
+def run(epoch: int, first: int, last: int, *, magic: int | None = None, intact: bool = True) -> BatchRun:
     """A run of one batch; a run without an epoch is of the format before it."""
-    return Run(
+    return BatchRun(
         leader_epoch=epoch,
         first_offset=first,
         last_offset=last,
@@ -37,9 +37,9 @@ def run(epoch: int, first: int, last: int, *, magic: int | None = None, intact: 
     )
 
 
-def runs(batches: Iterable[Batch]) -> tuple[Run, ...]:
+def runs(batches: Iterable[Batch]) -> tuple[BatchRun, ...]:
     """Batches as runs: neighbours of one epoch that leave no offset out are joined."""
-    joined: list[Run] = []
+    joined: list[BatchRun] = []
     for epoch, first, last in batches:
         if joined and joined[-1].leader_epoch == epoch and joined[-1].last_offset + 1 == first:
             joined[-1] = joined[-1]._replace(last_offset=last, batch_count=joined[-1].batch_count + 1)

@@ -166,8 +166,8 @@ def test_reasons_name_what_decided() -> None:
 # --- leaving the ISR on a preferred election ----------------------------------------------------------------------------------------------
 
 
-def _e(epoch: int, leader: int, *, preferred: bool = False, caught_up: tuple[int, ...] | None = ()) -> alt.Election:
-    return alt.Election(leader_epoch=epoch, leader_id=leader, preferred=preferred, isr=(1, 2), caught_up=caught_up)
+def _e(epoch: int, leader: int, *, preferred: bool = False, caught_up: tuple[int, ...] | None = ()) -> alt.PreferredElection:
+    return alt.PreferredElection(leader_epoch=epoch, leader_id=leader, preferred=preferred, isr=(1, 2), caught_up=caught_up)
 
 
 FIRST, PREFERRED, AGAIN = _e(1, 1), _e(2, 2, preferred=True), _e(3, 1)
@@ -195,7 +195,7 @@ def test_scenario_1_could_not_have_been_elected_cleanly(n: int, cut: int | None)
         pytest.param([FIRST, PREFERRED, _e(3, -1), _e(4, 1)], False, id="nobody led in between"),
     ],
 )
-def test_whether_the_election_would_have_been_clean(elections: list[alt.Election], clean: bool) -> None:
+def test_whether_the_election_would_have_been_clean(elections: list[alt.PreferredElection], clean: bool) -> None:
     found = alt.leave_isr_on_preferred_election(A, _b(15), elections)
     assert found is not None
     assert found.election_is_clean is clean
@@ -212,7 +212,7 @@ def test_whether_the_election_would_have_been_clean(elections: list[alt.Election
         pytest.param([FIRST, PREFERRED, _e(3, -1)], id="nobody was elected"),
     ],
 )
-def test_what_the_history_does_not_tell_is_not_answered(elections: list[alt.Election]) -> None:
+def test_what_the_history_does_not_tell_is_not_answered(elections: list[alt.PreferredElection]) -> None:
     found = alt.leave_isr_on_preferred_election(A, _b(15), elections)
     assert (found.election_is_clean, found.truncation_offset) == (None, kip_101(A, _b(15)).truncation_offset)
     assert "not" in found.reason

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, corrected
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction
@@ -19,7 +19,7 @@ from tests.protocol.logs import Batch, Pairs, run, runs
 BATCHES, FILE, FIRST_LEFT = EntrySource.BATCHES, EntrySource.FILE, EntrySource.FIRST_BATCH_LEFT
 
 
-def log(batches: Sequence[Batch], *, start: int = 0, end: int | None = None, held: tuple[Run, ...] | None = None) -> LoadedLog:
+def log(batches: Sequence[Batch], *, start: int = 0, end: int | None = None, held: tuple[BatchRun, ...] | None = None) -> LoadedLog:
     last = batches[-1][2] + 1 if batches else start
     found = runs(batches) if held is None else held
     return LoadedLog(log_start_offset=start, log_end_offset=last if end is None else end, first_segment_base=start, epochs=(), runs=found)

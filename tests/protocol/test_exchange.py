@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry
-from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest
 from replica_audit.protocol.exchange.replay import (
     OffsetOutOfRange,
     Protocol,
     Replay,
     ReplicaState,
-    Request,
     diverging_epoch,
     follower_step,
     restarted,
@@ -111,7 +110,7 @@ def test_a_truncation_below_the_first_segment_restarts_the_log() -> None:
 def test_a_step_records_what_was_asked_and_answered() -> None:
     found = truncate_on_fetch(state([(1, 0), (3, 21)], 31), state([(1, 0), (2, 11)], 16))
     first, last = found.steps
-    assert (first.request, first.fetch_offset, first.requested_epoch) == (Request.FETCH, 16, 2)
+    assert (first.request, first.fetch_offset, first.requested_epoch) == (EpochRequest.FETCH, 16, 2)
     assert (first.answered_epoch, first.answered_end_offset, first.truncate_to, first.complete) == (1, 21, 11, True)
     assert (last.fetch_offset, last.requested_epoch, last.answered_epoch, last.truncate_to) == (11, 1, None, None)
     assert found.round_trips == 1
@@ -130,24 +129,24 @@ def test_a_cut_that_is_ordered_but_shortens_nothing_is_no_cut() -> None:
 def test_out_of_range_is_followed_by_questions_for_the_leaders_ends() -> None:
     restart = truncate_on_fetch(state([(5, 50), (6, 70)], 80, start=50), state([(1, 0), (3, 21)], 36))
     assert [step.request for step in restart.steps] == [
-        Request.FETCH,
-        Request.LIST_OFFSETS_LATEST,
-        Request.LIST_OFFSETS_EARLIEST,
-        Request.FETCH,
+        EpochRequest.FETCH,
+        EpochRequest.LIST_OFFSETS_LATEST,
+        EpochRequest.LIST_OFFSETS_EARLIEST,
+        EpochRequest.FETCH,
     ]
     assert [bool(step.out_of_range) for step in restart.steps] == [True, False, False, False]
     assert [step.answered_end_offset for step in restart.steps] == [80, 80, 50, None]
     assert restart.steps[0].truncate_to is None
     assert restart.round_trips == 3
     longer = truncate_on_fetch(state([(1, 0), (3, 21)], 31), state([(1, 0), (3, 21), (9, 31)], 36))
-    assert [step.request for step in longer.steps[:2]] == [Request.FETCH, Request.LIST_OFFSETS_LATEST]
+    assert [step.request for step in longer.steps[:2]] == [EpochRequest.FETCH, EpochRequest.LIST_OFFSETS_LATEST]
     assert longer.steps[0].truncate_to == 31
 
 
 def test_a_loop_without_end_stops_at_the_first_state_that_comes_again() -> None:
     found = truncate_on_fetch(state([(1, 0), (3, 12)], 31), state([(1, 0), (9, 10)], 20))
     assert found.stuck
-    assert [bool(step.out_of_range) for step in found.steps if step.request is Request.FETCH] == [True]
+    assert [bool(step.out_of_range) for step in found.steps if step.request is EpochRequest.FETCH] == [True]
     assert found.round_trips == len(found.steps)
     assert found.fetch_offset == 20
     assert not found.steps[0].complete
@@ -163,7 +162,11 @@ def test_a_loop_without_end_stops_at_the_first_state_that_comes_again() -> None:
 def test_out_of_range_keeps_a_log_that_reaches_the_leaders_start_and_is_not_longer(leader: ReplicaState) -> None:
     found = truncate_on_fetch(leader, state([(1, 0)], 20, high_watermark=7))
     assert (found.stuck, found.cuts, found.restart_offset, found.fetch_offset) == (True, (), None, 20)
-    assert [step.request for step in found.steps] == [Request.FETCH, Request.LIST_OFFSETS_LATEST, Request.LIST_OFFSETS_EARLIEST]
+    assert [step.request for step in found.steps] == [
+        EpochRequest.FETCH,
+        EpochRequest.LIST_OFFSETS_LATEST,
+        EpochRequest.LIST_OFFSETS_EARLIEST,
+    ]
     assert not found.steps[0].complete
 
 

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.server_log.events import events
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.comparison.observed import Contradiction, ObservedCut, ObservedTruncation, agrees, observe
-from replica_audit.protocol.exchange.exchange_cases import FallsBack
-from replica_audit.protocol.exchange.replay import Fallback, Protocol, ReplicaState, Request, Step, Truncation
+from replica_audit.protocol.comparison.observed import Disobedience, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest, FallsBack
+from replica_audit.protocol.exchange.replay import Fallback, Protocol, ReplicaState, Step, Truncation
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
@@ -286,7 +286,7 @@ def rule(
     """The rule's truncation by (answered epoch, answered end offset, offset that is cut to); all but the last are not complete."""
     steps = [
         Step(
-            request=Request.FETCH,
+            request=EpochRequest.FETCH,
             requested_epoch=9,
             answered_epoch=epoch,
             answered_end_offset=end,
@@ -299,7 +299,7 @@ def rule(
     nothing = ReplicaState(log_start_offset=0, log_end_offset=0, epochs=(), high_watermark=0, first_segment_base=0)
     return Truncation(
         protocol=Protocol.TRUNCATE_ON_FETCH,
-        steps=(*steps, Step(request=Request.FETCH, fetch_offset=0)),
+        steps=(*steps, Step(request=EpochRequest.FETCH, fetch_offset=0)),
         cuts=tuple((offset, True) for offset in offsets),
         effective_cuts=offsets,
         fallback=Fallback(because=FallsBack.UNDEFINED, after_step=1, high_watermark=0, log_end_offset=0, truncate_to=None)
@@ -312,7 +312,7 @@ def rule(
     )
 
 
-def said(contradiction: Contradiction | None) -> str | None:
+def said(contradiction: Disobedience | None) -> str | None:
     return None if contradiction is None else contradiction.sentence
 
 
@@ -543,7 +543,7 @@ def truncation_of(row: dict[str, Any]) -> Truncation:
     """The rule's truncation, from the row that the audit makes of it."""
     made = rule(falls_back=row["falls_back_to_high_watermark"], restart=row["restart_offset"])
     names = ("requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete")
-    return replace(made, steps=tuple(Step(request=Request.FETCH, **{name: part[name] for name in names}) for part in row["rounds"]))
+    return replace(made, steps=tuple(Step(request=EpochRequest.FETCH, **{name: part[name] for name in names}) for part in row["rounds"]))
 
 
 def replays(root: Path) -> Iterator[tuple[Key, Truncation, int, tuple[int, int]]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replica_audit.model import Segment
 from replica_audit.protocol.epochs.epoch_table import table, truncate_from_end
-from replica_audit.protocol.epochs.reconcile import Difference, EpochStart, reconcile
+from replica_audit.protocol.epochs.reconcile import EpochDifference, ReconciledEpoch, reconcile
 from replica_audit.protocol.epochs.replica_log import load_log
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, Pairs, segment
@@ -25,7 +25,7 @@ def _reconcile(
     recovers: bool = False,
     leads: bool = False,
     **options: Any,
-) -> dict[int, EpochStart]:
+) -> dict[int, ReconciledEpoch]:
     """As a broker loads the replica; a leader keeps the entry at its log end, everyone else drops it."""
     log = load_log(parts, checkpoint=table(checkpoint or ()), log_start_checkpoint=log_start, recovery_point=0, recovers=recovers)
     in_effect = log.epochs if leads else truncate_from_end(log.epochs, log.log_end_offset)
@@ -41,35 +41,35 @@ TWO = [segment(0, (1, 0, 9), (3, 10, 19))]
 
 def test_sources_that_agree() -> None:
     found = _reconcile(TWO, [(1, 0), (3, 10)])
-    assert found == {1: EpochStart(1, 0, 10, 0, 0, True, None), 3: EpochStart(3, 10, 20, 10, 10, True, None)}
+    assert found == {1: ReconciledEpoch(1, 0, 10, 0, 0, True, None), 3: ReconciledEpoch(3, 10, 20, 10, 10, True, None)}
     assert all(row.agrees and row.source == "both" for row in found.values())
 
 
 def test_a_trivial_epoch_at_the_log_end() -> None:
     for leads in (True, False):
         row = _reconcile(TWO, [(1, 0), (3, 10), (5, 20)], leads=leads)[5]
-        assert (row.difference, row.in_effect, row.source, row.agrees) == (Difference.TRIVIAL_EPOCH, leads, "checkpoint", False)
+        assert (row.difference, row.in_effect, row.source, row.agrees) == (EpochDifference.TRIVIAL_EPOCH, leads, "checkpoint", False)
         assert (row.start_offset, row.end_offset) == (20, 20 if leads else None)
 
 
 def test_an_entry_beyond_the_log_end_is_legal_lag() -> None:
     """An assignment is flushed before the records that it is for."""
     row = _reconcile(TWO, [(1, 0), (3, 10), (5, 25)])[5]
-    assert (row.difference, row.in_effect, row.end_offset) == (Difference.LEGAL_LAG, False, None)
+    assert (row.difference, row.in_effect, row.end_offset) == (EpochDifference.LEGAL_LAG, False, None)
     assert _reconcile(TWO, [(1, 0), (3, 10), (5, 25)], leads=True)[5].end_offset == 25, "never below its own start"
 
 
 def test_an_epoch_that_recovery_learns_is_legal_lag() -> None:
     row = _reconcile(TWO, [(1, 0)], recovers=True)[3]
-    assert row == EpochStart(3, 10, 20, None, 10, True, Difference.LEGAL_LAG)
+    assert row == ReconciledEpoch(3, 10, 20, None, 10, True, EpochDifference.LEGAL_LAG)
     assert row.source == "segments"
-    assert _reconcile(TWO, [(1, 0)])[3].difference is Difference.CORRUPT, "after a clean stop nothing is learned"
+    assert _reconcile(TWO, [(1, 0)])[3].difference is EpochDifference.CORRUPT, "after a clean stop nothing is learned"
 
 
 def test_the_log_start_moves_the_first_entry_and_ends_older_epochs() -> None:
     found = _reconcile(TWO, [(3, 15)], log_start=15)
-    assert found[3] == EpochStart(3, 15, 20, 15, 10, True, Difference.LOG_START)
-    assert (found[1].difference, found[1].in_effect) == (Difference.LOG_START, False)
+    assert found[3] == ReconciledEpoch(3, 15, 20, 15, 10, True, EpochDifference.LOG_START)
+    assert (found[1].difference, found[1].in_effect) == (EpochDifference.LOG_START, False)
 
 
 def test_a_checkpoint_from_before_the_log_start_moved() -> None:
@@ -77,12 +77,12 @@ def test_a_checkpoint_from_before_the_log_start_moved() -> None:
     assert [found[epoch].in_effect for epoch in (1, 3)] == [False, True]
     assert found[3].start_offset == 15
     retained = _reconcile([segment(10, (3, 10, 19))], [(1, 0), (3, 5)])
-    assert {epoch: row.difference for epoch, row in retained.items()} == {1: Difference.LOG_START, 3: Difference.LOG_START}
+    assert {epoch: row.difference for epoch, row in retained.items()} == {1: EpochDifference.LOG_START, 3: EpochDifference.LOG_START}
 
 
 def test_an_epoch_missing_at_the_log_start_is_corrupt() -> None:
-    assert _reconcile(TWO, [], log_start=15)[3].difference is Difference.CORRUPT
-    assert _reconcile(TWO, [], log_start=15)[1].difference is Difference.LOG_START
+    assert _reconcile(TWO, [], log_start=15)[3].difference is EpochDifference.CORRUPT
+    assert _reconcile(TWO, [], log_start=15)[1].difference is EpochDifference.LOG_START
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_an_epoch_missing_at_the_log_start_is_corrupt() -> None:
     ],
 )
 def test_compaction(parts: list[Segment], checkpoint: Pairs, epoch: int) -> None:
-    assert _reconcile(parts, checkpoint, cleaned_until=14)[epoch].difference is Difference.COMPACTION
-    assert _reconcile(parts, checkpoint, compacted=True)[epoch].difference is Difference.COMPACTION
-    assert _reconcile(parts, checkpoint)[epoch].difference is Difference.CORRUPT
-    assert _reconcile(parts, checkpoint, cleaned_until=10)[epoch].difference is Difference.CORRUPT, "it starts above what was cleaned"
+    assert _reconcile(parts, checkpoint, cleaned_until=14)[epoch].difference is EpochDifference.COMPACTION
+    assert _reconcile(parts, checkpoint, compacted=True)[epoch].difference is EpochDifference.COMPACTION
+    assert _reconcile(parts, checkpoint)[epoch].difference is EpochDifference.CORRUPT
+    assert _reconcile(parts, checkpoint, cleaned_until=10)[epoch].difference is EpochDifference.CORRUPT, "it starts above what was cleaned"
 
 
 def test_compaction_never_makes_an_epoch_start_later_than_its_batches() -> None:
-    assert _reconcile(TWO, [(1, 0), (3, 12)], cleaned_until=20, compacted=True)[3].difference is Difference.CORRUPT
-    assert _reconcile(TWO, [(1, 0)], cleaned_until=20, compacted=True)[3].difference is Difference.CORRUPT
+    assert _reconcile(TWO, [(1, 0), (3, 12)], cleaned_until=20, compacted=True)[3].difference is EpochDifference.CORRUPT
+    assert _reconcile(TWO, [(1, 0)], cleaned_until=20, compacted=True)[3].difference is EpochDifference.CORRUPT
 
 
 def test_a_refetched_compacted_range() -> None:
     """The follower learned its epochs from the batches that compaction left to it."""
     parts, checkpoint, leader = [segment(0, (1, 0, 9), (8, 58, 60))], [(1, 0), (8, 58)], table([(1, 0), (4, 28), (8, 54)])
     found = _reconcile(parts, checkpoint, cleaned_until=60, compacted=True, leader=leader)
-    assert {epoch: row.difference for epoch, row in found.items()} == {1: None, 8: Difference.REFETCHED_COMPACTED_RANGE}
+    assert {epoch: row.difference for epoch, row in found.items()} == {1: None, 8: EpochDifference.REFETCHED_COMPACTED_RANGE}
     assert found[8].agrees, "with its own batches"
     assert _reconcile(parts, checkpoint, cleaned_until=58, compacted=True, leader=leader)[8].difference is None, "not below the cleaner"
     assert _reconcile(parts, checkpoint, cleaned_until=60, compacted=True)[8].difference is None, "the leader's own"
@@ -118,7 +118,7 @@ def test_a_refetched_compacted_range() -> None:
 
 def test_not_collected() -> None:
     found = _reconcile(TWO, None)
-    assert {row.difference for row in found.values()} == {Difference.NOT_COLLECTED}
+    assert {row.difference for row in found.values()} == {EpochDifference.NOT_COLLECTED}
     assert {row.source for row in found.values()} == {"segments"}
     assert not any(row.agrees for row in found.values())
 
@@ -135,7 +135,7 @@ def test_not_collected() -> None:
 def test_corrupt(checkpoint: Pairs, epoch: int) -> None:
     found = _reconcile(TWO, checkpoint)
     assert {e for e, row in found.items() if row.difference is not None} == {epoch}
-    assert found[epoch].difference is Difference.CORRUPT
+    assert found[epoch].difference is EpochDifference.CORRUPT
 
 
 def test_epochs_that_go_back_in_the_batches_are_told_by_their_first_batch() -> None:

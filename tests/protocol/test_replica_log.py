@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.model import Run, Segment
+from replica_audit.model import BatchRun, Segment
 from replica_audit.protocol.epochs.epoch_table import EMPTY, appended, recovered, table
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, contradiction, epochs_from_runs, load_log
 from tests.protocol.lineages import batches, tables
@@ -290,7 +290,7 @@ def test_contradictions_by_every_offset(found: list[Batch], floor: int, entries:
     assert (got is None) == (not wrong)
     if got:
         assert (got[0].leader_epoch, got[1]) in wrong
-        assert isinstance(got[0], Run)
+        assert isinstance(got[0], BatchRun)
         assert got[2] == said(got[1])
 
 

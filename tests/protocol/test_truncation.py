@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 from replica_audit.protocol.epochs.replica_log import truncate_batches
-from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Request, Truncation
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
 from replica_audit.protocol.exchange.truncation import RULES, high_watermark, kip_101, kip_279, truncate_on_fetch
 from tests.protocol import logs
 from tests.protocol.lineages import Partition, partitions
@@ -158,7 +159,7 @@ def test_the_high_watermark_rule_asks_nobody(end: int, watermark: int, target: i
     assert found.fetch_offset == target
     assert found.falls_back_to_high_watermark
     assert found.truncation_offset == (target if target < end else None)
-    assert all(step.request is not Request.OFFSET_FOR_LEADER_EPOCH for step in found.steps)
+    assert all(step.request is not EpochRequest.OFFSET_FOR_LEADER_EPOCH for step in found.steps)
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
@@ -279,7 +280,7 @@ def test_kip_279_falls_back_only_for_an_undefined_answer() -> None:
 def test_a_follower_without_epochs_asks_nothing_before_its_first_fetch() -> None:
     for rule in (kip_279, truncate_on_fetch):
         found = rule(state([(2, 0)], 30), state([], 20, high_watermark=20))
-        assert [step.request for step in found.steps] == [Request.FETCH]
+        assert [step.request for step in found.steps] == [EpochRequest.FETCH]
         assert found.steps[0].requested_epoch is None
         assert found.falls_back_to_high_watermark, "it is told also where it cuts nothing"
         assert found.truncation_offset is None

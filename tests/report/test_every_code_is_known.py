@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 from replica_audit.notebook import run_charts
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Request
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Cause, Severity, Verdict
 from replica_audit.report.advice import remedies
 from replica_audit.report.facts.data import OfflinePartition, ReplicaFinding
-from replica_audit.report.facts.exchange_steps import Step
+from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
@@ -188,9 +188,9 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
     """Text and page (`Words`), the steps of the documents, the picture, the table's description."""
     one = follower()
     assert one.applied is not None
-    words = exchange_text.Words(one, one.applied)
+    words = exchange_text.StepWords(one, one.applied)
     is_fallback = case is Case.HIGH_WATERMARK
-    step = Step(
+    step = ExplainedStep(
         case=case,
         log_end_offset=26,
         number=None if is_fallback else 1,
@@ -221,12 +221,12 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
 def test_why_a_follower_falls_back_in_words(because: FallsBack) -> None:
     one = follower()
     assert one.applied is not None
-    step = Step(case=Case.HIGH_WATERMARK, log_end_offset=26, because=because, truncate_to=11, offset=11)
-    assert all(exchange_text.Words(one, one.applied).rule(step))
+    step = ExplainedStep(case=Case.HIGH_WATERMARK, log_end_offset=26, because=because, truncate_to=11, offset=11)
+    assert all(exchange_text.StepWords(one, one.applied).rule(step))
     assert str(because) in comment(TRUNCATION_POINTS, "fallback")
 
 
-@pytest.mark.parametrize("code", [*OutOfRange, *(request for request in Request if not request.startswith("list_offsets"))])
+@pytest.mark.parametrize("code", [*OutOfRange, *(request for request in EpochRequest if not request.startswith("list_offsets"))])
 def test_codes_of_a_round_are_described(code: StrEnum) -> None:
     assert str(code) in comment(TRUNCATION_POINTS, "rounds")
 

@@ -10,21 +10,21 @@ from pydantic import TypeAdapter
 
 from replica_audit.partition.pairs.exchange_columns import exchange_columns
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange
-from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Request, Truncation
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
-from replica_audit.report.facts.explained_rows import TruncationPoint
+from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.tables.encoding import as_dict
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import replica, state
 
-_POINT: TypeAdapter[TruncationPoint] = TypeAdapter(TruncationPoint)
+_POINT: TypeAdapter[ExplainedPoint] = TypeAdapter(ExplainedPoint)
 STOPPED = replica(2, alive=False)
 
 
-def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> TruncationPoint:
+def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> ExplainedPoint:
     """The row of `truncation_points` that an audit makes of it."""
     row = {
         "follower_id": 2,
@@ -52,10 +52,10 @@ def test_it_goes_as_the_rules_say(c: Comparison) -> None:
         assert (said.fetch_offset, said.stuck) == (truncation.fetch_offset, truncation.stuck)
         answered = [step for step in said.steps if step.number is not None]
         assert [step.number for step in answered] == list(range(1, len(row.rounds) + 1))
-        asked = [step for step in truncation.steps if step.request in (Request.FETCH, Request.OFFSET_FOR_LEADER_EPOCH)]
+        asked = [step for step in truncation.steps if step.request in (EpochRequest.FETCH, EpochRequest.OFFSET_FOR_LEADER_EPOCH)]
         for step, by_rule in zip(answered, asked, strict=False):
             assert (step.case, step.truncate_to, step.log_end_offset) == (by_rule.case, by_rule.truncate_to, by_rule.log_end_offset)
-            assert step.fetches == (by_rule.request is Request.FETCH)
+            assert step.fetches == (by_rule.request is EpochRequest.FETCH)
             own = None if step.own_epoch is None else (step.own_epoch, step.own_end_offset)
             assert own == by_rule.own_lookup
             assert (step.out_of_range is not None) == step.case.startswith("out-of-range")

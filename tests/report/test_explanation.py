@@ -14,7 +14,7 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import remedies
-from replica_audit.report.facts import explained_rows
+from replica_audit.report.facts import explained_rows, partition_rows
 from replica_audit.report.facts.explanation import Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.explanation_text import SECTIONS, render
@@ -320,22 +320,22 @@ def test_every_verdict_has_a_remedy() -> None:
 @pytest.mark.parametrize(
     ("kind", "table"),
     [
-        (explained_rows.Run, "audit_runs"),
+        (explained_rows.ExplainedRun, "audit_runs"),
         (explained_rows.TopicPartition, "replica_logs"),
-        (explained_rows.Verdict, "replica_verdicts"),
-        (explained_rows.TruncationPoint, "truncation_points"),
-        (explained_rows.ReplicaLog, "replica_logs"),
-        (explained_rows.SegmentEpoch, "segment_epochs"),
-        (explained_rows.EpochStart, "epoch_start_offsets"),
-        (explained_rows.InputError, "input_errors"),
-        (explained_rows.Cluster, "replica_roles"),
+        (explained_rows.ExplainedVerdict, "replica_verdicts"),
+        (explained_rows.ExplainedPoint, "truncation_points"),
+        (explained_rows.ExplainedLog, "replica_logs"),
+        (explained_rows.ExplainedSegment, "segment_epochs"),
+        (explained_rows.ExplainedEpoch, "epoch_start_offsets"),
+        (explained_rows.ExplainedProblem, "input_errors"),
+        (explained_rows.ExplainedCluster, "replica_roles"),
         (explained_rows.RuleOutcome, "what_if_rules"),
-        (explained_rows.ReplicaRole, "replica_roles"),
-        (explained_rows.LeaderEpoch, "leader_epochs"),
-        (explained_rows.LoggedIncident, "logged_incidents"),
-        (explained_rows.ConsumerImpact, "consumer_impacts"),
-        (explained_rows.LeaderChoice, "what_if_leaders"),
-        (explained_rows.FutureReplica, "future_replicas"),
+        (partition_rows.ExplainedRole, "replica_roles"),
+        (partition_rows.ExplainedElection, "leader_epochs"),
+        (partition_rows.ExplainedIncident, "logged_incidents"),
+        (partition_rows.ExplainedGroup, "consumer_impacts"),
+        (partition_rows.LeaderChoice, "what_if_leaders"),
+        (partition_rows.ExplainedFuture, "future_replicas"),
     ],
 )
 def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:

@@ -135,7 +135,7 @@ def test_a_segment_that_is_gone_when_it_is_read_again_leaves_the_verdict(tmp_pat
     def gone(*_given: object) -> None:
         raise FileNotFoundError("gone")
 
-    monkeypatch.setattr("replica_audit.partition.pairs.content.batches_from", gone)
+    monkeypatch.setattr("replica_audit.stages.partitions.batches_from", gone)
     found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5))
     assert "among offsets 0..11 are batches that are not the leader's" in found.row()["reason"]
     lagging = audit(tmp_path, disk([*SHORT, (2, 12, 12)]), replace(disk(SHORT), other_from=5))

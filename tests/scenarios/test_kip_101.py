@@ -21,7 +21,8 @@ from replica_audit.protocol.epochs.epoch_table import (
     truncate_from_end,
     truncate_from_start,
 )
-from replica_audit.protocol.exchange.replay import Protocol, Request
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.truncation import high_watermark, kip_101
 from tests.formats import kafka_files as kf
 from tests.protocol.logs import Pairs, state
@@ -155,10 +156,10 @@ def test_kip_101_steps_4_1_to_4_7_1_as_a_trace_of_one_follower(tmp_path: Path) -
     assert found.in_effect(2) == [(0, 0), (1, 10)], "4.1: recovery learns from the batches what the file lacks"
     replay = kip_101(leader.state, state([(0, 0), (1, 10)], 25, high_watermark=10))
     asked, fetched = replay.steps
-    assert (asked.request, asked.requested_epoch) == (Request.OFFSET_FOR_LEADER_EPOCH, 1), "4.2: the latest own epoch"
+    assert (asked.request, asked.requested_epoch) == (EpochRequest.OFFSET_FOR_LEADER_EPOCH, 1), "4.2: the latest own epoch"
     assert asked.answered_end_offset == 20, "4.3: the start of the first larger epoch, which is 4"
     assert replay.follower_after.log_end_offset == 20, "4.5"
-    assert (fetched.request, fetched.fetch_offset) == (Request.FETCH, 20)
+    assert (fetched.request, fetched.fetch_offset) == (EpochRequest.FETCH, 20)
     assert appended(replay.follower_after.epochs, 4, 20, magic=2) == ((0, 0), (1, 10), (4, 20)), "4.7.1: a larger epoch in what is fetched"
     assert found.rounds() == [(1, None, 20, 20, True)]
 

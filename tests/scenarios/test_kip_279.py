@@ -305,7 +305,7 @@ def test_kip_279_clean_only_approach_1_asks_for_the_epoch_at_the_high_watermark(
 def test_kip_279_clean_only_approach_2_prevents_the_election_of_scenario_1() -> None:
     history = [(1, 1, False), (2, 2, True), (3, 1, False)]
     elections = [
-        alt.Election(leader_epoch=epoch, leader_id=leader, preferred=preferred, isr=(1, 2)) for epoch, leader, preferred in history
+        alt.PreferredElection(leader_epoch=epoch, leader_id=leader, preferred=preferred, isr=(1, 2)) for epoch, leader, preferred in history
     ]
     found = alt.leave_isr_on_preferred_election(A.state, N_20.state, elections)
     assert found is not None

@@ -19,7 +19,7 @@ import pytest
 from replica_audit.errors import UsageError
 from replica_audit.storage.warehouse.holds import Attempt, Hold, latest_attempt, take
 from replica_audit.storage.warehouse.processes import this_process
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables import AUDIT_RUNS, INPUT_ERRORS, Table
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ ELSEWHERE = replace(this_process(), host="elsewhere", pid=4242)
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaWarehouse:
+    made = DeltaWarehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     for table in (AUDIT_RUNS, INPUT_ERRORS):
         made._create(table)
     return made
@@ -40,7 +40,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 class Run:
     """A run of one cluster, as the pipeline writes it."""
 
-    def __init__(self, warehouse: Warehouse, run_id: str) -> None:
+    def __init__(self, warehouse: DeltaWarehouse, run_id: str) -> None:
         self.warehouse, self.run_id = warehouse, run_id
 
     def begun(self, attempt: Attempt, replaces: bool) -> None:
@@ -82,7 +82,7 @@ def by(process: subprocess.Popen[bytes]) -> Attempt:
     return Attempt(number=1, started_at=datetime.now(UTC), status="running", holder=holder, alive_at=datetime.now(UTC))
 
 
-def test_of_several_that_begin_a_run_at_once_one_makes_it(warehouse: Warehouse) -> None:
+def test_of_several_that_begin_a_run_at_once_one_makes_it(warehouse: DeltaWarehouse) -> None:
     for name in ("new", "new-2"):
         run, got, refused = Run(warehouse, name), list[Hold](), list[str]()
         gate = threading.Barrier(3)
@@ -91,7 +91,7 @@ def test_of_several_that_begin_a_run_at_once_one_makes_it(warehouse: Warehouse) 
             session = run.warehouse.spark.newSession()
             gate.wait()
             try:
-                got.append(Run(Warehouse(session, run.warehouse.location), run.run_id).take())
+                got.append(Run(DeltaWarehouse(session, run.warehouse.location), run.run_id).take())
             except UsageError as error:
                 refused.append(str(error))
 
@@ -105,7 +105,7 @@ def test_of_several_that_begin_a_run_at_once_one_makes_it(warehouse: Warehouse) 
         assert all(told.startswith(who) for told in refused)
 
 
-def test_a_run_that_another_process_makes_is_refused_until_that_has_ended(warehouse: Warehouse) -> None:
+def test_a_run_that_another_process_makes_is_refused_until_that_has_ended(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "taken")
     with other_process() as other:
         theirs = by(other)
@@ -116,7 +116,7 @@ def test_a_run_that_another_process_makes_is_refused_until_that_has_ended(wareho
     assert (hold.attempt.number, hold.replaces, run.attempts()) == (2, True, 1)
 
 
-def test_a_later_process_of_the_same_number_holds_nothing(warehouse: Warehouse) -> None:
+def test_a_later_process_of_the_same_number_holds_nothing(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "recycled")
     with other_process() as other:
         theirs = by(other)
@@ -126,7 +126,7 @@ def test_a_later_process_of_the_same_number_holds_nothing(warehouse: Warehouse) 
 
 
 @pytest.mark.parametrize(("silent", "is_refused"), [(timedelta(minutes=10), True), (timedelta(minutes=20), False)])
-def test_a_process_elsewhere_is_believed_as_long_as_it_shows_life(warehouse: Warehouse, silent: timedelta, is_refused: bool) -> None:
+def test_a_process_elsewhere_is_believed_as_long_as_it_shows_life(warehouse: DeltaWarehouse, silent: timedelta, is_refused: bool) -> None:
     run = Run(warehouse, f"elsewhere-{is_refused}")
     began = datetime.now(UTC) - timedelta(hours=3)
     theirs = Attempt(number=1, started_at=began, status="running", holder=ELSEWHERE, alive_at=datetime.now(UTC) - silent)
@@ -138,7 +138,7 @@ def test_a_process_elsewhere_is_believed_as_long_as_it_shows_life(warehouse: War
     assert hold.attempt.number == 2
 
 
-def test_a_run_of_this_process_that_was_broken_off_is_begun_again(warehouse: Warehouse) -> None:
+def test_a_run_of_this_process_that_was_broken_off_is_begun_again(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "broken")
     with pytest.raises(KeyboardInterrupt), run.take() as first:
         run.rows(first, 1)
@@ -154,7 +154,7 @@ def test_a_run_of_this_process_that_was_broken_off_is_begun_again(warehouse: War
     assert (complete.attempt.number, complete.replaces) == (3, True), "a run that is complete is replaced, as ever"
 
 
-def test_what_an_earlier_attempt_still_writes_is_passed_over(warehouse: Warehouse) -> None:
+def test_what_an_earlier_attempt_still_writes_is_passed_over(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "fenced")
     early = run.take()
     late = run.take(take_over=True)
@@ -170,7 +170,7 @@ def test_what_an_earlier_attempt_still_writes_is_passed_over(warehouse: Warehous
         early.confirm()
 
 
-def test_rows_of_both_at_the_same_moment_are_those_of_one(warehouse: Warehouse) -> None:
+def test_rows_of_both_at_the_same_moment_are_those_of_one(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "crossed")
     early = run.take()
     late = run.take(take_over=True)
@@ -182,7 +182,7 @@ def test_rows_of_both_at_the_same_moment_are_those_of_one(warehouse: Warehouse) 
     assert run.brokers() == [2]
 
 
-def test_attempts_of_equal_number_never_append_twice(warehouse: Warehouse) -> None:
+def test_attempts_of_equal_number_never_append_twice(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "doubled")
     hold = run.take()
     threads = [threading.Thread(target=run.rows, args=(hold, 1)) for _ in range(3)]
@@ -193,7 +193,7 @@ def test_attempts_of_equal_number_never_append_twice(warehouse: Warehouse) -> No
     assert run.brokers() == [1]
 
 
-def test_a_run_whose_rows_were_deleted_can_be_made_again(warehouse: Warehouse) -> None:
+def test_a_run_whose_rows_were_deleted_can_be_made_again(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "deleted")
     for _attempt in range(3):
         hold = run.take(take_over=True)
@@ -207,7 +207,7 @@ def test_a_run_whose_rows_were_deleted_can_be_made_again(warehouse: Warehouse) -
     assert (run.brokers(), run.attempts()) == ([2], 1)
 
 
-def test_a_run_shows_life_and_ends_when_it_is_taken_over(warehouse: Warehouse) -> None:
+def test_a_run_shows_life_and_ends_when_it_is_taken_over(warehouse: DeltaWarehouse) -> None:
     run = Run(warehouse, "lively")
     with pytest.raises(UsageError, match="was taken over by"), run.take(every_seconds=0.2) as hold:
         deadline = time.monotonic() + 1200
@@ -224,9 +224,9 @@ def test_a_run_shows_life_and_ends_when_it_is_taken_over(warehouse: Warehouse) -
             warehouse.spark.range(10**12).selectExpr("sum(id)").collect()
 
 
-def test_a_table_of_an_older_version_gets_the_columns(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_a_table_of_an_older_version_gets_the_columns(warehouse: DeltaWarehouse, tmp_path: Path) -> None:
     older = replace(AUDIT_RUNS, columns=tuple(c for c in AUDIT_RUNS.columns if c.name not in ("attempt", "holder", "alive_at")))
-    old = Warehouse(warehouse.spark, str(tmp_path))
+    old = DeltaWarehouse(warehouse.spark, str(tmp_path))
     old._create(older)
     run = Run(old, "old")
     began = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

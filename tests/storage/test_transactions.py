@@ -14,7 +14,7 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import SparkTables
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.storage.warehouse.transactions import Transactions
 from replica_audit.tables import INPUT_ERRORS, TABLES
 from tests.house.checkout import ROOT
@@ -31,11 +31,11 @@ SAMPLE = ROOT / "tests" / "data" / "sample"
 def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse whose tables are there."""
     made = tmp_path_factory.mktemp("warehouse")
-    Warehouse(spark, str(made)).create_missing()
+    DeltaWarehouse(spark, str(made)).create_missing()
     return made
 
 
-def write(warehouse: Warehouse, run_id: str, broker: int, fence: int | None) -> None:
+def write(warehouse: DeltaWarehouse, run_id: str, broker: int, fence: int | None) -> None:
     words = {name: "w" for name in ("path", "kind", "code", "detail", "remedy")}
     rows = warehouse.frame(INPUT_ERRORS, [{"run_id": run_id, "cluster_id": "c", "broker_id": broker, **words}])
     warehouse.write_run(INPUT_ERRORS, rows, run_id, replace=False, fence=fence)
@@ -49,7 +49,7 @@ def brokers(place: Path, run_id: str) -> list[int]:
 @pytest.mark.parametrize("others", [0, 1, 120], ids=["the same run", "another run", "more runs than Delta's checksum keeps"])
 def test_what_is_sent_after_a_later_attempt_has_written_is_passed_over(spark: SparkSession, place: Path, others: int) -> None:
     run_id = f"passed-over-{others}"
-    slow, fast = Warehouse(spark, str(place)), Warehouse(spark, str(place))
+    slow, fast = DeltaWarehouse(spark, str(place)), DeltaWarehouse(spark, str(place))
     slow.create_missing()
     fast.create_missing()
     write(fast, run_id, 2, fence=20)
@@ -73,7 +73,7 @@ def _add_transactions(place: Path, count: int) -> None:
 
 
 def test_an_unchanged_table_takes_the_rows_of_the_process_that_made_it_ready(spark: SparkSession, place: Path) -> None:
-    warehouse = Warehouse(spark, str(place))
+    warehouse = DeltaWarehouse(spark, str(place))
     warehouse.create_missing()
     before = DeltaTable(str(place / INPUT_ERRORS.name)).version()
     write(warehouse, "alone", 1, fence=5)
@@ -95,7 +95,7 @@ def test_another_release_of_delta_is_written_to_by_spark(
         monkeypatch.setattr(Transactions, "_log", lambda _self, path: jvm.org.apache.spark.sql.delta.NoSuchLog.forTable(path))
     else:
         monkeypatch.setattr(Transactions, "_operation", lambda _self, _run_id, **_how: jvm.java.lang.Integer(1, 2, 3))
-    warehouse = Warehouse(spark, str(place))
+    warehouse = DeltaWarehouse(spark, str(place))
     warehouse.create_missing()
     write(warehouse, f"without-{missing}", 1, fence=5)
     assert brokers(place, f"without-{missing}") == [1]
@@ -106,7 +106,7 @@ def test_another_release_of_delta_is_written_to_by_spark(
 def test_the_report_through_spark_is_the_one_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
     write_warehouse(tmp_path, SAMPLE / "committed-loss", run_id="one")
     frames = {table.name: table for table in TABLES}
-    warehouse = Warehouse(spark, str(tmp_path))
+    warehouse = DeltaWarehouse(spark, str(tmp_path))
     through_spark = SparkTables(str(tmp_path), lambda name: warehouse.read(frames[name]))
     here, there = PastRun(WarehouseTables(str(tmp_path)), "one"), PastRun(through_spark, "one")
     assert there.runs[0].run_date == date(2026, 1, 2)

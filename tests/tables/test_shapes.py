@@ -15,7 +15,7 @@ from replica_audit.tables import shapes
 from replica_audit.tables.shapes import struct_of_value
 
 VALUES = [
-    (shapes.RUN, model.Run, ()),
+    (shapes.RUN, model.BatchRun, ()),
     (shapes.WINDOW, model.Window, ()),
     (shapes.PROBLEM, model.Problem, ()),
     (shapes.SEGMENT_FILE, model.SegmentFile, ()),

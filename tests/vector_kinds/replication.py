@@ -8,6 +8,7 @@ from typing import Any
 from replica_audit.protocol.consumers.positions import validate_position
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, table
 from replica_audit.protocol.exchange import replay as tr
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.truncation import RULES
 
 Row = dict[str, Any]
@@ -45,10 +46,10 @@ def follower_step(row: Row, _folder: Path) -> None:
 
 def _round(step: tr.Step) -> Row:
     seen: Row = {"kind": str(step.request)}
-    if step.request is tr.Request.OFFSET_FOR_LEADER_EPOCH:
+    if step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH:
         answer = [step.answered_end_offset] if step.answered_epoch is None else [step.answered_epoch, step.answered_end_offset]
         return seen | {"epoch": step.requested_epoch, "response": answer}
-    if step.request is not tr.Request.FETCH:
+    if step.request is not EpochRequest.FETCH:
         return seen | {"offset": step.answered_end_offset}
     seen["fetch_offset"] = step.fetch_offset
     if step.requested_epoch is not None:

@@ -23,7 +23,7 @@ from replica_audit.collect.pace import Pace
 from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
 from replica_audit.collect.rows_file import RowsFile, Spool
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
-from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
@@ -53,7 +53,7 @@ class _Files(NamedTuple):
 class LogDirCapture:
     """Captures one log directory: first `begin`, then `capture` for each replica directory, then `finish`."""
 
-    def __init__(self, path: Path, name: str, output: Output, pace: Pace, reader: SegmentReader, *, has_index: bool) -> None:
+    def __init__(self, path: Path, name: str, output: Output, pace: Pace, reader: LiveSegmentReader, *, has_index: bool) -> None:
         """Capture `path` into a folder of the output of some name."""
         self.path, self.name = path, name
         self.folder = output.folder / name

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replica_audit.collect.request import Request
+from replica_audit.collect.request import CollectRequest
 from replica_audit.errors import InputError, MetadataError, UsageError
 from replica_audit.formats.collection.collection_manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
@@ -26,7 +26,7 @@ class Origin:
     unread: tuple[Unread, ...]
 
 
-def origin_of(request: Request) -> Origin:
+def origin_of(request: CollectRequest) -> Origin:
     """Find out whose files the request names.
 
     Raises:
@@ -63,7 +63,7 @@ def cannot_list(path: Path, error: OSError) -> Unread:
     return Unread(path=str(path), kind="directory", reason=error.strerror or str(error))
 
 
-def _named(request: Request, said: ServerProperties | None) -> Iterator[Path]:
+def _named(request: CollectRequest, said: ServerProperties | None) -> Iterator[Path]:
     """The directories that the request names, each once."""
     by_real: dict[str, Path] = {}
     for path in [Path(path) for path in said.log_dirs] if said else [path.expanduser().absolute() for path in request.log_dirs]:
@@ -77,7 +77,7 @@ def _named(request: Request, said: ServerProperties | None) -> Iterator[Path]:
         yield path
 
 
-def _identity(request: Request, paths: Sequence[Path], said: ServerProperties | None) -> tuple[int, str | None]:
+def _identity(request: CollectRequest, paths: Sequence[Path], said: ServerProperties | None) -> tuple[int, str | None]:
     """The broker's id and its cluster's, which everything that says them must agree on."""
     metas = [(path, meta) for path in paths if (meta := _meta_properties(path))]
     brokers = {meta.broker_id: path / log_dir.META_PROPERTIES for path, meta in metas if meta.broker_id is not None}

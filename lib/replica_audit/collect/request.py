@@ -9,7 +9,7 @@ from replica_audit.formats.collection.collection_manifest import Manifest, Unrea
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CollectRequest:
     """What to collect. `log_dirs` and `server_properties` exclude each other; `rate` is in bytes a second, None for as fast as it goes.
 
     `topics` is a regular expression for whole names, empty for all; `group_offsets_limit` how many bytes of `__consumer_offsets` may be
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CollectResult:
     """Where the collection is, and what its manifest says."""
 
     folder: Path

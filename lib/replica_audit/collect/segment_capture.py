@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.formats.segment.batch_index import BatchIndexWriter
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_problems import Scanned, scanned
@@ -79,7 +79,7 @@ class Listed:
 class SegmentCapture:
     """Captures segments one after the other. `is_live`: a broker is at work in the log directory."""
 
-    def __init__(self, reader: SegmentReader, pace: Pace, *, is_live: bool) -> None:
+    def __init__(self, reader: LiveSegmentReader, pace: Pace, *, is_live: bool) -> None:
         self.is_live = is_live
         self._reader, self._pace = reader, pace
 

@@ -18,7 +18,7 @@ _READ_FOR_A_HEADER = 1 << 12
 _STEP = 1 << 22  # read natively in one go
 
 
-class SegmentReader:
+class LiveSegmentReader:
     """Reads segments one after the other."""
 
     def __init__(self, *, verify_crc: bool) -> None:

@@ -22,8 +22,8 @@ from replica_audit.collect.origin import cannot_list, origin_of
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.replica_capture import now_ms
-from replica_audit.collect.request import Request, Result
-from replica_audit.collect.segment_reading import SegmentReader
+from replica_audit.collect.request import CollectRequest, CollectResult
+from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collection_manifest import Manifest, content
 from replica_audit.formats.log_dir import names as log_dir
@@ -33,7 +33,7 @@ _REVISITS = 3
 _TELL_EVERY_S = 5.0
 
 
-def collect(request: Request, tell: Callable[[str], None]) -> Result:
+def collect(request: CollectRequest, tell: Callable[[str], None]) -> CollectResult:
     """Collect what the log directories of a broker hold.
 
     Raises:
@@ -44,7 +44,7 @@ def collect(request: Request, tell: Callable[[str], None]) -> Result:
 
 
 class _Session:
-    def __init__(self, request: Request, tell: Callable[[str], None]) -> None:
+    def __init__(self, request: CollectRequest, tell: Callable[[str], None]) -> None:
         self.request, self._tell = request, tell
         self.began, self.started_at_ms = time.monotonic(), now_ms()
         self._told = self.began
@@ -53,14 +53,14 @@ class _Session:
         self.unread = list(self.origin.unread)
         self.pace = Pace(request.rate, progress=self._progress)
         self.now_at = ""
-        self.reader = SegmentReader(verify_crc=request.verify_crc)
+        self.reader = LiveSegmentReader(verify_crc=request.verify_crc)
         self.captures: list[LogDirCapture] = []
         self.offsets_left = request.group_offsets_limit
 
     def tell(self, line: str) -> None:
         self._tell(f"[{time.monotonic() - self.began:6.1f} s] {line}")
 
-    def run(self) -> Result:
+    def run(self) -> CollectResult:
         origin = self.origin
         output = Output(self.request.output.absolute(), origin.broker_id, replace=self.request.replace, log_dirs=origin.log_dirs)
         try:
@@ -71,7 +71,7 @@ class _Session:
                 capture.abandon()
             output.abandon()
             raise
-        return Result(folder=output.target, manifest=manifest)
+        return CollectResult(folder=output.target, manifest=manifest)
 
     def _capture(self, output: Output) -> Manifest:
         paths = self.origin.log_dirs

@@ -82,7 +82,7 @@ def _audit(given: argparse.Namespace) -> int:
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.faults import check, warehouse_place
 
-    request = pipeline.Request(
+    request = pipeline.AuditRequest(
         inputs=tuple(given.input or [str(SAMPLE)]),
         warehouse=warehouse,
         settings=settings,

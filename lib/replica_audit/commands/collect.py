@@ -50,10 +50,10 @@ def _collect(given: argparse.Namespace) -> int:
         raise UsageError("give either every --log-dir of the broker, or its --server-properties")
     if given.rate_limit is not None and given.rate_limit < 1:
         raise UsageError("--rate-limit: at least one byte a second; leave it out for no limit")
-    from replica_audit.collect import Request, collect
+    from replica_audit.collect import CollectRequest, collect
     from replica_audit.collect.pace import step_back
 
-    request = Request(
+    request = CollectRequest(
         output=given.output.expanduser(),
         log_dirs=tuple(given.log_dir or ()),
         server_properties=given.server_properties,

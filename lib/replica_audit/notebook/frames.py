@@ -43,14 +43,14 @@ _ORDER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FrameSource:
     """Where frames come from: the tables, and the session that makes Spark's the default."""
 
     tables: ArrowTables
     spark: SparkSession | None = None
 
 
-def frame(place: Place, name: str, spark: SparkSession | None, equal: dict[str, Value]) -> Any:
+def frame(place: FrameSource, name: str, spark: SparkSession | None, equal: dict[str, Value]) -> Any:
     """The rows of a table whose columns equal the given values.
 
     Args:
@@ -105,10 +105,10 @@ def _spark_frame(spark: SparkSession, tables: ArrowTables, table: Table, equal: 
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    from replica_audit.storage.warehouse.tables import Warehouse
+    from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
     try:
-        rows = Warehouse(spark, _uri(tables.location)).read(table)
+        rows = DeltaWarehouse(spark, _uri(tables.location)).read(table)
     except AnalysisException as error:
         why = " ".join(str(error).split())[:300]
         raise UsageError(f"warehouse {tables.location}: table {table.name} cannot be read by this Spark session: {why}") from None

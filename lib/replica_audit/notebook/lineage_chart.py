@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from replica_audit.notebook.pictures import INK, LOUD, cycled, finished
-from replica_audit.report.facts.explanation import Explained, Explanation, Replica
+from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
     fate: str
 
 
-class Mark(NamedTuple):
+class ChartMark(NamedTuple):
     """An offset that matters on a replica's row; `detail` says what about it."""
 
     replica: str
@@ -62,14 +62,14 @@ def stretches(explained: Explained) -> list[Stretch]:
     return drawn
 
 
-def _of_replica(name: str, replica: Replica) -> Iterator[Stretch]:
+def _of_replica(name: str, replica: ExplainedReplica) -> Iterator[Stretch]:
     for stroke in strokes(replica.history, (), None):
         yield Stretch(name, stroke.label, stroke.first_offset, stroke.end_offset, FATES[KEPT])
 
 
-def marks(explained: Explained) -> list[Mark]:
+def marks(explained: Explained) -> list[ChartMark]:
     """High watermarks, where logs part, every rule's cut, and committed positions of groups."""
-    found: list[Mark] = []
+    found: list[ChartMark] = []
     for one in explained.followers[:1]:
         found += _watermark(leader_name(one), one.leader)
     for one in explained.followers:
@@ -77,30 +77,30 @@ def marks(explained: Explained) -> list[Mark]:
     readers: dict[int, list[str]] = {}
     for impact in explained.partition.impacts:
         readers.setdefault(impact.committed_offset, []).append(f"group {impact.group_id}: {impact.reason}")
-    found += [Mark(CONSUMERS, "committed position", offset, "; ".join(said)) for offset, said in sorted(readers.items())]
+    found += [ChartMark(CONSUMERS, "committed position", offset, "; ".join(said)) for offset, said in sorted(readers.items())]
     return found
 
 
-def _watermark(name: str, replica: Replica) -> Iterator[Mark]:
+def _watermark(name: str, replica: ExplainedReplica) -> Iterator[ChartMark]:
     if replica.log is not None and replica.log.high_watermark is not None:
-        yield Mark(name, "high watermark", replica.log.high_watermark, "persisted; what is below had been committed")
+        yield ChartMark(name, "high watermark", replica.log.high_watermark, "persisted; what is below had been committed")
 
 
-def _of_follower(one: Explanation) -> Iterator[Mark]:
+def _of_follower(one: Explanation) -> Iterator[ChartMark]:
     name, verdict = follower_name(one), one.verdict
     yield from _watermark(name, one.follower)
     if verdict.divergence_offset is not None:
-        yield Mark(name, "logs part", verdict.divergence_offset, "first offset at which it is not the leader's log")
+        yield ChartMark(name, "logs part", verdict.divergence_offset, "first offset at which it is not the leader's log")
     if one.applied is not None and one.applied.fetcher_fails and one.outcome is not None and one.outcome.exchange.fetch_offset is not None:
-        yield Mark(leader_name(one), "fetch that fails", one.outcome.exchange.fetch_offset, f"of {name}: inside a batch of the leader")
+        yield ChartMark(leader_name(one), "fetch that fails", one.outcome.exchange.fetch_offset, f"of {name}: inside a batch of the leader")
     cuts: dict[int, list[str]] = {}
     for point in sorted(one.points, key=lambda point: not point.applies):
         if point.truncation_offset is not None:
             cuts.setdefault(point.truncation_offset, []).append(f"{point.protocol}{' (applies)' if point.applies else ''}")
     for offset, protocols in cuts.items():
-        yield Mark(name, "cut" if offset == verdict.truncation_offset else "cut by another rule", offset, ", ".join(protocols))
+        yield ChartMark(name, "cut" if offset == verdict.truncation_offset else "cut by another rule", offset, ", ".join(protocols))
     if verdict.restart_offset is not None:
-        yield Mark(name, "restart", verdict.restart_offset, "it starts again here, empty")
+        yield ChartMark(name, "restart", verdict.restart_offset, "it starts again here, empty")
 
 
 def leader_name(one: Explanation) -> str:
@@ -113,11 +113,11 @@ def follower_name(one: Explanation) -> str:
     return f"follower {one.verdict.follower_id}{_missing(one.follower)}"
 
 
-def _missing(replica: Replica) -> str:
+def _missing(replica: ExplainedReplica) -> str:
     return " (not in the input)" if replica.log is None else " (unreadable)" if replica.state is None else ""
 
 
-def window(explained: Explained, drawn: list[Stretch], noted: list[Mark]) -> tuple[int, int]:
+def window(explained: Explained, drawn: list[Stretch], noted: list[ChartMark]) -> tuple[int, int]:
     """The offsets [first, end) worth looking at: around where something is cut or differs, else all."""
     first = min((one.first_offset for one in drawn), default=0)
     end = max((one.end_offset for one in drawn), default=1)
@@ -154,7 +154,7 @@ def lineage(explained: Explained, unpaired: Sequence[Stretch] = (), first: int |
 
 
 def replicas_chart(
-    drawn: Sequence[Stretch], noted: Sequence[Mark], *, rows: Sequence[str], shown: tuple[int, int], title: str, description: str
+    drawn: Sequence[Stretch], noted: Sequence[ChartMark], *, rows: Sequence[str], shown: tuple[int, int], title: str, description: str
 ) -> alt.LayerChart:
     """Plot rows of stretches and marks.
 
@@ -172,7 +172,7 @@ def replicas_chart(
     bars["label_offset"] = (first + end) / 2
     said = bars["leader_epoch"] + bars["fate"].map({FATES[CONFLICTS]: " !"}).fillna("")
     bars["label"] = said.where(end - first > _LABEL_ROOM * (high - low), "")
-    points = pd.DataFrame([one for one in noted if low <= one.offset <= high], columns=list(Mark._fields))
+    points = pd.DataFrame([one for one in noted if low <= one.offset <= high], columns=list(ChartMark._fields))
     layers = alt.layer(*_bars(bars, list(rows), shown), *_points(points, list(rows)))
     return finished(layers.properties(height=max(120, 62 * len(rows))), title=title, subtitle=_READ, description=description)
 
@@ -227,7 +227,7 @@ def _points(points: pd.DataFrame, rows: list[str]) -> Iterable[alt.Chart]:
         )
 
 
-def described(explained: Explained, drawn: list[Stretch], noted: list[Mark]) -> str:
+def described(explained: Explained, drawn: list[Stretch], noted: list[ChartMark]) -> str:
     """The plot in sentences."""
     said = [f"Partition {explained.partition.name}."]
     for row in _rows(explained, drawn):

@@ -17,7 +17,7 @@ from replica_audit.errors import InputError, UsageError
 from replica_audit.formats.replicas.batch_range import Located, batches_in
 from replica_audit.notebook import batch_chart, lineage_chart
 from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
-from replica_audit.notebook.frames import Place, Value, frame
+from replica_audit.notebook.frames import FrameSource, Value, frame
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text
@@ -35,7 +35,7 @@ class Partition:
     `side_by_side()` read the segments themselves.
     """
 
-    def __init__(self, place: Place, question: Question) -> None:
+    def __init__(self, place: FrameSource, question: Question) -> None:
         """Find the partition.
 
         Raises:
@@ -206,7 +206,7 @@ class Partition:
         return rows[rows["state"] == _CURRENT]
 
     def _pandas(self, name: str) -> pd.DataFrame:
-        pandas_place = Place(tables=self._place.tables)
+        pandas_place = FrameSource(tables=self._place.tables)
         keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id, "topic": self.topic, "partition": self.partition}
         made: pd.DataFrame = frame(pandas_place, name, None, keys)
         return made

@@ -9,8 +9,8 @@ from functools import cached_property
 import altair as alt
 import pandas as pd
 
-from replica_audit.model import BatchHeader, Run
-from replica_audit.notebook.lineage_chart import Mark, Stretch, replicas_chart
+from replica_audit.model import BatchHeader, BatchRun
+from replica_audit.notebook.lineage_chart import ChartMark, Stretch, replicas_chart
 from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
@@ -147,15 +147,15 @@ class Scenario:
         rows = {protocol: f"after {protocol}" for protocol in RULES}
         leader = f"leader {self.leader.broker}"
         drawn = [*_held(leader, self.leader), *_held(before, self.follower)]
-        noted = [Mark(before, "high watermark", self.follower.high_watermark, "of the follower")]
+        noted = [ChartMark(before, "high watermark", self.follower.high_watermark, "of the follower")]
         said = []
         for protocol, one in self.played.items():
             drawn += one.stretches(rows[protocol])
             cut = one.truncation.truncation_offset
             if cut is not None:
-                noted.append(Mark(rows[protocol], "cut", cut, str(protocol)))
+                noted.append(ChartMark(rows[protocol], "cut", cut, str(protocol)))
             if one.comparison.effect.fetcher_fails:
-                noted.append(Mark(rows[protocol], "fetch that fails", one.truncation.fetch_offset, "inside a batch of the leader"))
+                noted.append(ChartMark(rows[protocol], "fetch that fails", one.truncation.fetch_offset, "inside a batch of the leader"))
             said.append(f"{protocol}: {'nothing is cut' if cut is None else f'cut to {cut}'}, {one.outcome}")
         end = max(self.leader.end, self.follower.end)
         return replicas_chart(
@@ -187,8 +187,8 @@ def _held(row: str, log: Log) -> Iterable[Stretch]:
     return [Stretch(row, str(epoch), base, last + 1, "stays") for epoch, base, last in log.batches]
 
 
-def _run(epoch: int, base: int, last: int) -> Run:
-    return Run(
+def _run(epoch: int, base: int, last: int) -> BatchRun:
+    return BatchRun(
         leader_epoch=epoch,
         first_offset=base,
         last_offset=last,

@@ -10,10 +10,10 @@ import altair as alt
 import pandas as pd
 
 from replica_audit.notebook import run_charts
-from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
+from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.partition import Partition
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.explained_rows import Run as RunRow
+from replica_audit.report.facts.explained_rows import ExplainedRun as RunRow
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.tables import REPLICA_VERDICTS
 
@@ -31,7 +31,7 @@ class Run:
     column by its name (`run.verdicts(verdict="committed_loss")`); only files that can hold such rows are opened.
     """
 
-    def __init__(self, place: Place, run_id: str, rows: Sequence[RunRow]) -> None:
+    def __init__(self, place: FrameSource, run_id: str, rows: Sequence[RunRow]) -> None:
         """`rows` are the run's of `audit_runs`, one for each cluster."""
         self._place = place
         self.run_id = run_id

@@ -17,7 +17,7 @@ from replica_audit.config import load
 from replica_audit.errors import UsageError
 from replica_audit.local_run import triage as audit_here
 from replica_audit.notebook import run_charts
-from replica_audit.notebook.frames import Place, Value, frame, pandas_frame
+from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report.facts import question
 from replica_audit.report.facts.explained_rows import NOTHING_READ
@@ -41,7 +41,7 @@ def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = 
     Raises:
         UsageError: there is no such directory, or no audit wrote to it.
     """
-    opened = Warehouse(Place(tables=WarehouseTables(str(location)), spark=spark))
+    opened = Warehouse(FrameSource(tables=WarehouseTables(str(location)), spark=spark))
     opened.run_ids  # noqa: B018 - a place without runs is told at once, not by the first plot
     return opened
 
@@ -74,7 +74,7 @@ def triage(
     settings = load(None, {"topics": topics, "protocol": protocol, "what_if_leaders": what_if_leaders})
     metadata = Path(cluster_metadata) if cluster_metadata is not None else None
     done = audit_here([str(given) for given in inputs], settings, metadata=metadata, tell=lambda _line: None)
-    return Warehouse(Place(tables=done.tables)).latest()
+    return Warehouse(FrameSource(tables=done.tables)).latest()
 
 
 class Warehouse:
@@ -84,7 +84,7 @@ class Warehouse:
     over all runs.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FrameSource) -> None:
         """Nothing is read yet."""
         self._place = place
 

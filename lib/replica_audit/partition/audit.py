@@ -13,7 +13,7 @@ from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
 from replica_audit.partition.findings.logged_incidents import incident_rows
-from replica_audit.partition.findings.partition_findings import Audited, Compared, checked_row, found_rows
+from replica_audit.partition.findings.partition_findings import Audited, ComparedPairs, checked_row, found_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
@@ -197,7 +197,7 @@ class PartitionAudit:
         yield from rows
         yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _audited(self, made: Compared, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident]) -> Audited:
+    def _audited(self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident]) -> Audited:
         return Audited(
             metadata=self.metadata,
             because=self.because,
@@ -246,8 +246,8 @@ class PartitionAudit:
             return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
         return False if files.clean_shutdown else _ALIVE.get(state)
 
-    def _pairs(self) -> Compared:
-        made = Compared()
+    def _pairs(self) -> ComparedPairs:
+        made = ComparedPairs()
         followers = {*self.metadata.replicas, *self.compared} - {self.leadership.leader_id}
         if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
             return made

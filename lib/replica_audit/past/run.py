@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit.report.facts.explained_rows import Run
+from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import Table
@@ -24,7 +24,7 @@ _STOOD_FOR = {"removed_committed": "removed_below_high_watermark", "lost_committ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow(Run):
+class RunRow(ExplainedRun):
     """A row of `audit_runs`. What an older version did not write is None."""
 
     finished_at: datetime | None = None

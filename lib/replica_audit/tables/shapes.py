@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from replica_audit.model import (
+    BatchRun,
     BrokerEvent,
     Election,
     IsrChange,
@@ -16,7 +17,6 @@ from replica_audit.model import (
     PartitionMetadata,
     Problem,
     ReplicaFiles,
-    Run,
     SegmentFile,
     Window,
 )
@@ -66,7 +66,7 @@ def _type_of(name: str, annotation: Any) -> pa.DataType:
     raise TypeError(f"{name}: the type of {annotation} has to be given")
 
 
-RUN = struct_of_value(Run)
+RUN = struct_of_value(BatchRun)
 WINDOW = struct_of_value(Window)
 PROBLEM = struct_of_value(Problem)
 SEGMENT_FILE = struct_of_value(SegmentFile)

@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from replica_audit.model import (
+    BatchRun,
     BrokerEvent,
     BrokerStanding,
     CommittedOffset,
@@ -16,7 +17,6 @@ from replica_audit.model import (
     PartitionMetadata,
     Problem,
     ReplicaFiles,
-    Run,
     ScannedSegment,
     Segment,
     SegmentFile,
@@ -27,7 +27,7 @@ from replica_audit.tables.encoding import as_dict
 
 Row = dict[str, Any]
 # the values of such rows in the order of the tuples that they become
-_RUN, _WINDOW = itemgetter(*Run._fields), itemgetter(*Window._fields)
+_RUN, _WINDOW = itemgetter(*BatchRun._fields), itemgetter(*Window._fields)
 _CHECKPOINT_ENTRY, _EPOCH_ENTRY = itemgetter("line", "epoch", "start_offset"), itemgetter("epoch", "start_offset")
 
 
@@ -80,7 +80,7 @@ def scanned_segment(row: Row) -> ScannedSegment:
         base_offset=file.base_offset,
         swap=file.swap,
         damaged=row["damaged"],
-        runs=tuple(map(Run._make, map(_RUN, row["runs"]))),
+        runs=tuple(map(BatchRun._make, map(_RUN, row["runs"]))),
         windows=tuple(map(Window._make, map(_WINDOW, row["windows"] or ()))),
     )
     return ScannedSegment(

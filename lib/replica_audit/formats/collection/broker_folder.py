@@ -27,7 +27,7 @@ from replica_audit.files.tree_walk import Folder, cannot_read
 from replica_audit.formats.collection.collected_rows import ForgedError, check_file, check_scan, check_segment, told
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.model import Problem, ReplicaFiles, Run, SegmentFile
+from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.tables.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
@@ -192,13 +192,13 @@ class CollectedLogDir:
             if left:
                 raise ForgedError(f"{left} of its rows are not there")
 
-    def runs(self, path: str) -> list[Run]:
+    def runs(self, path: str) -> list[BatchRun]:
         """The runs of one segment; every other is passed over, so this is for a few of them."""
         directory, _, name = path.removeprefix(self.said.path + "/").partition("/")
         for rows in self._rows(["capture", "directory", "name", "runs"]):
             names = zip(_values(rows, "directory"), _values(rows, "name"), strict=True)
             for row in rows.filter(pa.array([found == (directory, name) for found in names], BOOLEAN)).to_pylist():
-                return [Run(**run) for run in row["runs"]]
+                return [BatchRun(**run) for run in row["runs"]]
         return []
 
     def listed(self, replica: CapturedReplica | None = None) -> Folder:

@@ -10,7 +10,7 @@ from replica_audit.formats.collection.broker_folder import log_dir_of
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
-from replica_audit.model import BatchHeader, Run, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 
 
 def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
@@ -53,7 +53,7 @@ def _store_of(file: SegmentFile) -> Path:
     return path if path.name == SEGMENTS_FILE else path.parents[2] / SEGMENTS_FILE
 
 
-def _as_batch(run: Run) -> BatchHeader:
+def _as_batch(run: BatchRun) -> BatchHeader:
     return BatchHeader(
         position=-1,
         base_offset=run.first_offset,

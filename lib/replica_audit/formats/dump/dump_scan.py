@@ -15,7 +15,7 @@ from replica_audit.files.text_lines import TextLines
 from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, SectionLog
 from replica_audit.formats.dump.dump_log import DumpSection
 from replica_audit.formats.native import native_code
-from replica_audit.formats.native.scan_tables import FORM_END, FORM_WORD, Tables
+from replica_audit.formats.native.scan_tables import FORM_END, FORM_WORD, ScanTables
 from replica_audit.formats.segment.record_batch import V2_HEADER
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.model import Damage
@@ -96,7 +96,7 @@ class _SectionScan:
         self._lines, self._end = lines, section.byte_end
         self._log = SectionLog(section.first_line, section.segment_base_offset)
         self._fold = SegmentFold(0)
-        self._tables = Tables(self._fold)
+        self._tables = ScanTables(self._fold)
         self._numbers = np.zeros(_PLACES, np.int64)
         self._in_python = 0
         self._pause, self._next_pause = 0, 1

@@ -13,7 +13,7 @@ from numba import njit
 from replica_audit.formats.native import crc_kernel as memory
 from replica_audit.formats.native.scan_tables import DONE, FORM_END, FORM_WORD, MORE
 from replica_audit.formats.native.segment_kernel import finish, into_run, into_window, last_run
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 
 _MOST_DIGITS = 18  # of a number that surely fits into 64 bits
 _WIDEST = 1 << 31  # offsets of a batch
@@ -106,7 +106,7 @@ def scan(words: Any, runs: Any, windows: Any, form: Any, numbers: Any) -> int:
                 break
             if state.intact == 0 and state.first_bad_crc < 0:
                 state.first_bad_crc = position
-            batch = Run(epoch, base, last, 1, count if count >= 0 else last - base + 1, size, time, time, 2, state.intact)
+            batch = BatchRun(epoch, base, last, 1, count if count >= 0 else last - base + 1, size, time, time, 2, state.intact)
             run_number, run = into_run(runs, run_number, run, batch, state.runs_left)
             window_number, window = into_window(windows, window_number, window, base, last - base, crc)
             position, next_offset, records, last_line = position + size, last + 1, 0, at

@@ -27,7 +27,12 @@ from replica_audit.formats.native.scan_tables import STATE, Words
 SegmentScan = Callable[[Words, Words, Words, Words], int]
 TextScan = Callable[[Words, Words, Words, Words, Words], int]
 WORTH_LOADING = {"segment": 1 << 20, "text": 1 << 17}  # batches, lines: a second in plain Python
-_SOURCES = ("native_code", "content_digest", "crc_kernel", "dump_kernel", "record_batch", "scan_tables", "segment_kernel")
+_SOURCES = (
+    *(f"formats/native/{name}" for name in ("native_code", "crc_kernel", "dump_kernel", "scan_tables", "segment_kernel")),
+    "formats/segment/content_digest",
+    "formats/segment/record_batch",
+    "protocol/epochs/runs",
+)
 _DAMAGED = (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError, pickle.PickleError)
 _lock = threading.Lock()
 _scans: dict[str, Any] = {}  # by kind; None: tried in vain
@@ -76,7 +81,7 @@ def _compiled(kind: str) -> Any:
 
     from replica_audit.formats.native import dump_kernel, segment_kernel
 
-    version = 1 << 32 | zlib.crc32(b"".join(_source(name) for name in _SOURCES) + _source("runs", "protocol"))
+    version = 1 << 32 | zlib.crc32(b"".join(map(_source, _SOURCES)))
 
     def scan_segment(words: Words, runs: Words, windows: Words, headers: Words) -> int:
         return segment_kernel.scan(words, runs, windows, headers) if version else 0
@@ -93,5 +98,5 @@ def _compiled(kind: str) -> Any:
         return njit(signature, nogil=True)(function)
 
 
-def _source(name: str, package: str = "formats") -> bytes:
-    return resources.files(f"replica_audit.{package}").joinpath(f"{name}.py").read_bytes()
+def _source(module: str) -> bytes:
+    return resources.files("replica_audit").joinpath(f"{module}.py").read_bytes()

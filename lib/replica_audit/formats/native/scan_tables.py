@@ -9,7 +9,7 @@ import numpy as np
 
 from replica_audit.formats.segment.record_batch import RAW_HEADER
 from replica_audit.formats.segment.segment_fold import SegmentFold
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 
 Words: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 RUN_ROOM, WINDOW_ROOM = 128, 256  # rows
@@ -32,14 +32,14 @@ HEADER_ROW = np.dtype([("position", np.int64), ("intact", np.int64), ("header", 
 _MOST = 1 << 62  # beyond which sums might overflow a word
 
 
-class Tables:
+class ScanTables:
     """The state of a scan, and the tables that it fills, from which `filled` moves what was found to a fold."""
 
     def __init__(self, fold: SegmentFold, header_room: int = 0, **state: int) -> None:
         """Go on where a fold is, with room for so many rows of headers, if any."""
         self.fold, self.words = fold, np.zeros(1, STATE)
         self.state: Any = self.words[0]
-        self.runs, self.windows = np.zeros((RUN_ROOM, len(Run._fields)), np.int64), np.zeros((WINDOW_ROOM, 3), np.int64)
+        self.runs, self.windows = np.zeros((RUN_ROOM, len(BatchRun._fields)), np.int64), np.zeros((WINDOW_ROOM, 3), np.int64)
         self.headers = np.zeros((header_room, HEADER_ROW.itemsize // 8), np.int64)
         self.set(**state)
 
@@ -60,7 +60,7 @@ class Tables:
             self.runs[0] = fold.runs.pop()
         is_more = scan(self.words, self.runs, self.windows, *more) == MORE
         for row in self.runs[: state["run_count"]].tolist():
-            fold.runs.append(Run._make((*row[:-1], bool(row[-1]))))
+            fold.runs.append(BatchRun._make((*row[:-1], bool(row[-1]))))
         for row in self.windows[: state["window_count"]].tolist():
             fold.windows.add(*row)
         fold.position, fold.next_offset = int(state["position"]), int(state["next_offset"])

@@ -24,7 +24,7 @@ from replica_audit.formats.segment.record_batch import (
     V2_CRC_FROM,
     V2_HEADER,
 )
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs import runs as protocol
 
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
@@ -40,10 +40,10 @@ _v2_crc = memory.crc32c_by_instruction if memory.has_instructions() else memory.
 
 
 @njit
-def last_run(runs: Any) -> Run:
+def last_run(runs: Any) -> BatchRun:
     """The first row of the table of runs: the last one of the fold so far, if there is any."""
     row = runs[0]
-    return Run(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9])
+    return BatchRun(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9])
 
 
 @njit
@@ -55,7 +55,7 @@ def store(table: Any, number: int, row: Any) -> None:
 
 
 @njit(forceinline=True)
-def into_run(runs: Any, number: int, run: Run, batch: Run, runs_left: int) -> tuple[int, Run]:
+def into_run(runs: Any, number: int, run: BatchRun, batch: BatchRun, runs_left: int) -> tuple[int, BatchRun]:
     """Number and content of the last run once a batch, given as a run of its own, is in it or begins the next."""
     is_any_gap = number + 1 >= runs_left
     if number >= 0 and (protocol.continues(run, batch) or (is_any_gap and protocol.same_kind(run, batch))):
@@ -75,7 +75,7 @@ def into_window(windows: Any, number: int, window: Any, first: int, delta: int, 
 
 
 @njit
-def finish(state: Any, runs: Any, windows: Any, run_number: int, run: Run, window_number: int, window: Any) -> None:
+def finish(state: Any, runs: Any, windows: Any, run_number: int, run: BatchRun, window_number: int, window: Any) -> None:
     """Write the last rows of both tables."""
     store(runs, run_number, run)
     store(windows, window_number, window)
@@ -170,7 +170,7 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
         _count_header(state, headers, position, intact)
         if intact == 0 and state.first_bad_crc < 0:
             state.first_bad_crc = position
-        batch = Run(epoch, base, last, 1, count, size, time, time, magic, intact)
+        batch = BatchRun(epoch, base, last, 1, count, size, time, time, magic, intact)
         run_number, run = into_run(runs, run_number, run, batch, runs_left)
         first = base if magic == 2 else last
         window_number, window = into_window(windows, window_number, window, first, last - first, stored)

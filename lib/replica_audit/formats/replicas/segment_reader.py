@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from replica_audit.formats.native import native_code
-from replica_audit.formats.native.scan_tables import HEADER_ROW, Tables, Words
+from replica_audit.formats.native.scan_tables import HEADER_ROW, ScanTables, Words
 from replica_audit.formats.segment.batch_columns import BatchColumns, read_columns
 from replica_audit.formats.segment.record_batch import decode_header
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
@@ -48,7 +48,7 @@ class SegmentReader:
     def __init__(self, stream: BinaryIO, size: int, fold: SegmentFold, *, verify_crc: bool, index: Index | None = None) -> None:
         """Read a stream that is seekable and counts as `size` bytes long; CRCs are verified if told so, headers added to the index."""
         self._stream, self._size, self.fold, self._verify_crc, self._index = stream, size, fold, verify_crc, index
-        self._tables: Tables | None = None
+        self._tables: ScanTables | None = None
         self._batches = 0  # of this segment, read in Python
 
     def read(self) -> None:
@@ -112,7 +112,7 @@ class SegmentReader:
             room = 0 if self._index is None else HEADER_ROOM
             self._buffer = np.empty(min(self._size, BUFFER_BYTES) + _SLACK, np.uint8)
             place = {"buffer": self._buffer.ctypes.data, "capacity": len(self._buffer) - _SLACK}
-            self._tables = Tables(self.fold, room, fd=descriptor, verify_crc=self._verify_crc, **place)
+            self._tables = ScanTables(self.fold, room, fd=descriptor, verify_crc=self._verify_crc, **place)
         tables, is_more = self._tables, True
         tables.set(size=end)
         while is_more:
@@ -138,7 +138,7 @@ class SegmentReader:
         self._stream.seek(begin)
         content = np.frombuffer(self._stream.read(min(WINDOW_BYTES, self._size - begin)), np.uint8)
         place = {"fd": -1, "buffer": content.ctypes.data, "begin": begin, "end": begin + len(content)}
-        tables = Tables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
+        tables = ScanTables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
         while tables.filled(scan, tables.headers):
             pass
 

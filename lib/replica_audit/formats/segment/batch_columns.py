@@ -16,7 +16,7 @@ import numpy as np
 
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, WindowSums, digest
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, LOG_OVERHEAD, RAW_HEADER, V2_AT, V2_CRC_FROM, V2_HEADER
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.runs import continues
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -43,7 +43,7 @@ class BatchColumns:
         return len(self.positions)
 
     @cached_property
-    def each(self) -> Run:
+    def each(self) -> BatchRun:
         """Every batch as a run of its own, the fields of which are columns."""
         raw, ones = self.headers, np.ones(len(self), np.int64)
         base, times = raw["base_offset"].astype(np.int64), raw["max_timestamp"].astype(np.int64)
@@ -52,7 +52,7 @@ class BatchColumns:
             *(raw["length"].astype(np.int64) + LOG_OVERHEAD, times, times, 2 * ones),
             ones if self.crc_valid is None else self.crc_valid.astype(np.int64),
         ]
-        return Run._make(columns)
+        return BatchRun._make(columns)
 
     def first_bad_crc(self) -> int | None:
         """Where the first batch begins that does not match its CRC."""
@@ -60,17 +60,17 @@ class BatchColumns:
             return None
         return int(self.positions[np.argmin(self.crc_valid)])
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[BatchRun]:
         """The runs that they make up, in file order."""
         each: Any = self.each
-        before, behind = (Run._make(column[part] for column in each) for part in (slice(None, -1), slice(1, None)))
+        before, behind = (BatchRun._make(column[part] for column in each) for part in (slice(None, -1), slice(1, None)))
         starts = np.flatnonzero(np.append(True, ~np.asarray(continues(before, behind))))
         lasts = np.append(starts[1:], len(self)) - 1
         sums = (np.add.reduceat(column, starts) for column in (each.batch_count, each.record_count, each.size_bytes))
         times = (np.minimum.reduceat(each.min_timestamp_ms, starts), np.maximum.reduceat(each.max_timestamp_ms, starts))
         ends = (each.leader_epoch[starts], each.first_offset[starts], each.last_offset[lasts])
         columns = [column.tolist() for column in (*ends, *sums, *times, each.magic[starts], each.intact[starts] != 0)]
-        return [Run._make(row) for row in zip(*columns, strict=True)]
+        return [BatchRun._make(row) for row in zip(*columns, strict=True)]
 
     def add_to(self, windows: WindowSums) -> None:
         """Count every batch in the window that it begins in."""

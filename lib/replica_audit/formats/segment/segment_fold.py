@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.segment.content_digest import WindowSums
-from replica_audit.model import BatchHeader, Damage, Run, Window
+from replica_audit.model import BatchHeader, BatchRun, Damage, Window
 from replica_audit.protocol.epochs.runs import continues, joined, same_kind
 from replica_audit.protocol.exchange.cuts import records_in
 
@@ -20,7 +20,7 @@ class Scan:
     `windows` are digests of the batches before the damage, by offset.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[BatchRun, ...]
     damage: Damage | None
     first_bad_crc: int | None
     windows: tuple[Window, ...] = ()
@@ -35,7 +35,7 @@ class SegmentFold:
     def __init__(self, base_offset: int) -> None:
         self.position = 0
         self.next_offset = base_offset
-        self.runs: list[Run] = []
+        self.runs: list[BatchRun] = []
         self.windows = WindowSums()
         self.first_bad_crc: int | None = None
         self._damage: Damage | None = None
@@ -49,7 +49,7 @@ class SegmentFold:
         if not intact and self.first_bad_crc is None:
             self.first_bad_crc = item.position
         counts = (1, records_in(item), item.size_bytes)
-        self._add_run(Run(item.leader_epoch, item.base_offset, item.last_offset, *counts, time, time, item.magic, intact))
+        self._add_run(BatchRun(item.leader_epoch, item.base_offset, item.last_offset, *counts, time, time, item.magic, intact))
         self.windows.add_batch(item)
         self.position, self.next_offset = item.position + item.size_bytes, item.last_offset + 1
 
@@ -68,7 +68,7 @@ class SegmentFold:
         """How many more runs missing offsets may begin."""
         return MAX_RUNS - len(self.runs)
 
-    def _add_run(self, run: Run) -> None:
+    def _add_run(self, run: BatchRun) -> None:
         last = self.runs[-1] if self.runs else None
         if last is not None and (continues(last, run) or (self.runs_left() <= 0 and same_kind(last, run))):
             self.runs[-1] = joined(last, run)

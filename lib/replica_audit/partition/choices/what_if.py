@@ -165,12 +165,13 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
             for one in found.comparison.committed:
                 committed[one.bound.evidence] += one.spans
+        is_unread = found.unread is not None
         try:
             spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
             losses.append(_loss(follower, spans))
         except (ChangedBatchesError, UnreadBatchesError):  # gone since it was scanned
-            unread += 1
-        unread += found.unread is not None
+            is_unread = True
+        unread += is_unread
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
     refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
     cost = Cost.of(losses, _counted(committed, kept), effects, refused)

@@ -51,7 +51,9 @@ def impact_rows(
     for committed in sorted(commits, key=lambda commit: commit.group_id):
         if committed.topic_id and topic_id and committed.topic_id != topic_id:
             continue  # of an earlier topic of this name
-        commit = impact.Commit(offset=committed.offset, leader_epoch=committed.leader_epoch, committed_at_ms=committed.commit_timestamp_ms)
+        commit = impact.GroupPosition(
+            offset=committed.offset, leader_epoch=committed.leader_epoch, committed_at_ms=committed.commit_timestamp_ms
+        )
         if leader is None or leader.unreadable:
             found = impact.unknown("the leader's log is not in the input, or cannot be read")
         elif leader.topic_id and leader.topic_id != topic_id:

@@ -35,7 +35,7 @@ _NOBODY = -1
 
 
 @dataclass(slots=True, kw_only=True)
-class Compared:
+class ComparedPairs:
     """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
 
     points: list[TruncationPoint] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Audited:
     copies: Mapping[int, PartitionMetadata]
     cluster: ClusterFacts
     context: Context
-    made: Compared
+    made: ComparedPairs
     choices: Sequence[WhatIfLeader]
     incidents: Sequence[LoggedIncident] = ()
 

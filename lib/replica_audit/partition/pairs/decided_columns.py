@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replica_audit.protocol.comparison.afterwards import conflicts, differences
-from replica_audit.protocol.comparison.observed import Contradiction
+from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
@@ -45,7 +45,7 @@ def _wrong_epoch(found: WrongEpoch | None) -> WrongTableEpoch | None:
     return WrongTableEpoch(broker_id=found.broker_id, offset=found.offset, table_epoch=found.table_epoch, batch_epoch=found.batch_epoch)
 
 
-def _line(found: Contradiction | None) -> ContradictingLine | None:
+def _line(found: Disobedience | None) -> ContradictingLine | None:
     if found is None:
         return None
     return ContradictingLine(offset=found.offset, path=found.path, line=found.line, rule_offset=found.rule_offset)

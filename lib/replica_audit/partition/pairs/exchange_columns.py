@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.protocol.comparison.afterwards import learnt_epochs
 from replica_audit.protocol.comparison.pair import Effect
-from replica_audit.protocol.exchange.replay import Protocol, Request, Step, Truncation
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.tables.pair_structs import AddedTableEntry, ExchangeRound, HighWatermarkFallback
 
@@ -44,9 +45,9 @@ def learnt_epochs_column(leader: Replica, effect: Effect) -> tuple[AddedTableEnt
 
 def _is_round(step: Step, protocol: Protocol) -> bool:
     """An answer of the leader; ListOffsets belongs to the out-of-range answer, the clean fetch counts where the fetch is the question."""
-    if step.request is Request.OFFSET_FOR_LEADER_EPOCH:
+    if step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH:
         return True
-    return step.request is Request.FETCH and (step.out_of_range is not None or protocol is Protocol.TRUNCATE_ON_FETCH)
+    return step.request is EpochRequest.FETCH and (step.out_of_range is not None or protocol is Protocol.TRUNCATE_ON_FETCH)
 
 
 def _round(step: Step) -> ExchangeRound:

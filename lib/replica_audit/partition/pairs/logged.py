@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.observed import Contradiction, ObservedTruncation, agrees
+from replica_audit.protocol.comparison.observed import Disobedience, ObservedTruncation, agrees
 from replica_audit.protocol.comparison.pair import Comparison
 
 
@@ -18,7 +18,7 @@ def in_log_order(events: Iterable[LogEvent]) -> Sequence[LogEvent]:
     return sorted(by_line, key=lambda event: (began[event.path], event.path, event.line))
 
 
-def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> Contradiction | None:
+def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> Disobedience | None:
     """What the broker did that the rule does not say, with file and line; None if nothing contradicts the rule."""
     return agrees(
         seen,

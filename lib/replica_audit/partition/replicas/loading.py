@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
-from replica_audit.model import UNDEFINED_EPOCH, BatchHeader, Problem, ReplicaFiles, Run, ScannedSegment, SegmentFile
+from replica_audit.model import UNDEFINED_EPOCH, BatchHeader, BatchRun, Problem, ReplicaFiles, ScannedSegment, SegmentFile
 from replica_audit.partition.known.known_partition import ReadAgain
 from replica_audit.partition.replicas.history import utc
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
@@ -85,7 +85,7 @@ class Loaded:
 
 
 @once
-def _history(runs: Sequence[Run]) -> tuple[Span, ...]:
+def _history(runs: Sequence[BatchRun]) -> tuple[Span, ...]:
     return tuple(history_of_runs(runs))
 
 
@@ -138,7 +138,7 @@ def load(
     )
 
 
-def _checkpoint(files: ReplicaFiles, runs: list[Run]) -> EpochTable:
+def _checkpoint(files: ReplicaFiles, runs: list[BatchRun]) -> EpochTable:
     return epochs_from_runs(runs) if files.checkpoint_state == "not-collected" else table(files.epochs)
 
 
@@ -208,7 +208,7 @@ def log_row(loaded: Loaded) -> ReplicaLog:
 
 def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: int) -> Iterator[SegmentEpoch]:
     """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
-    runs: list[Run] = []
+    runs: list[BatchRun] = []
     for run in scan.segment.runs:
         if runs and runs[-1].leader_epoch == run.leader_epoch:
             runs[-1] = joined(runs[-1], run)

@@ -78,7 +78,7 @@ def _lacked(elected: Replica | None, replica: Replica, start: int, *, compacted:
     return list(lacking(replica.history, until(elected.history, start), first, end, missing_from=missing_from))
 
 
-def with_preference(metadata: PartitionMetadata) -> list[alternatives.Election]:
+def with_preference(metadata: PartitionMetadata) -> list[alternatives.PreferredElection]:
     """The metadata log's elections, ascending, each with whether it was a preferred one.
 
     It is if it is clean and makes the first replica the leader, its predecessor being in the ISR.
@@ -88,7 +88,7 @@ def with_preference(metadata: PartitionMetadata) -> list[alternatives.Election]:
     for election in metadata.elections:
         preferred = election.kind == ElectionKind.CLEAN and before in election.electable and (election.leader_id,) == metadata.replicas[:1]
         found.append(
-            alternatives.Election(
+            alternatives.PreferredElection(
                 leader_epoch=election.leader_epoch, leader_id=election.leader_id, preferred=preferred, isr=election.electable
             )
         )

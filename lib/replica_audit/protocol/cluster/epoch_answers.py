@@ -14,7 +14,7 @@ from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, EpochTable, end_offset_for, latest_epoch
 
 
-class Cause(StrEnum):
+class AnswerCause(StrEnum):
     """Why an answer is another one than the table's. UNDECIDED lacks an answer that could excuse it; all others but DIFFERS are healthy."""
 
     SAME = "same"
@@ -46,12 +46,12 @@ class LeaderNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class AnswerDifference:
     """An answer that is not the table's. End offsets are exclusive, -1 is undefined; None where it is the partition that differs."""
 
     topic: str
     partition: int
-    cause: Cause
+    cause: AnswerCause
     why: str
     leader_then: int
     leader_now: int | None = None
@@ -67,30 +67,33 @@ def expected(then: LeaderThen, requested_epoch: int) -> EpochEntry:
     return end_offset_for(then.entries, requested_epoch, then.log_end_offset)
 
 
-def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochEntry) -> tuple[Cause, str]:
+def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochEntry) -> tuple[AnswerCause, str]:
     """Why the answer differs from the table's, and that in a sentence; both are empty of blame where time alone explains it."""
     before = expected(then, requested_epoch)
     if answer == before:
-        return Cause.SAME, ""
+        return AnswerCause.SAME, ""
     if _is_retention(before, now.log_start_offset, requested_epoch, answer):
-        return Cause.RETENTION, f"retention has moved the log start to {now.log_start_offset}"
+        return AnswerCause.RETENTION, f"retention has moved the log start to {now.log_start_offset}"
     # an epoch without a record is known to the broker that led it, to no other
     entries = then.entries[:-1] if then.entries and then.entries[-1].start_offset >= then.log_end_offset else then.entries
     latest = latest_epoch(entries)
     if requested_epoch >= latest and _goes_on(answer, latest, requested_epoch, then.log_end_offset):
         if now.leader_epoch > max(latest, latest_epoch(then.entries)):
-            return Cause.NEW_EPOCH, f"broker {now.leader_id} has since become the leader, in epoch {now.leader_epoch}"
-        return Cause.GREW, f"the log has grown in epoch {answer.epoch}"
+            return AnswerCause.NEW_EPOCH, f"broker {now.leader_id} has since become the leader, in epoch {now.leader_epoch}"
+        return AnswerCause.GREW, f"the log has grown in epoch {answer.epoch}"
     if now.compacted and now.leader_id != then.leader_id:
         return (
-            Cause.COMPACTION,
+            AnswerCause.COMPACTION,
             f"broker {now.leader_id} leads now; the topic is compacted, and replicas may know other epochs of what is gone",
         )
     if now.log_start_offset is None and _is_retention(before, answer.start_offset, requested_epoch, answer):
-        return Cause.UNDECIDED, "an answer differs as retention would make it, and the leader did not tell where its log begins"
+        return AnswerCause.UNDECIDED, "an answer differs as retention would make it, and the leader did not tell where its log begins"
     if now.compacted is None and now.leader_id != then.leader_id:
-        return Cause.UNDECIDED, "another broker leads and answers otherwise; compaction would explain it, and cleanup.policy was not told"
-    return Cause.DIFFERS, _difference(then, now, before, answer)
+        return (
+            AnswerCause.UNDECIDED,
+            "another broker leads and answers otherwise; compaction would explain it, and cleanup.policy was not told",
+        )
+    return AnswerCause.DIFFERS, _difference(then, now, before, answer)
 
 
 def _is_retention(before: EpochEntry, start: int | None, requested_epoch: int, answer: EpochEntry) -> bool:

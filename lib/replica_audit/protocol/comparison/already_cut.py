@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.comparison.observed import ObservedTruncation
 from replica_audit.protocol.epochs.epoch_table import truncate_from_end
 from replica_audit.protocol.epochs.lineage import until
@@ -35,5 +35,5 @@ def as_truncated(replica: Replica, offset: int, physical_offset: int) -> Replica
     return replace(replica, log=cut, history=tuple(until(replica.history, physical_offset)), high_watermark=high_watermark)
 
 
-def _shortened(run: Run, end_offset: int) -> Run:
+def _shortened(run: BatchRun, end_offset: int) -> BatchRun:
     return run._replace(last_offset=min(run.last_offset, end_offset - 1))

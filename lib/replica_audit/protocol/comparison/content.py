@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.model import Run, Window
+from replica_audit.model import BatchRun, Window
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _LAST_OFFSET = (1 << 63) - 1
@@ -147,7 +147,7 @@ def _told(one: Window | None) -> tuple[int, int] | None:
     return (one.digest, one.batch_count) if one else None
 
 
-def _is_evidence(leader: Sequence[Run], follower: Sequence[Run], part: Offsets) -> bool:
+def _is_evidence(leader: Sequence[BatchRun], follower: Sequence[BatchRun], part: Offsets) -> bool:
     formats = []
     for runs in (leader, follower):
         inside = [run for run in runs if run.last_offset >= part[0] and run.first_offset < part[1]]
@@ -157,7 +157,7 @@ def _is_evidence(leader: Sequence[Run], follower: Sequence[Run], part: Offsets) 
     return formats[0] == formats[1]
 
 
-def _lacks_records(run: Run) -> bool:
+def _lacks_records(run: BatchRun) -> bool:
     """Whether a run has fewer records than offsets: compaction took some."""
     return run.record_count != run.last_offset - run.first_offset + 1
 

@@ -182,7 +182,7 @@ class _Fold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
+class Disobedience:
     """A line of a broker's own log by which it truncated otherwise than the rule says; `rule_offset` None: the rule cuts nothing."""
 
     offset: int
@@ -205,7 +205,7 @@ def agrees(
     leader_id: int | None = None,
     leader_epoch: int | None = None,
     after_copy: bool = False,
-) -> Contradiction | None:
+) -> Disobedience | None:
     """Hold what a broker logged against the rule. Returns None, or what differs.
 
     What can have another reason proves nothing: cuts without effect; cuts to the high watermark, which moves between copy and start; cuts
@@ -236,8 +236,8 @@ def agrees(
     return None
 
 
-def _contradiction(cut: ObservedCut, rule_offset: int | None) -> Contradiction:
-    return Contradiction(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
+def _contradiction(cut: ObservedCut, rule_offset: int | None) -> Disobedience:
+    return Disobedience(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
 
 
 def _comparable(cuts: Sequence[ObservedCut], log_end_offset: int, leader: tuple[int | None, int | None]) -> list[ObservedCut]:

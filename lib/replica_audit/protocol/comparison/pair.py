@@ -13,7 +13,7 @@ from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
 from replica_audit.protocol.comparison.content import ContentComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
-from replica_audit.protocol.comparison.observed import Contradiction
+from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.catch_up import refusal
@@ -62,7 +62,7 @@ class Comparison:
     context: Context
     effect: Effect
     witnesses: Sequence[Replica] = ()
-    did_otherwise: Contradiction | None = None
+    did_otherwise: Disobedience | None = None
     content: ContentComparison | None = None
     difference: lineage.Piece | None = field(init=False)
     cannot_rejoin: CannotRejoin | None = field(init=False)

@@ -18,7 +18,7 @@ from replica_audit.protocol.epochs.lineage import epoch_at, first_difference, he
 from replica_audit.protocol.exchange.replica import Replica
 
 
-class Result(StrEnum):
+class ValidationResult(StrEnum):
     """`Validation`, and what no validation can be made for."""
 
     VALID = "valid"
@@ -29,7 +29,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class GroupPosition:
     """A committed position: the next offset to read, the epoch of the last record consumed (-1 unknown), and when it was committed."""
 
     offset: int
@@ -38,10 +38,10 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Impact:
+class GroupImpact:
     """What the group finds. Offsets as in `consumer_impacts`; `affected` is None where it cannot be told."""
 
-    result: Result
+    result: ValidationResult
     affected: bool | None
     reason: str
     diverging_epoch: int | None = None
@@ -53,9 +53,11 @@ class Impact:
     history_rewritten: bool = False
 
 
-def unknown(reason: str) -> Impact:
+def unknown(reason: str) -> GroupImpact:
     """Nothing can be said."""
-    return Impact(result=Result.UNKNOWN, affected=None, reason=reason, records_gone=None, records_reread=None, records_missed=None)
+    return GroupImpact(
+        result=ValidationResult.UNKNOWN, affected=None, reason=reason, records_gone=None, records_reread=None, records_missed=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class Known:
     replaced_from: int | None = None
 
 
-def known(leader: Replica, elections: Sequence[Election], commit: Commit, context: Context, *, leader_is_down: bool) -> Known:
+def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition, context: Context, *, leader_is_down: bool) -> Known:
     """What the metadata tells of the time of a commit; a copy of a log that was written in a later election is later than the commit.
 
     The clocks are the controller's and the coordinator's; those of producers, in the records, prove nothing.
@@ -100,7 +102,7 @@ def known(leader: Replica, elections: Sequence[Election], commit: Commit, contex
     )
 
 
-def assess(leader: Replica, others: Sequence[Replica], commit: Commit, known: Known) -> Impact:
+def assess(leader: Replica, others: Sequence[Replica], commit: GroupPosition, known: Known) -> GroupImpact:
     """Judge one committed position.
 
     Args:
@@ -118,7 +120,7 @@ def assess(leader: Replica, others: Sequence[Replica], commit: Commit, known: Kn
     return assessment.impact()
 
 
-def _consumed(replica: Replica, commit: Commit) -> bool:
+def _consumed(replica: Replica, commit: GroupPosition) -> bool:
     """Whether a replica holds the last record that the group can have consumed, in its epoch if that is known."""
     epoch = epoch_at(replica.history, commit.offset - 1)
     return epoch is not None and commit.leader_epoch in (UNDEFINED_EPOCH, epoch)
@@ -137,7 +139,7 @@ def _parts(leader: Replica, other: Replica, end: int, leader_epoch: int) -> int 
 
 
 class _Assessment:
-    def __init__(self, leader: Replica, others: Sequence[Replica], commit: Commit, known: Known) -> None:
+    def __init__(self, leader: Replica, others: Sequence[Replica], commit: GroupPosition, known: Known) -> None:
         self.leader, self.commit, self.known = leader, commit, known
         self.epochs: EpochTable = leader.as_leader().epochs
         self.start, self.end = leader.log.log_start_offset, leader.log.log_end_offset
@@ -151,7 +153,7 @@ class _Assessment:
         by_epoch = commit.leader_epoch >= 0 or self.replaced_from is None
         self.diverged_at = min(seen, default=None) if by_epoch else self.replaced_from
 
-    def impact(self) -> Impact:
+    def impact(self) -> GroupImpact:
         """The first case that holds."""
         match validate_position(self.epochs, self.end, self.commit.offset, self.commit.leader_epoch).result:
             case Validation.TRUNCATED:
@@ -162,7 +164,7 @@ class _Assessment:
                 return self._not_validated()
         return self._valid()
 
-    def _truncated(self) -> Impact:
+    def _truncated(self) -> GroupImpact:
         reset, parts = self.answer.start_offset, self.diverged_at
         if parts is None and any(entry.epoch == self.commit.leader_epoch for entry in self.epochs):
             parts = reset  # both logs have the epoch, and so the same records up to the end of the shorter one
@@ -170,8 +172,8 @@ class _Assessment:
         gone = "" if parts is None else f" {min(parts, reset)}..{self.commit.offset - 1}"
         why = f"; {reset} is below the log start {self.start}: the reset policy decides" if by_policy else ""
         parts = None if parts is None else min(parts, reset)
-        return Impact(
-            result=Result.TRUNCATED,
+        return GroupImpact(
+            result=ValidationResult.TRUNCATED,
             affected=True,
             diverging_epoch=self.answer.epoch,
             reset_offset=None if by_policy else reset,
@@ -187,22 +189,22 @@ class _Assessment:
         """Offsets of the leader's log in [first, end); None if the first is not known."""
         return None if first is None else held(self.leader.history, first, end)
 
-    def _undefined(self) -> Impact:
+    def _undefined(self) -> GroupImpact:
         why = f"undefined: the leader knows no epoch from {self.commit.leader_epoch} on"
-        return self._by_policy(Result.UNDEFINED, why, nearest=self.end)
+        return self._by_policy(ValidationResult.UNDEFINED, why, nearest=self.end)
 
-    def _not_validated(self) -> Impact:
+    def _not_validated(self) -> GroupImpact:
         if self.commit.offset > self.end:
             why = f"out of range: the commit has no epoch, and the log ends at {self.end}"
-            return self._by_policy(Result.NOT_VALIDATED, why, nearest=None)
+            return self._by_policy(ValidationResult.NOT_VALIDATED, why, nearest=None)
         if self.commit.offset < self.start:
-            return self._retention(Result.NOT_VALIDATED)
+            return self._retention(ValidationResult.NOT_VALIDATED)
         if self.diverged_at is None:
-            return self._intact(Result.NOT_VALIDATED, "the commit has no epoch and is not validated; nothing contradicts it")
+            return self._intact(ValidationResult.NOT_VALIDATED, "the commit has no epoch and is not validated; nothing contradicts it")
         if self.replaced_from is not None:
             return self._goes_on_unaware(self.replaced_from)
-        return Impact(
-            result=Result.NOT_VALIDATED,
+        return GroupImpact(
+            result=ValidationResult.NOT_VALIDATED,
             affected=None,
             reset_offset=self.commit.offset,
             records_gone=None,
@@ -211,9 +213,9 @@ class _Assessment:
             "replaced it never reads what stands there now",
         )
 
-    def _goes_on_unaware(self, diverged: int) -> Impact:
-        return Impact(
-            result=Result.NOT_VALIDATED,
+    def _goes_on_unaware(self, diverged: int) -> GroupImpact:
+        return GroupImpact(
+            result=ValidationResult.NOT_VALIDATED,
             affected=True,
             reset_offset=self.commit.offset,
             records_gone=self.commit.offset - diverged,
@@ -222,14 +224,14 @@ class _Assessment:
             f"{diverged} on: what stands there now is never read",
         )
 
-    def _valid(self) -> Impact:
+    def _valid(self) -> GroupImpact:
         if self.answer.epoch < self.commit.leader_epoch:
             return self._rewritten()
         if self.commit.offset < self.start:
-            return self._retention(Result.VALID)
-        return self._intact(Result.VALID, "the leader's log holds what the group consumed")
+            return self._retention(ValidationResult.VALID)
+        return self._intact(ValidationResult.VALID, "the leader's log holds what the group consumed")
 
-    def _rewritten(self) -> Impact:
+    def _rewritten(self) -> GroupImpact:
         parts, epoch = self.diverged_at, self.commit.leader_epoch
         if parts is None and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0)):
             # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
@@ -241,8 +243,8 @@ class _Assessment:
         what = (
             "nothing may have been written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
         )
-        return Impact(
-            result=Result.VALID,
+        return GroupImpact(
+            result=ValidationResult.VALID,
             affected=None if parts is None else True,
             diverging_epoch=self.answer.epoch,
             reset_offset=self.commit.offset,
@@ -253,10 +255,10 @@ class _Assessment:
             reason=f"the client takes the position for valid, but the leader has no epoch {epoch} and answers {self.answer.epoch}: {what}",
         )
 
-    def _by_policy(self, result: Result, why: str, nearest: int | None) -> Impact:
+    def _by_policy(self, result: ValidationResult, why: str, nearest: int | None) -> GroupImpact:
         parts = self.diverged_at
         consumed = None if parts is None else min(parts, self.end)
-        return Impact(
+        return GroupImpact(
             result=result,
             affected=True,
             nearest_offset=nearest,
@@ -266,16 +268,16 @@ class _Assessment:
             reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest goes on at {self.end}",
         )
 
-    def _retention(self, result: Result) -> Impact:
-        return Impact(
+    def _retention(self, result: ValidationResult) -> GroupImpact:
+        return GroupImpact(
             result=result,
             affected=False,
             records_missed=self._held(self.start, self.end),
             reason=f"below the log start {self.start}: retention or DeleteRecords took the next records; the reset policy decides",
         )
 
-    def _doubtful(self, reason: str) -> Impact:
-        return replace(self._intact(Result.VALID, reason), affected=None, records_gone=None, records_missed=None)
+    def _doubtful(self, reason: str) -> GroupImpact:
+        return replace(self._intact(ValidationResult.VALID, reason), affected=None, records_gone=None, records_missed=None)
 
-    def _intact(self, result: Result, reason: str) -> Impact:
-        return Impact(result=result, affected=False, reset_offset=self.commit.offset, reason=reason)
+    def _intact(self, result: ValidationResult, reason: str) -> GroupImpact:
+        return GroupImpact(result=result, affected=False, reset_offset=self.commit.offset, reason=reason)

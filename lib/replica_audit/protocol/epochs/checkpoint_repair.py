@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -90,7 +90,7 @@ def as_table(entries: Iterable[CorrectedEntry]) -> EpochTable:
 
 def _held(log: LoadedLog) -> list[_Held] | None:
     """The epochs of the batches since the last one of a format before v2, whose append clears the table; None if they go backwards."""
-    runs: list[Run] = []
+    runs: list[BatchRun] = []
     lowest = log.log_start_offset
     for run in log.runs:
         if run.magic < 2:

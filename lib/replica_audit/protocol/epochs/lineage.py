@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from replica_audit.model import UNDEFINED_EPOCH, Run
+from replica_audit.model import UNDEFINED_EPOCH, BatchRun
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 
 UNSTAMPED = -2  # the epoch of a batch of magic 2 that has none: no broker writes it, and no conversion makes it
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 History = Sequence[Span]
 
 
-def history_of_runs(runs: Iterable[Run]) -> list[Span]:
+def history_of_runs(runs: Iterable[BatchRun]) -> list[Span]:
     """Runs as spans, neighbours of one epoch joined, so that segment borders do not show."""
     spans: list[Span] = []
     for run in runs:

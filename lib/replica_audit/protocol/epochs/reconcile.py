@@ -16,7 +16,7 @@ from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
 
 
-class Difference(StrEnum):
+class EpochDifference(StrEnum):
     """Why checkpoint and batches give an epoch different starts."""
 
     TRIVIAL_EPOCH = "trivial-epoch"
@@ -28,7 +28,7 @@ class Difference(StrEnum):
     CORRUPT = "corrupt"
 
 
-class EpochStart(NamedTuple):
+class ReconciledEpoch(NamedTuple):
     """One epoch of one replica.
 
     `start_offset` is that of the table in effect, else of the checkpoint, else of the batches; `end_offset` is exclusive.
@@ -40,7 +40,7 @@ class EpochStart(NamedTuple):
     checkpoint_start_offset: int | None
     segment_start_offset: int | None
     in_effect: bool
-    difference: Difference | None
+    difference: EpochDifference | None
 
     @property
     def agrees(self) -> bool:
@@ -64,7 +64,7 @@ def reconcile(
     cleaned_until: int,
     compacted: bool,
     leader: EpochTable | None = None,
-) -> tuple[EpochStart, ...]:
+) -> tuple[ReconciledEpoch, ...]:
     """Every epoch that checkpoint or batches know, ascending.
 
     Args:
@@ -88,31 +88,31 @@ def reconcile(
     for epoch in sorted({*by_checkpoint, *by_batches, *effective}):
         claimed, held = by_checkpoint.get(epoch), by_batches.get(epoch)
         start = next(value for value in (effective.get(epoch), claimed, held) if value is not None)
-        difference: Difference | None
+        difference: EpochDifference | None
         if checkpoint is None:
-            difference = Difference.NOT_COLLECTED
+            difference = EpochDifference.NOT_COLLECTED
         elif claimed != held:
             difference = _why(log, claimed, held, epoch in effective, max(cleaned_until, log.log_end_offset if compacted else 0))
         elif leader is not None and start < cleaned_until and dict(leader).get(epoch) not in (start, None):
-            difference = Difference.REFETCHED_COMPACTED_RANGE
+            difference = EpochDifference.REFETCHED_COMPACTED_RANGE
         else:
             difference = None
-        rows.append(EpochStart(epoch, start, ends.get(epoch), claimed, held, epoch in effective, difference))
+        rows.append(ReconciledEpoch(epoch, start, ends.get(epoch), claimed, held, epoch in effective, difference))
     return tuple(rows)
 
 
-def _why(log: LoadedLog, claimed: int | None, held: int | None, in_effect: bool, cleaned_until: int) -> Difference:
+def _why(log: LoadedLog, claimed: int | None, held: int | None, in_effect: bool, cleaned_until: int) -> EpochDifference:
     if claimed is None:
         if in_effect:
-            return Difference.LEGAL_LAG  # recovery learns it from the batches
-        return Difference.LOG_START if _ends_below_log_start(log, held or 0) else Difference.CORRUPT
+            return EpochDifference.LEGAL_LAG  # recovery learns it from the batches
+        return EpochDifference.LOG_START if _ends_below_log_start(log, held or 0) else EpochDifference.CORRUPT
     if claimed >= log.log_end_offset:
-        return Difference.TRIVIAL_EPOCH if claimed == log.log_end_offset else Difference.LEGAL_LAG
+        return EpochDifference.TRIVIAL_EPOCH if claimed == log.log_end_offset else EpochDifference.LEGAL_LAG
     if claimed < cleaned_until and (held is None or held > claimed):
-        return Difference.COMPACTION
+        return EpochDifference.COMPACTION
     if claimed <= log.log_start_offset and (held is None or held < log.log_start_offset or claimed < log.log_start_offset):
-        return Difference.LOG_START
-    return Difference.CORRUPT
+        return EpochDifference.LOG_START
+    return EpochDifference.CORRUPT
 
 
 def _ends_below_log_start(log: LoadedLog, held: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.model import UNDEFINED_EPOCH, Run, Segment, Window
+from replica_audit.model import UNDEFINED_EPOCH, BatchRun, Segment, Window
 from replica_audit.protocol.epochs.epoch_table import EMPTY, Building, EpochTable, latest_epoch, truncate_from_end, truncate_from_start
 from replica_audit.protocol.epochs.once import once
 
@@ -32,7 +32,7 @@ class LoadedLog:
     log_end_offset: int
     first_segment_base: int
     epochs: EpochTable
-    runs: tuple[Run, ...]
+    runs: tuple[BatchRun, ...]
     corrupt_offset: int | None = None
     broken_segment: int | None = None
     recovery_cut: int | None = None
@@ -128,7 +128,7 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
     kept = list(segments[:first])
     building = Building(epochs)
     for segment in segments[first:]:
-        good: list[Run] = []
+        good: list[BatchRun] = []
         for run in segment.runs:
             if not run.intact:
                 break
@@ -153,7 +153,7 @@ def _broken_segment(segments: Sequence[Segment]) -> int | None:
     return None
 
 
-def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
+def epochs_from_runs(runs: Iterable[BatchRun]) -> EpochTable:
     """The table that the batches alone give: the first batch of each epoch, assigned in order; one before magic 2 clears it."""
     building = Building()
     for run in runs:
@@ -163,8 +163,8 @@ def epochs_from_runs(runs: Iterable[Run]) -> EpochTable:
 
 @once
 def contradiction(
-    epochs: EpochTable, runs: Sequence[Run], floor: int, *, table_may_be_older: bool = False
-) -> tuple[Run, int, int | None] | None:
+    epochs: EpochTable, runs: Sequence[BatchRun], floor: int, *, table_may_be_older: bool = False
+) -> tuple[BatchRun, int, int | None] | None:
     """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
 
     The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last

@@ -5,25 +5,25 @@ Written so that the same functions take numbers of Python, numbers of compiled c
 
 from __future__ import annotations
 
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 
 _MOST_RECORDS = 2**63 - 1  # of a run: more can only be damage
 
 
-def continues(run: Run, following: Run) -> bool:
+def continues(run: BatchRun, following: BatchRun) -> bool:
     """Whether a run goes on in the next: one leader epoch, no offset missing between them, and CRCs that match in both or in neither."""
     return same_kind(run, following) & (following.first_offset == run.last_offset + 1)
 
 
-def same_kind(run: Run, following: Run) -> bool:
+def same_kind(run: BatchRun, following: BatchRun) -> bool:
     """The same, whatever offsets are missing between them."""
     return (run.leader_epoch == following.leader_epoch) & (run.intact == following.intact)
 
 
-def joined(run: Run, following: Run) -> Run:
+def joined(run: BatchRun, following: BatchRun) -> BatchRun:
     """Both as one run, which is intact if the first is."""
     room = _MOST_RECORDS - run.record_count
-    return Run(
+    return BatchRun(
         run.leader_epoch,
         run.first_offset,
         following.last_offset,

@@ -23,7 +23,8 @@ from replica_audit.protocol.epochs.epoch_table import (
     knows,
     latest_epoch,
 )
-from replica_audit.protocol.exchange.replay import Protocol, Replay, ReplicaState, Request, Truncation, follower_step
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replay import Protocol, Replay, ReplicaState, Truncation, follower_step
 from replica_audit.protocol.exchange.truncation import kip_101
 
 _ERROR_CODE, _PARTITION, _EPOCH, _OFFSET = 2, 4, 4, 8
@@ -69,7 +70,7 @@ class AlternativeOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
+class PreferredElection:
     """One election of a partition's leader.
 
     `leader_id` is -1 where nobody could lead. `preferred`: by preferred replica election, so that the leader before it stayed in the ISR.
@@ -91,9 +92,9 @@ def traffic(truncation: Truncation) -> Traffic:
     watermark nothing is asked. Of truncation on fetch the fetches count that are answered with an epoch, and of those what Fetch 12 added:
     lastFetchedEpoch, and the epoch and end offset of the answer. All else in a fetch is sent anyway.
     """
-    asked = sum(step.request is Request.OFFSET_FOR_LEADER_EPOCH for step in truncation.steps)
+    asked = sum(step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH for step in truncation.steps)
     if truncation.protocol is Protocol.TRUNCATE_ON_FETCH:
-        asked = sum(step.request is Request.FETCH and step.answered_epoch is not None for step in truncation.steps)
+        asked = sum(step.request is EpochRequest.FETCH and step.answered_epoch is not None for step in truncation.steps)
         return Traffic(asked, asked * _EPOCH, asked * (_EPOCH + _OFFSET))
     return Traffic(asked, asked * _REQUEST, asked * (_RESPONSE_V1 if truncation.protocol is Protocol.KIP_279 else _RESPONSE_V0))
 
@@ -115,7 +116,7 @@ def unknown_offset_rounds(leader: ReplicaState, follower: ReplicaState) -> Alter
     else:
         replay.fall_back(follower.high_watermark)
         reason = _no_common_epoch(follower)
-    asked = sum(step.request is Request.OFFSET_FOR_LEADER_EPOCH for step in replay.steps)
+    asked = sum(step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH for step in replay.steps)
     cost = Traffic(asked, asked * _REQUEST, asked * _RESPONSE_V0)
     return _outcome(Alternative.UNKNOWN_OFFSET_ROUNDS, replay, cost, reason)
 
@@ -148,7 +149,7 @@ def epoch_sequence_exchange(leader: ReplicaState, follower: ReplicaState, *, seq
         replay.ask(sequence[-1].epoch, None, UNDEFINED_EPOCH_OFFSET, complete=False)
     else:
         replay.fall_back(follower.high_watermark)
-    asked = sum(step.request is Request.OFFSET_FOR_LEADER_EPOCH for step in replay.steps)
+    asked = sum(step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH for step in replay.steps)
     cost = Traffic(asked, asked * _PARTITION + pairs * (_EPOCH + _OFFSET), asked * _RESPONSE_V0)
     return _outcome(Alternative.EPOCH_SEQUENCE_EXCHANGE, replay, cost, reason)
 
@@ -181,7 +182,9 @@ def high_watermark_epoch(leader: ReplicaState, follower: ReplicaState) -> Altern
     return _outcome(Alternative.HIGH_WATERMARK_EPOCH, replay, Traffic(1, _REQUEST, _RESPONSE_V0), reason)
 
 
-def leave_isr_on_preferred_election(leader: ReplicaState, follower: ReplicaState, elections: Sequence[Election]) -> AlternativeOutcome:
+def leave_isr_on_preferred_election(
+    leader: ReplicaState, follower: ReplicaState, elections: Sequence[PreferredElection]
+) -> AlternativeOutcome:
     """Clean elections only, approach 2: KIP-101's exchange as it is, but a preferred election puts the leader before it out of the ISR.
 
     Args:
@@ -217,12 +220,12 @@ RULES: dict[Alternative, Callable[[ReplicaState, ReplicaState], AlternativeOutco
 }
 
 
-def what_if(leader: ReplicaState, follower: ReplicaState, elections: Sequence[Election] = ()) -> list[AlternativeOutcome]:
+def what_if(leader: ReplicaState, follower: ReplicaState, elections: Sequence[PreferredElection] = ()) -> list[AlternativeOutcome]:
     """Every alternative's outcome, in the order of `Alternative`."""
     return [*(rule(leader, follower) for rule in RULES.values()), leave_isr_on_preferred_election(leader, follower, elections)]
 
 
-def _still_clean(elections: Sequence[Election], never_followed: Callable[[int], bool]) -> tuple[bool, str] | None:
+def _still_clean(elections: Sequence[PreferredElection], never_followed: Callable[[int], bool]) -> tuple[bool, str] | None:
     """Whether the last election would have been clean had preferred elections put the leader before them out of the ISR, and why."""
     *before, last = elections
     if last.leader_id < 0:

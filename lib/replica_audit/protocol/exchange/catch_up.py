@@ -16,19 +16,11 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from replica_audit.model import Run
+from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import appended
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.replay import (
-    OffsetOutOfRange,
-    Protocol,
-    Replay,
-    ReplicaState,
-    Request,
-    Step,
-    Truncation,
-    diverging_epoch,
-)
+from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, ReplicaState, Step, Truncation, diverging_epoch
 
 FETCH_BYTES = 1 << 20  # the default of replica.fetch.max.bytes
 
@@ -97,7 +89,7 @@ def wrong_lines(leader: ReplicaState, log: LoadedLog) -> tuple[WrongLine, ...]:
     return tuple(sorted(found.values()))
 
 
-def _accepts(leader: ReplicaState, run: Run) -> bool:
+def _accepts(leader: ReplicaState, run: BatchRun) -> bool:
     """Whether a follower that has fetched a whole run may go on; then it may from every offset inside."""
     return run.magic < 2 or run.leader_epoch < 0 or _answer_is_records(leader, run.last_offset + 1, run.leader_epoch)
 
@@ -111,7 +103,7 @@ def _answer_is_records(leader: ReplicaState, offset: int, epoch: int) -> bool:
 
 def _last_answer(truncation: Truncation, *, before_records: bool) -> Refusal:
     """The last refused fetch of an exchange, as it comes again and again."""
-    step = next(step for step in reversed(truncation.steps) if step.request is Request.FETCH)
+    step = next(step for step in reversed(truncation.steps) if step.request is EpochRequest.FETCH)
     return _refused(step, truncation, before_records=before_records)
 
 
@@ -175,7 +167,7 @@ class _Fetches:
         return _refused(sent_back.steps[0], sent_back, before_records=False)
 
 
-def _with(follower: ReplicaState, run: Run) -> ReplicaState:
+def _with(follower: ReplicaState, run: BatchRun) -> ReplicaState:
     """The follower once it has appended the run, or the rest of it."""
     first = max(run.first_offset, follower.log_end_offset)
     epochs = appended(follower.epochs, run.leader_epoch, first, run.magic)

@@ -18,7 +18,7 @@ class Protocol(StrEnum):
     TRUNCATE_ON_FETCH = "truncate-on-fetch"
 
 
-class Request(StrEnum):
+class EpochRequest(StrEnum):
     """What a follower asks its leader."""
 
     FETCH = "fetch"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Protocol, Request
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 
-__all__ = ("Protocol", "Request")  # besides what is defined here: who replays an exchange names them
+__all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Step:
     was not asked or knows none as high. `truncate_to` is None where nothing is cut; `dropped_epochs` are those that a cut takes from it.
     """
 
-    request: Request
+    request: EpochRequest
     case: Case | None = None
     fetch_offset: int | None = None
     log_end_offset: int | None = None
@@ -207,7 +207,7 @@ class Replay:
         cut, dropped = (None, ()) if decision is None else self._cut(decision)
         self.steps.append(
             Step(
-                request=Request.OFFSET_FOR_LEADER_EPOCH,
+                request=EpochRequest.OFFSET_FOR_LEADER_EPOCH,
                 case=Case.UNDEFINED if decision is None else decision.case,
                 log_end_offset=end,
                 requested_epoch=requested,
@@ -241,7 +241,7 @@ class Replay:
     def _fetch(self, sends_epoch: bool) -> bool:
         offset = self.follower.log_end_offset
         epoch = latest_epoch(self.follower.epochs) if sends_epoch and self.follower.epochs else None
-        step = Step(request=Request.FETCH, case=Case.RECORDS, fetch_offset=offset, log_end_offset=offset, requested_epoch=epoch)
+        step = Step(request=EpochRequest.FETCH, case=Case.RECORDS, fetch_offset=offset, log_end_offset=offset, requested_epoch=epoch)
         try:
             answer = None if epoch is None else diverging_epoch(self.leader, offset, epoch)
             if answer is None and not self.leader.log_start_offset <= offset <= self.leader.log_end_offset:
@@ -264,12 +264,12 @@ class Replay:
         """AbstractFetcherThread.fetchOffsetAndTruncate: cut to the leader's end if longer, else restart at its start if shorter."""
         latest, earliest = self.leader.log_end_offset, self.leader.log_start_offset
         step = replace(step, answered_end_offset=latest)
-        listed = [Step(request=Request.LIST_OFFSETS_LATEST, answered_end_offset=latest)]
+        listed = [Step(request=EpochRequest.LIST_OFFSETS_LATEST, answered_end_offset=latest)]
         if latest < self.follower.log_end_offset:
             cut, dropped = self._cut(Decision(latest, True, Case.OUT_OF_RANGE_LONGER))
             self.steps += [replace(step, case=Case.OUT_OF_RANGE_LONGER, truncate_to=cut, dropped_epochs=dropped), *listed]
             return
-        listed.append(Step(request=Request.LIST_OFFSETS_EARLIEST, answered_end_offset=earliest))
+        listed.append(Step(request=EpochRequest.LIST_OFFSETS_EARLIEST, answered_end_offset=earliest))
         if earliest > self.follower.log_end_offset:
             self.steps += [replace(step, case=Case.OUT_OF_RANGE_RESTART, restart_offset=earliest), *listed]
             self.restart_offset = earliest

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from replica_audit.protocol.verdict.verdict import Cause
-from replica_audit.report.facts.explained_rows import Verdict
+from replica_audit.report.facts.explained_rows import ExplainedVerdict
 
 
-def inconclusive(verdict: Verdict, save: str) -> Iterator[str]:
+def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
     """The steps, by the cause; `save` says how to keep the follower's files."""
     match verdict.cause:
         case Cause.NOT_COLLECTED:

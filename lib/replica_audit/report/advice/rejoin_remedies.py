@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.report.facts.explained_rows import EpochStart, Verdict
-from replica_audit.report.facts.explained_structs import Hole, WrongLine
+from replica_audit.report.facts.explained_rows import ExplainedEpoch, ExplainedVerdict
+from replica_audit.report.facts.explained_structs import ExplainedHole, ExplainedWrongLine
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.paragraphs import offsets
 
@@ -43,7 +43,7 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
     )
 
 
-def _edit(line: WrongLine, told: Sequence[EpochStart]) -> str:
+def _edit(line: ExplainedWrongLine, told: Sequence[ExplainedEpoch]) -> str:
     """What to do to one line."""
     if line.start_offset is None:
         return f"remove the line `{line.epoch} {line.found_offset}`"
@@ -54,7 +54,7 @@ def _edit(line: WrongLine, told: Sequence[EpochStart]) -> str:
     return f"add the line `{line.epoch} {line.start_offset}` {where}"
 
 
-def hole_of_the_follower(verdict: Verdict, hole: Hole) -> str:
+def hole_of_the_follower(verdict: ExplainedVerdict, hole: ExplainedHole) -> str:
     """What comes of a hole in a follower's log."""
     return (
         f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers miss "
@@ -63,7 +63,7 @@ def hole_of_the_follower(verdict: Verdict, hole: Hole) -> str:
     )
 
 
-def hole_of_the_leader(explanation: Explanation, hole: Hole, if_it_led: str) -> Iterator[str]:
+def hole_of_the_leader(explanation: Explanation, hole: ExplainedHole, if_it_led: str) -> Iterator[str]:
     """Where the leader misses what the follower holds: fetching anew would take the last copy."""
     verdict = explanation.verdict
     follower = f"follower {verdict.follower_id}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Request
-from replica_audit.report.facts.explained_rows import TruncationPoint
-from replica_audit.report.facts.explained_structs import Fallback, Round
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.report.facts.explained_rows import ExplainedPoint
+from replica_audit.report.facts.explained_structs import ExplainedFallback, Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ExplainedStep:
     """One request, its answer and what the follower does; or its fallback to the high watermark.
 
     `number` counts the leader's answers from 1; None for the fallback, which is none, and happens `because` of something.
@@ -44,17 +44,17 @@ class Exchange:
     A run of an older version did not record them: then there are no steps, `fetch_offset` is None, and nothing is said of `stuck`.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedStep, ...]
     fetch_offset: int | None
     stuck: bool
 
 
-def exchange(point: TruncationPoint) -> Exchange:
+def exchange(point: ExplainedPoint) -> Exchange:
     """What the run recorded of the exchange."""
     return Exchange(steps=tuple(_steps(point)), fetch_offset=point.fetch_offset, stuck=bool(point.stuck))
 
 
-def _steps(point: TruncationPoint) -> Iterator[Step]:
+def _steps(point: ExplainedPoint) -> Iterator[ExplainedStep]:
     fallback = point.fallback
     if fallback is not None and not fallback.after_round:
         yield _falls_back(fallback)
@@ -64,8 +64,8 @@ def _steps(point: TruncationPoint) -> Iterator[Step]:
             yield _falls_back(fallback)
 
 
-def _falls_back(fallback: Fallback) -> Step:
-    return Step(
+def _falls_back(fallback: ExplainedFallback) -> ExplainedStep:
+    return ExplainedStep(
         case=Case.HIGH_WATERMARK,
         log_end_offset=fallback.log_end_offset,
         truncate_to=fallback.truncate_to,
@@ -75,14 +75,14 @@ def _falls_back(fallback: Fallback) -> Step:
     )
 
 
-def _step(number: int, answer: Round) -> Iterator[Step]:
+def _step(number: int, answer: Round) -> Iterator[ExplainedStep]:
     if answer.decided_by is None or answer.log_end_offset is None:
         return
-    yield Step(
+    yield ExplainedStep(
         case=answer.decided_by,
         log_end_offset=answer.log_end_offset,
         number=number,
-        fetches=answer.request is Request.FETCH,
+        fetches=answer.request is EpochRequest.FETCH,
         requested_epoch=answer.requested_epoch,
         answered_epoch=answer.answered_epoch,
         answered_end_offset=answer.answered_end_offset,

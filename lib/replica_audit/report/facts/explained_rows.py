@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from replica_audit.protocol.verdict.verdict import Cause
 from replica_audit.report.facts.explained_structs import (
-    Contradiction,
-    Difference,
+    ExplainedContradiction,
+    ExplainedDifference,
+    ExplainedFallback,
+    ExplainedHole,
+    ExplainedWrongEpoch,
+    ExplainedWrongLine,
     Fact,
-    Fallback,
-    Hole,
     LearntEpoch,
     Round,
     Stuck,
-    WrongEpoch,
-    WrongLine,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ NOTHING_READ = 2  # the exit code of a run that found nothing to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ExplainedRun:
     """A row of `audit_runs`."""
 
     run_id: str
@@ -71,7 +71,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ExplainedCluster:
     """The cluster that a row is about."""
 
     cluster_id: str
@@ -86,7 +86,7 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ExplainedVerdict:
     """A row of `replica_verdicts`."""
 
     cluster_id: str
@@ -113,17 +113,17 @@ class Verdict:
     already_truncated: bool | None = None
     stuck: Stuck | None = None
     wrong_lines_broker_id: int | None = None
-    wrong_lines: tuple[WrongLine, ...] | None = None
-    hole: Hole | None = None
+    wrong_lines: tuple[ExplainedWrongLine, ...] | None = None
+    hole: ExplainedHole | None = None
     compacted: bool | None = None
     evidence: str | None = None
     inferred_because: str | None = None
     leader_diverged_end_offset: int | None = None
     cause: Cause | None = None
-    wrong_epoch: WrongEpoch | None = None
-    did_otherwise: Contradiction | None = None
-    differences: tuple[Difference, ...] | None = None
-    conflicts: tuple[Difference, ...] | None = None
+    wrong_epoch: ExplainedWrongEpoch | None = None
+    did_otherwise: ExplainedContradiction | None = None
+    differences: tuple[ExplainedDifference, ...] | None = None
+    conflicts: tuple[ExplainedDifference, ...] | None = None
     cleaned_beyond_cut: bool | None = None
     rests_on: tuple[Fact, ...] | None = None
 
@@ -134,7 +134,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncationPoint:
+class ExplainedPoint:
     """A row of `truncation_points`."""
 
     follower_id: int
@@ -154,7 +154,7 @@ class TruncationPoint:
     stuck: bool | None = None
     ends_with_election: bool | None = None
     restarts_once_failed: bool | None = None
-    fallback: Fallback | None = None
+    fallback: ExplainedFallback | None = None
     learnt_epochs: tuple[LearntEpoch, ...] | None = None
 
     @property
@@ -164,7 +164,7 @@ class TruncationPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLog:
+class ExplainedLog:
     """A row of `replica_logs`."""
 
     broker_id: int
@@ -182,7 +182,7 @@ class ReplicaLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentEpoch:
+class ExplainedSegment:
     """A row of `segment_epochs`."""
 
     broker_id: int
@@ -194,7 +194,7 @@ class SegmentEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochStart:
+class ExplainedEpoch:
     """A row of `epoch_start_offsets`."""
 
     broker_id: int
@@ -208,7 +208,7 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputError:
+class ExplainedProblem:
     """A row of `input_errors`."""
 
     broker_id: int | None
@@ -232,108 +232,4 @@ class RuleOutcome:
     round_trips: int | None
     request_bytes: int | None
     response_bytes: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderEpoch:
-    """A row of `leader_epochs`."""
-
-    leader_epoch: int
-    leader_id: int
-    election: str
-    began_at: datetime | None
-    start_offset: int | None
-    given_up_offsets: int | None
-    given_up_held_by: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaRole:
-    """A row of `replica_roles`."""
-
-    broker_id: int
-    leader_id: int
-    leader_epoch: int
-    known_leader_id: int | None
-    known_leader_epoch: int | None
-    standing: str
-    fetch_error: str | None
-    in_isr: bool
-    in_elr: bool
-    fenced: bool | None
-    log_end_offset: int | None
-    high_watermark: int | None
-    isr_objection: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedIncident:
-    """A row of `logged_incidents`."""
-
-    kind: str
-    logged_at: str | None
-    summary: str
-    path: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerImpact:
-    """A row of `consumer_impacts`."""
-
-    group_id: str
-    committed_offset: int
-    committed_leader_epoch: int
-    validation_result: str
-    reset_offset: int | None
-    nearest_offset: int | None
-    records_gone: int | None
-    records_reread: int | None
-    records_missed: int | None
-    history_rewritten: bool
-    affected: bool | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderChoice:
-    """A row of `what_if_leaders`."""
-
-    candidate_id: int
-    rank: int | None
-    is_leader: bool
-    in_isr: bool
-    last_epoch: int | None
-    log_end_offset: int | None
-    lost_bytes: int | None
-    followers_cut: int | None
-    followers_restarted: int | None
-    reason: str
-    lost_offsets: int | None = None
-    lost_records: int | None = None
-    lost_committed: int | None = None
-    followers_failing: int | None = None
-    followers_diverged: int | None = None
-    unread_replicas: int | None = None
-    election: str | None = None
-    broker_up: bool | None = None
-    stopped_cleanly: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FutureReplica:
-    """A row of `future_replicas`."""
-
-    broker_id: int
-    log_dir: str | None
-    future_log_dir: str
-    directory: str
-    protocol: str
-    verdict: str
-    severity: str
-    lag_offsets: int | None
-    truncation_offset: int | None
-    restart_offset: int | None
-    removed_records: int | None
     reason: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Request
+from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongLine:
+class ExplainedWrongLine:
     """A line of a leader-epoch-checkpoint that its batches contradict: an element of `replica_verdicts.wrong_lines`."""
 
     epoch: int
@@ -30,7 +30,7 @@ class WrongLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole:
+class ExplainedHole:
     """Offsets [first, end) that one of the two logs misses: `replica_verdicts.hole`."""
 
     broker_id: int
@@ -50,7 +50,7 @@ class Round:
     answered_end_offset: int | None
     truncate_to: int | None
     complete: bool
-    request: Request | None = None
+    request: EpochRequest | None = None
     decided_by: Case | None = None
     log_end_offset: int | None = None
     own_epoch: int | None = None
@@ -61,7 +61,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
+class ExplainedFallback:
     """How the follower falls back to its high watermark: `truncation_points.fallback`."""
 
     because: FallsBack
@@ -81,7 +81,7 @@ class LearntEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ExplainedDifference:
     """Offsets [first, end) at which two logs differ: an element of `replica_verdicts.differences` and `conflicts`. None: it misses them."""
 
     first_offset: int
@@ -91,7 +91,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongEpoch:
+class ExplainedWrongEpoch:
     """Where a leader-epoch-checkpoint contradicts its batches: `replica_verdicts.wrong_epoch`."""
 
     broker_id: int
@@ -101,7 +101,7 @@ class WrongEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
+class ExplainedContradiction:
     """A line of a server.log that contradicts the rule: `replica_verdicts.did_otherwise`."""
 
     offset: int

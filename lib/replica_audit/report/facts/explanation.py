@@ -10,19 +10,19 @@ from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
 from replica_audit.report.facts.explained_rows import (
-    EpochStart,
-    InputError,
-    LeaderChoice,
-    ReplicaLog,
+    ExplainedEpoch,
+    ExplainedLog,
+    ExplainedPoint,
+    ExplainedProblem,
+    ExplainedRun,
+    ExplainedSegment,
+    ExplainedVerdict,
     RuleOutcome,
-    Run,
-    SegmentEpoch,
     Tables,
-    TruncationPoint,
-    Verdict,
 )
-from replica_audit.report.facts.explained_structs import Difference
+from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.partition_facts import PartitionFacts, partition_facts
+from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
 from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
@@ -31,7 +31,7 @@ _CURRENT = "current"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class ExplainedReplica:
     """One side.
 
     `log` is None where the input does not hold the replica. `history` is what its batches tell, or, where these cannot be told apart
@@ -39,10 +39,10 @@ class Replica:
     """
 
     broker_id: int
-    log: ReplicaLog | None = None
+    log: ExplainedLog | None = None
     history: tuple[Span, ...] = ()
     by_table: bool = False
-    epochs: tuple[EpochStart, ...] = ()
+    epochs: tuple[ExplainedEpoch, ...] = ()
 
     @property
     def state(self) -> LogState | None:
@@ -56,7 +56,7 @@ class Replica:
         )
 
     @property
-    def in_effect(self) -> list[EpochStart]:
+    def in_effect(self) -> list[ExplainedEpoch]:
         """The entries of its table; of a replica that cannot be read none is in effect, and the exchange took what its file says."""
         is_unreadable = self.log is not None and self.log.unreadable_reason is not None
         return [entry for entry in self.epochs if entry.in_effect] or [
@@ -81,7 +81,7 @@ class Outcome:
     exchange: Exchange
     physical_offset: int | None
     history: tuple[Span, ...]
-    conflicts: tuple[Difference, ...]
+    conflicts: tuple[ExplainedDifference, ...]
     is_recorded: bool
 
 
@@ -96,21 +96,21 @@ class Explanation:
     tables that were too long to be read whole. `choices` are what each replica would cost as the leader, empty where that was not tried.
     """
 
-    run: Run
+    run: ExplainedRun
     warehouse: str
     folder: str
     topic: str
     partition: int
-    verdict: Verdict
-    leader: Replica
-    follower: Replica
-    points: tuple[TruncationPoint, ...]
+    verdict: ExplainedVerdict
+    leader: ExplainedReplica
+    follower: ExplainedReplica
+    points: tuple[ExplainedPoint, ...]
     rules: tuple[RuleOutcome, ...]
     choices: tuple[LeaderChoice, ...]
-    applied: TruncationPoint | None
+    applied: ExplainedPoint | None
     outcome: Outcome | None
-    differences: tuple[Difference, ...]
-    input_errors: tuple[InputError, ...]
+    differences: tuple[ExplainedDifference, ...]
+    input_errors: tuple[ExplainedProblem, ...]
     cut_short: tuple[str, ...]
 
     @property
@@ -136,14 +136,14 @@ def explain(tables: Tables, question: Question) -> Explained:
     subject = find(tables, question)
     run, topic, partition = subject.run, subject.topic, subject.partition
     keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
-    found = tables.rows("replica_logs", ReplicaLog, **keys)
+    found = tables.rows("replica_logs", ExplainedLog, **keys)
     folder = common_folder(found)
     followers = tuple(_followers(tables, subject, keys, found, folder))
     return Explained(followers=followers, partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder))
 
 
 def _followers(
-    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ReplicaLog], folder: str
+    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ExplainedLog], folder: str
 ) -> Iterator[Explanation]:
     if not subject.verdicts:
         return
@@ -151,9 +151,9 @@ def _followers(
         replace(log, log_dir=below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and below(folder, log.unreadable_reason))
         for log in found
     ]
-    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
-    epochs = tables.rows("epoch_start_offsets", EpochStart, **keys)
-    points = tables.rows("truncation_points", TruncationPoint, **keys)
+    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", ExplainedSegment, **keys)]
+    epochs = tables.rows("epoch_start_offsets", ExplainedEpoch, **keys)
+    points = tables.rows("truncation_points", ExplainedPoint, **keys)
     rules = tables.rows("what_if_rules", RuleOutcome, **keys)
     choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
     for judged in subject.verdicts:
@@ -181,26 +181,28 @@ def _followers(
         )
 
 
-def _below(folder: str, verdict: Verdict) -> Verdict:
+def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:
     """The verdict with its paths shortened."""
     facts = verdict.rests_on and tuple(replace(one, path=below(folder, one.path), text=below(folder, one.text)) for one in verdict.rests_on)
     evidence = verdict.evidence and below(folder, verdict.evidence)
     return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts)
 
 
-def _generation(point: TruncationPoint) -> tuple[int, str]:
+def _generation(point: ExplainedPoint) -> tuple[int, str]:
     known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
     return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
 
 
-def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStart]) -> Replica:
+def _replica(
+    broker_id: int, logs: Sequence[ExplainedLog], batches: Sequence[ExplainedSegment], epochs: Sequence[ExplainedEpoch]
+) -> ExplainedReplica:
     own = [log for log in logs if log.broker_id == broker_id]
     log = next((log for log in own if log.state == _CURRENT), None)
     if log is None:
-        return Replica(broker_id=broker_id)
+        return ExplainedReplica(broker_id=broker_id)
     rows = [row for row in batches if row.broker_id == broker_id and row.log_dir == log.log_dir]
     entries = tuple(sorted((entry for entry in epochs if entry.broker_id == broker_id), key=lambda entry: entry.leader_epoch))
-    made = Replica(broker_id=broker_id, log=log, epochs=entries)
+    made = ExplainedReplica(broker_id=broker_id, log=log, epochs=entries)
     state = made.state
     if state is None:
         return made
@@ -211,7 +213,9 @@ def _replica(broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[Segme
     return replace(made, history=tuple(history), by_table=by_table)
 
 
-def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica, follower: Replica) -> Outcome | None:
+def _outcome(
+    verdict: ExplainedVerdict, applied: ExplainedPoint | None, leader: ExplainedReplica, follower: ExplainedReplica
+) -> Outcome | None:
     if applied is None or leader.state is None or follower.state is None:
         return None
     exchanged, end = exchange(applied), follower.state.log_end_offset
@@ -232,9 +236,11 @@ def _outcome(verdict: Verdict, applied: TruncationPoint | None, leader: Replica,
     )
 
 
-def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: Verdict, folder: str) -> tuple[InputError, ...]:
+def _input_errors(
+    tables: Tables, run: ExplainedRun, sides: Sequence[ExplainedReplica], verdict: ExplainedVerdict, folder: str
+) -> tuple[ExplainedProblem, ...]:
     """The problems of these replicas' files, of what their log directories share, and of files that belong to no broker."""
-    found: list[InputError] = []
+    found: list[ExplainedProblem] = []
     for side in sides:
         if side.log is None or side.path is None:
             continue
@@ -246,6 +252,6 @@ def _input_errors(tables: Tables, run: Run, sides: Sequence[Replica], verdict: V
     return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))
 
 
-def _errors(tables: Tables, run: Run, broker_id: int | None, folder: str) -> Iterator[InputError]:
-    for error in tables.rows("input_errors", InputError, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
+def _errors(tables: Tables, run: ExplainedRun, broker_id: int | None, folder: str) -> Iterator[ExplainedProblem]:
+    for error in tables.rows("input_errors", ExplainedProblem, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
         yield replace(error, path=below(folder, error.path), detail=below(folder, error.detail))

@@ -9,15 +9,14 @@ from datetime import datetime
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.explained_rows import (
-    ConsumerImpact,
-    FutureReplica,
+from replica_audit.report.facts.explained_rows import ExplainedRun, Tables
+from replica_audit.report.facts.partition_rows import (
+    ExplainedElection,
+    ExplainedFuture,
+    ExplainedGroup,
+    ExplainedIncident,
+    ExplainedRole,
     LeaderChoice,
-    LeaderEpoch,
-    LoggedIncident,
-    ReplicaRole,
-    Run,
-    Tables,
 )
 from replica_audit.report.facts.short_paths import below
 
@@ -47,18 +46,18 @@ class PartitionFacts:
     `alone` says why there is no follower to explain; None if there is one. `folder` and `cut_short` as in an explanation of a follower.
     """
 
-    run: Run
+    run: ExplainedRun
     warehouse: str
     folder: str
     topic: str
     partition: int
     alone: str | None
-    roles: tuple[ReplicaRole, ...]
-    elections: tuple[LeaderEpoch, ...]
-    incidents: tuple[LoggedIncident, ...]
-    impacts: tuple[ConsumerImpact, ...]
+    roles: tuple[ExplainedRole, ...]
+    elections: tuple[ExplainedElection, ...]
+    incidents: tuple[ExplainedIncident, ...]
+    impacts: tuple[ExplainedGroup, ...]
     choices: tuple[LeaderChoice, ...]
-    futures: tuple[FutureReplica, ...]
+    futures: tuple[ExplainedFuture, ...]
     cut_short: tuple[str, ...]
     findings: tuple[OpenFinding, ...] = ()
 
@@ -73,7 +72,7 @@ class PartitionFacts:
         return next((one for one in self.findings if one.code == PartitionCode.OFFLINE_PARTITION), None)
 
 
-def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
+def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
     """Read what a run knows of a partition; a table that is not there has nothing to say."""
     keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
     futures = [
@@ -83,14 +82,14 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
             future_log_dir=below(folder, row.future_log_dir),
             reason=below(folder, row.reason),
         )
-        for row in tables.rows("future_replicas", FutureReplica, **keys)
+        for row in tables.rows("future_replicas", ExplainedFuture, **keys)
     ]
     choices = [replace(row, reason=below(folder, row.reason)) for row in tables.rows("what_if_leaders", LeaderChoice, **keys)]
     roles = [
         replace(row, isr_objection=row.isr_objection and below(folder, row.isr_objection))
-        for row in tables.rows("replica_roles", ReplicaRole, **keys)
+        for row in tables.rows("replica_roles", ExplainedRole, **keys)
     ]
-    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", LoggedIncident, **keys)]
+    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", ExplainedIncident, **keys)]
     return PartitionFacts(
         run=run,
         warehouse=tables.location,
@@ -99,9 +98,9 @@ def partition_facts(tables: Tables, run: Run, topic: str, partition: int, *, alo
         partition=partition,
         alone=alone,
         roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
-        elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
+        elections=tuple(sorted(tables.rows("leader_epochs", ExplainedElection, **keys), key=lambda row: row.leader_epoch)),
         incidents=tuple(sorted(incidents, key=lambda row: (row.logged_at or "", row.path, row.line))),
-        impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
+        impacts=tuple(sorted(tables.rows("consumer_impacts", ExplainedGroup, **keys), key=_worst_first)),
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
@@ -116,7 +115,7 @@ def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterat
             yield replace(row, summary=below(folder, row.summary))
 
 
-def _worst_first(row: ConsumerImpact) -> tuple[int, int, int, str]:
+def _worst_first(row: ExplainedGroup) -> tuple[int, int, int, str]:
     """Affected groups, then those of which it cannot be told, each by what is gone, then by what they never read."""
     certainty = {True: 0, None: 1, False: 2}[row.affected]
     return certainty, -(row.records_gone or 0), -(row.records_missed or 0), row.group_id

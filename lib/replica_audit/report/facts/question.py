@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
-from replica_audit.report.facts.explained_rows import Cluster, ReplicaLog, Run, Tables, TopicPartition, Verdict
+from replica_audit.report.facts.explained_rows import ExplainedCluster, ExplainedLog, ExplainedRun, ExplainedVerdict, Tables, TopicPartition
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES
 
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})")
@@ -41,10 +41,10 @@ class Subject:
     `alone` says why there are none; None if there are some.
     """
 
-    run: Run
+    run: ExplainedRun
     topic: str
     partition: int
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ExplainedVerdict, ...]
     alone: str | None = None
 
 
@@ -70,8 +70,8 @@ def find(tables: Tables, question: Question) -> Subject:
     keys: dict[str, str | int] = {"topic": question.topic, "partition": question.partition}
     if not tables.has("replica_verdicts"):
         raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
-    found = tables.rows("replica_verdicts", Verdict, run_id=run_id, **keys)
-    told = {one.cluster_id for name in PARTITION_TABLES for one in tables.distinct(name, Cluster, run_id=run_id, **keys)}
+    found = tables.rows("replica_verdicts", ExplainedVerdict, run_id=run_id, **keys)
+    told = {one.cluster_id for name in PARTITION_TABLES for one in tables.distinct(name, ExplainedCluster, run_id=run_id, **keys)}
     everywhere = told | {verdict.cluster_id for verdict in found}
     clusters = sorted(cluster for cluster in everywhere if question.cluster_id in (None, cluster))
     if not clusters:
@@ -82,13 +82,13 @@ def find(tables: Tables, question: Question) -> Subject:
     run = next(run for run in runs if run.cluster_id == clusters[0])
     if verdicts:
         return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=_of_follower(verdicts, question))
-    alone = _alone(question, tables.rows("replica_logs", ReplicaLog, run_id=run_id, cluster_id=clusters[0], **keys))
+    alone = _alone(question, tables.rows("replica_logs", ExplainedLog, run_id=run_id, cluster_id=clusters[0], **keys))
     if question.follower_id is not None:
         raise UsageError(f"--follower {question.follower_id}: {question.name} has no follower to explain in run {run_id}: {alone}")
     return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
 
 
-def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[Run]]:
+def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[ExplainedRun]]:
     """The run's id and its rows: the one that was asked for, else the one that began last of those that count.
 
     Args:
@@ -104,7 +104,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
             f"--warehouse {tables.location}: not a warehouse of audits, it has no table audit_runs; "
             "give the directory that an audit was told to write its tables to"
         )
-    known = tables.rows("audit_runs", Run)
+    known = tables.rows("audit_runs", ExplainedRun)
     if cluster_id is not None:
         clusters = {run.cluster_id for run in known}
         if cluster_id not in clusters:
@@ -130,7 +130,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     return run_id, asked
 
 
-def _of_follower(verdicts: Sequence[Verdict], question: Question) -> tuple[Verdict, ...]:
+def _of_follower(verdicts: Sequence[ExplainedVerdict], question: Question) -> tuple[ExplainedVerdict, ...]:
     followers = sorted(verdicts, key=lambda verdict: verdict.follower_id)
     if question.follower_id is None:
         return tuple(followers)
@@ -151,7 +151,7 @@ def _nothing_said(tables: Tables, question: Question, run_id: str, elsewhere: It
     keys: dict[str, str | int] = {"run_id": run_id}
     if question.cluster_id is not None:
         keys["cluster_id"] = question.cluster_id
-    replicas = tables.rows("replica_logs", ReplicaLog, topic=question.topic, partition=question.partition, **keys)
+    replicas = tables.rows("replica_logs", ExplainedLog, topic=question.topic, partition=question.partition, **keys)
     if replicas:
         return f"{question.name} has no follower to explain in run {run_id}: {_alone(question, replicas)}"
     return f"--partition {question.name}: not in run {run_id}; {_others(question, tables.distinct('replica_logs', TopicPartition, **keys))}"
@@ -174,7 +174,7 @@ def _others(question: Question, names: Sequence[TopicPartition]) -> str:
     return f"it has {len(partitions)} other topics; perhaps it was limited by --topics"
 
 
-def _alone(question: Question, replicas: Sequence[ReplicaLog]) -> str:
+def _alone(question: Question, replicas: Sequence[ExplainedLog]) -> str:
     brokers = ", ".join(str(broker) for broker in sorted({replica.broker_id for replica in replicas}))
     states = sorted({replica.state for replica in replicas})
     if question.topic == METADATA_TOPIC:

@@ -7,7 +7,7 @@ from typing import Protocol
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 
 
-class Compared(Protocol):
+class ComparedWith(Protocol):
     """Of a verdict, with whom the follower was compared; `inferred_because` is None where an older version wrote the row."""
 
     @property
@@ -23,17 +23,17 @@ class Compared(Protocol):
         """Why it is inferred."""
 
 
-def is_inferred(one: Compared) -> bool:
+def is_inferred(one: ComparedWith) -> bool:
     """Whether the leader is inferred from the logs."""
     return one.leader_source == INFERRED
 
 
-def has_no_leader(one: Compared) -> bool:
+def has_no_leader(one: ComparedWith) -> bool:
     """Whether the metadata says that nobody leads."""
     return is_inferred(one) and one.inferred_because == InferredBecause.NO_LEADER
 
 
-def leader_name(one: Compared) -> str:
+def leader_name(one: ComparedWith) -> str:
     """The replica as the leader of a sentence."""
     if has_no_leader(one):
         return f"broker {one.leader_id} (as if it led)"
@@ -45,7 +45,7 @@ def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
     return f"{leader_id}{'?' if leader_source == INFERRED and leader_id >= 0 else ''}>{follower_id}"
 
 
-def known_from(one: Compared) -> str:
+def known_from(one: ComparedWith) -> str:
     """Who leads, and where that is known from."""
     if one.leader_id < 0:
         return "nobody, by the metadata" if has_no_leader(one) else "unknown"
@@ -54,7 +54,7 @@ def known_from(one: Compared) -> str:
     return f"broker {one.leader_id}, {'inferred from the logs' if is_inferred(one) else f'known from {one.leader_source}'}"
 
 
-def caveat(one: Compared) -> str:
+def caveat(one: ComparedWith) -> str:
     """What has to be known about the leader before the verdict is read; empty where the metadata says who leads."""
     if not is_inferred(one) or one.leader_id < 0:
         return ""
@@ -71,7 +71,7 @@ def caveat(one: Compared) -> str:
     return "The leader is inferred from the logs."
 
 
-def what_would_settle_it(one: Compared) -> str:
+def what_would_settle_it(one: ComparedWith) -> str:
     """What to do before acting on a verdict under an inferred leader; empty where it is known, or where nobody leads."""
     if not is_inferred(one) or has_no_leader(one):
         return ""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.data import Report
-from replica_audit.report.facts.explained_rows import Verdict
+from replica_audit.report.facts.explained_rows import ExplainedVerdict
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.worst_first import SEVERITIES
@@ -22,7 +22,7 @@ from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
 from replica_audit.report.text import choices_text, elections_text, groups_text, roles_text, rules_text
-from replica_audit.report.text.exchange_text import DOCUMENTS, Words
+from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
 from replica_audit.report.text.offline_text import elections, in_sync, since
@@ -34,7 +34,7 @@ _WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
 _NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
 
 
-class Grid(NamedTuple):
+class PageTable(NamedTuple):
     """A table: what it is, its head, its rows."""
 
     caption: str
@@ -65,7 +65,7 @@ class Follower:
     caveat: str
     facts: tuple[tuple[str, str], ...]
     remedies: tuple[str, ...]
-    grids: tuple[Grid, ...]
+    grids: tuple[PageTable, ...]
     ending: tuple[str, ...]
     evidence: tuple[str, ...]
     errors: tuple[str, ...]
@@ -87,7 +87,7 @@ class Section:
     followers: tuple[Follower, ...]
     others: tuple[str, ...]
     pictures: tuple[Picture, ...]
-    grids: tuple[Grid, ...]
+    grids: tuple[PageTable, ...]
     notes: tuple[str, ...]
     command: str
 
@@ -132,7 +132,7 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
     cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
     ending: list[str] = []
     if one.applied is not None and one.outcome is not None:
-        ending = list(Words(one, one.applied).ending(one.outcome.exchange))
+        ending = list(StepWords(one, one.applied).ending(one.outcome.exchange))
     return Follower(
         broker_id=verdict.follower_id,
         verdict=verdict.verdict,
@@ -177,7 +177,7 @@ def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
     yield "Leader", known_from(verdict)
 
 
-def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
+def _removed(verdict: ExplainedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.removed_records is not None:
         yield "Records", number(verdict.removed_records)
     if verdict.removed_bytes is not None:
@@ -187,9 +187,9 @@ def _removed(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "Committed and lost", counted(verdict.committed or 0, "offset")
 
 
-def _grids(one: Explanation) -> Iterator[Grid]:
+def _grids(one: Explanation) -> Iterator[PageTable]:
     if one.applied is not None and one.outcome is not None and one.outcome.exchange.steps:
-        words = Words(one, one.applied)
+        words = StepWords(one, one.applied)
         rows = tuple(
             (
                 "fallback" if step.number is None else str(step.number),
@@ -201,12 +201,12 @@ def _grids(one: Explanation) -> Iterator[Grid]:
             for step in one.outcome.exchange.steps
         )
         head = ("round", f"follower {one.verdict.follower_id}", f"{leader_name(one.verdict)} answers", "the follower", "rule (source)")
-        yield Grid(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
+        yield PageTable(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
     rules = rules_text.rule_rows(one)
     if rules:
         marks = {">": "applies", "x": "rejected by KIP-279"}
         named = tuple((row[1], marks.get(row[0], ""), *row[2:]) for row in rules)
-        yield Grid("The same under every rule", ("rule", "", *rules_text.HEAD[2:]), named)
+        yield PageTable("The same under every rule", ("rule", "", *rules_text.HEAD[2:]), named)
 
 
 def _evidence(one: Explanation) -> Iterator[str]:
@@ -220,21 +220,21 @@ def _evidence(one: Explanation) -> Iterator[str]:
         yield f"not all rows were read of: {', '.join(one.cut_short)}"
 
 
-def _grids_of_partition(explained: Explained) -> Iterator[Grid]:
+def _grids_of_partition(explained: Explained) -> Iterator[PageTable]:
     facts = explained.partition
     hit = [impact for impact in facts.impacts if impact.affected is not False]
     if hit:
         more = f" (the worst {_MOST_GROUPS} of {number(len(hit))})" if len(hit) > _MOST_GROUPS else ""
         rows = tuple((*groups_text.group_row(impact), impact.reason) for impact in hit[:_MOST_GROUPS])
-        yield Grid(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
+        yield PageTable(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
     if facts.choices:
-        yield Grid(
+        yield PageTable(
             "Each replica as the leader, the least loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
         )
     if facts.roles:
-        yield Grid("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))
+        yield PageTable("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))
     if facts.elections:
-        yield Grid("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
+        yield PageTable("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
 
 
 def _offline(facts: PartitionFacts) -> Iterator[str]:

@@ -8,16 +8,16 @@ from itertools import pairwise
 from typing import assert_never
 
 from replica_audit.protocol.exchange.exchange_cases import Case
-from replica_audit.report.facts.exchange_steps import Step
-from replica_audit.report.facts.explained_rows import ConsumerImpact, TruncationPoint
-from replica_audit.report.facts.explanation import Explained, Explanation, Replica
+from replica_audit.report.facts.exchange_steps import ExplainedStep
+from replica_audit.report.facts.explained_rows import ExplainedPoint
+from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
+from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
-from replica_audit.report.layout.drawing import Stroke as Segment
-from replica_audit.report.layout.drawing import tick_places
+from replica_audit.report.layout.drawing import Stroke, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred
 from replica_audit.report.layout.paragraphs import count, epoch, offsets
-from replica_audit.report.page.sheet import LINE, UNIT, Box, Paper, Sheet, Stroke, Words
+from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
 COLOURS = 8
@@ -34,8 +34,8 @@ class Picture:
     title: str
     description: str
     boxes: tuple[Box, ...]
-    strokes: tuple[Stroke, ...]
-    words: tuple[Words, ...]
+    strokes: tuple[Line, ...]
+    words: tuple[Label, ...]
 
 
 def picture(explained: Explained, paper: Paper) -> Picture | None:
@@ -88,7 +88,7 @@ def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
     return sorted(followers, key=rank)
 
 
-def _axis(followers: Sequence[Explanation], groups: Sequence[ConsumerImpact], paper: Paper) -> tuple[Axis, set[int]] | None:
+def _axis(followers: Sequence[Explanation], groups: Sequence[ExplainedGroup], paper: Paper) -> tuple[Axis, set[int]] | None:
     """The axis that all logs share, and the offsets that it must show."""
     if not followers:
         return None
@@ -127,14 +127,14 @@ def _ticks(sheet: Sheet, firm: set[int]) -> None:
     for offset, (row, start) in names.items():
         y = (rows - row) * LINE
         text = str(offset)
-        sheet.words.append(Words(sheet.paper.left + start * UNIT + 2, y, text, "tick"))
+        sheet.words.append(Label(sheet.paper.left + start * UNIT + 2, y, text, "tick"))
         sheet.post(offset, y + 3, rows * LINE + 8, "guide")
     if sheet.paper.margin:
-        sheet.words.append(Words(UNIT, rows * LINE, "offset", "quiet"))
+        sheet.words.append(Label(UNIT, rows * LINE, "offset", "quiet"))
     sheet.y = rows * LINE + 8
 
 
-def _log(sheet: Sheet, name: str, side: Replica, segments: Iterable[Segment], *notes: str) -> float:
+def _log(sheet: Sheet, name: str, side: ExplainedReplica, segments: Iterable[Stroke], *notes: str) -> float:
     """A log as a bar with its high watermark; returns where the bar begins."""
     log, state = side.log, side.state
     if log is None or state is None:
@@ -150,7 +150,7 @@ def _log(sheet: Sheet, name: str, side: Replica, segments: Iterable[Segment], *n
     return top
 
 
-def _segments(sheet: Sheet, segments: Iterable[Segment], top: float, height: float) -> None:
+def _segments(sheet: Sheet, segments: Iterable[Stroke], top: float, height: float) -> None:
     for segment in segments:
         fate = {KEPT: "", GOES: " goes", CONFLICTS: " differs"}[segment.fill]
         known = segment.label.isdigit()
@@ -163,7 +163,7 @@ def _segments(sheet: Sheet, segments: Iterable[Segment], top: float, height: flo
         whole = f"epoch {segment.label}" if known else segment.label
         text = next((text for text in (whole, segment.label) if len(text) * 7 + 8 <= width), "")
         if text:
-            sheet.words.append(Words(sheet.x(segment.first_offset) + width / 2, top + height / 2 + 4, text, "on-bar middle"))
+            sheet.words.append(Label(sheet.x(segment.first_offset) + width / 2, top + height / 2 + 4, text, "on-bar middle"))
 
 
 def _follower(sheet: Sheet, one: Explanation) -> None:
@@ -209,7 +209,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
     sheet.say(physical, top + 16, f"cuts away {said}{committed}", "note alarm")
 
 
-def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
+def _step(sheet: Sheet, step: ExplainedStep, leader_end: int) -> None:
     """A question and its answer as an arrow to what was answered, and the cut that follows as one to where it ends."""
     number = "" if step.number is None else f"{step.number}  "
     asked, answer, does = said(step)
@@ -225,7 +225,7 @@ def _step(sheet: Sheet, step: Step, leader_end: int) -> None:
         sheet.arrow(step.log_end_offset, goes_to, top + LINE, "cut applies", does)
 
 
-def said(step: Step) -> tuple[str, str, str]:
+def said(step: ExplainedStep) -> tuple[str, str, str]:
     """Question, answer and effect in a few words; the exchange in full stands below the picture."""
     does = "" if step.truncate_to is None else f"cuts to {step.truncate_to}"
     if step.case is Case.OUT_OF_RANGE_RESTART:
@@ -253,16 +253,16 @@ def said(step: Step) -> tuple[str, str, str]:
     return asked, answer, does
 
 
-def _cut(sheet: Sheet, point: TruncationPoint, log_start: int, log_end: int) -> None:
+def _cut(sheet: Sheet, point: ExplainedPoint, log_start: int, log_end: int) -> None:
     name = f"{'▶ ' if point.applies else ''}{point.protocol}: {', '.join(_outcome(point))}"
     top = sheet.row([name], _TRACK, "strong" if point.applies else "") + _TRACK / 2
-    sheet.strokes.append(Stroke(sheet.x(log_start), top, sheet.x(log_end), top, "track"))
+    sheet.strokes.append(Line(sheet.x(log_start), top, sheet.x(log_end), top, "track"))
     goes_to = point.truncation_offset if point.restart_offset is None else point.restart_offset
     if goes_to is not None:
         sheet.arrow(log_end, goes_to, top, "cut applies" if point.applies else "cut", name)
 
 
-def _outcome(point: TruncationPoint) -> Iterator[str]:
+def _outcome(point: ExplainedPoint) -> Iterator[str]:
     if point.restart_offset is not None:
         yield f"restarts at {point.restart_offset}"
     else:
@@ -273,7 +273,7 @@ def _outcome(point: TruncationPoint) -> Iterator[str]:
         yield "stays diverged"
 
 
-def _groups(sheet: Sheet, groups: Sequence[ConsumerImpact]) -> None:
+def _groups(sheet: Sheet, groups: Sequence[ExplainedGroup]) -> None:
     if groups:
         sheet.head("Consumer groups: from committed to resumed")
     for group in groups:

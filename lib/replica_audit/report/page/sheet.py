@@ -29,7 +29,7 @@ class Box(NamedTuple):
     title: str = ""
 
 
-class Stroke(NamedTuple):
+class Line(NamedTuple):
     """A line; one of class `arrow` has a head at its second end."""
 
     x1: float
@@ -40,7 +40,7 @@ class Stroke(NamedTuple):
     title: str = ""
 
 
-class Words(NamedTuple):
+class Label(NamedTuple):
     """A line of text; the class `middle` or `end` says which point of it (x, y) is, without it is the first."""
 
     x: float
@@ -81,8 +81,8 @@ class Sheet:
     colours: dict[str, str]
     y: float = 0
     boxes: list[Box] = field(default_factory=list)
-    strokes: list[Stroke] = field(default_factory=list)
-    words: list[Words] = field(default_factory=list)
+    strokes: list[Line] = field(default_factory=list)
+    words: list[Label] = field(default_factory=list)
 
     def x(self, offset: int) -> float:
         """The place of an offset."""
@@ -99,14 +99,14 @@ class Sheet:
             for line in textwrap.wrap(name, int(room / (_STRONG if css and not place else _CHARACTER)))
         ]
         for number, (line, style) in enumerate(lines):
-            self.words.append(Words(_EDGE, self.y + LINE * number + 12, line, style))
+            self.words.append(Label(_EDGE, self.y + LINE * number + 12, line, style))
         top = self.y if beside else self.y + LINE * len(lines) + 4
         self.y = max(top + height, self.y + LINE * len(lines)) + 6
         return top
 
     def head(self, text: str) -> None:
         """The heading of the rows that follow."""
-        self.words.append(Words(_EDGE, self.y + 18, text, "head"))
+        self.words.append(Label(_EDGE, self.y + 18, text, "head"))
         self.y += 26
 
     def span(self, first: int, end: int, y: float, height: float, css: str, title: str = "") -> float:
@@ -122,17 +122,17 @@ class Sheet:
         if first == last:
             self.boxes.append(Box(first - 3, y - 3, 6, 6, f"dot {css}", title))
         else:
-            self.strokes.append(Stroke(first, y, last, y, f"arrow {css}", title))
+            self.strokes.append(Line(first, y, last, y, f"arrow {css}", title))
 
     def post(self, offset: int, top: float, bottom: float, css: str, title: str = "") -> None:
         """A vertical line at an offset."""
-        self.strokes.append(Stroke(self.x(offset), top, self.x(offset), bottom, css, title))
+        self.strokes.append(Line(self.x(offset), top, self.x(offset), bottom, css, title))
 
     def say(self, offset: int, y: float, text: str, css: str = "", *, beside: bool = False) -> None:
         """Words that begin at an offset, or as near as there is room; `beside`: or rather end there."""
         at, length = self.x(offset), len(text) * _CHARACTER
         right = self.paper.width - _EDGE
         if beside and at + 3 + length > right and at - length >= _EDGE:
-            self.words.append(Words(at - 3, y, text, f"{css} end".strip()))
+            self.words.append(Label(at - 3, y, text, f"{css} end".strip()))
         else:
-            self.words.append(Words(max(min(at + 3, right - length), _EDGE), y, text, css))
+            self.words.append(Label(max(min(at + 3, right - length), _EDGE), y, text, css))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import LeaderChoice
 from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
 

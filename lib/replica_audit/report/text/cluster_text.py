@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from replica_audit.protocol.cluster.epoch_answers import Difference
+from replica_audit.protocol.cluster.epoch_answers import AnswerDifference
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
 
@@ -53,7 +53,9 @@ def _topics(partitions: Sequence[Mapping[str, Any]], topics: int) -> str:
     return f"{topics} topic(s), {len(partitions)} partition(s){f': {found}' if found else ', all with a leader and in sync'}"
 
 
-def verified(*, run_id: str, partitions: int, asked: int, differences: Sequence[Difference], explained: Sequence[Difference]) -> str:
+def verified(
+    *, run_id: str, partitions: int, asked: int, differences: Sequence[AnswerDifference], explained: Sequence[AnswerDifference]
+) -> str:
     """The outcome of a verification, with a line feed at its end. Of each kind at most MOST_LISTED differences are listed."""
     lines = paragraph(f"run {run_id}: {asked} answer(s) about the leaders' epochs of {partitions} partition(s)", 0)
     lines.append(f"{len(differences)} difference(s), {len(explained)} that time explains")
@@ -63,7 +65,7 @@ def verified(*, run_id: str, partitions: int, asked: int, differences: Sequence[
     return "\n".join(lines) + "\n"
 
 
-def _listed(found: Sequence[Difference]) -> Iterator[str]:
+def _listed(found: Sequence[AnswerDifference]) -> Iterator[str]:
     rows = [
         [
             f"{one.topic}-{one.partition}",

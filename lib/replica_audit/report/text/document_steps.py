@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.exchange.exchange_cases import Case, Protocol
-from replica_audit.report.facts.exchange_steps import Step
-from replica_audit.report.facts.explained_rows import EpochStart
+from replica_audit.report.facts.exchange_steps import ExplainedStep
+from replica_audit.report.facts.explained_rows import ExplainedEpoch
 from replica_audit.report.facts.explanation import Explanation, Outcome
 from replica_audit.report.facts.spans import LogState
 from replica_audit.report.layout.leader_words import leader_name
@@ -64,11 +64,11 @@ def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, followe
     yield "4.7.1", f"while it fetches it adds {_entries(learnt)}" if learnt else "while it fetches no later epoch comes"
 
 
-def _claimed(found: Sequence[EpochStart]) -> list[EpochEntry]:
+def _claimed(found: Sequence[ExplainedEpoch]) -> list[EpochEntry]:
     return [EpochEntry(entry.leader_epoch, entry.checkpoint_start_offset or 0) for entry in found]
 
 
-def _recovered(found: Sequence[EpochStart], follower: LogState) -> str:
+def _recovered(found: Sequence[ExplainedEpoch], follower: LogState) -> str:
     """What of the file is in effect once the log is loaded."""
     in_file, loaded = set(_claimed(found)), set(follower.epochs)
     told = [f"it recovers {_entries(follower.epochs)}"]
@@ -89,7 +89,7 @@ def _entries(entries: Sequence[EpochEntry]) -> str:
     return ", ".join(said)
 
 
-def asked(explanation: Explanation, step: Step) -> Iterator[Told]:
+def asked(explanation: Explanation, step: ExplainedStep) -> Iterator[Told]:
     """One round, or the fallback, as the steps of the document that applies."""
     match explanation.verdict.protocol:
         case Protocol.KIP_101:
@@ -101,13 +101,13 @@ def asked(explanation: Explanation, step: Step) -> Iterator[Told]:
                 yield "4.5", f"it {_cuts(step)}"
 
 
-def _cuts(step: Step) -> str:
+def _cuts(step: ExplainedStep) -> str:
     if step.case is Case.OUT_OF_RANGE_RESTART:
         return f"empties its log and starts again at {step.offset}"
     return "truncates nothing" if step.truncate_to is None else f"truncates to {step.truncate_to}"
 
 
-def _kip_101(step: Step) -> Iterator[Told]:
+def _kip_101(step: ExplainedStep) -> Iterator[Told]:
     match step.case:
         case Case.NO_EPOCH | Case.UNDEFINED:
             asked = step.requested_epoch
@@ -124,13 +124,13 @@ def _kip_101(step: Step) -> Iterator[Told]:
             yield "-", f"no step: the fetch from {step.log_end_offset} is out of range, it {_cuts(step)}"
 
 
-def _sequence(step: Step) -> str:
+def _sequence(step: ExplainedStep) -> str:
     """What becomes of the follower's sequence file."""
     gone = step.dropped_epochs
     return f"its sequence file loses {listed(map(epoch, gone))}" if gone else "its sequence file stays as it is"
 
 
-def _kip_279(step: Step) -> Iterator[Told]:
+def _kip_279(step: ExplainedStep) -> Iterator[Told]:
     asks = "4.2", f"({'1' if step.number == 1 else '3b'}) it asks for {epoch(step.requested_epoch)}"
     match step.case:
         case Case.UNKNOWN_EPOCH | Case.COMMON_EPOCH | Case.LATER_EPOCH if not step.fetches:

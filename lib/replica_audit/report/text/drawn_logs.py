@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from replica_audit.protocol.epochs.lineage import History
-from replica_audit.report.facts.explained_structs import Difference
-from replica_audit.report.facts.explanation import Explanation, Replica
+from replica_audit.report.facts.explained_structs import ExplainedDifference
+from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
 from replica_audit.report.layout.leader_words import is_inferred
 from replica_audit.report.layout.paragraphs import paragraph
@@ -57,7 +57,7 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
             yield from paragraph(f"Broker {side.broker_id} is drawn by its epoch table: which batches are its log's cannot be told.")
 
 
-def _bar(name: str, side: Replica, marks: Sequence[Mark]) -> Bar:
+def _bar(name: str, side: ExplainedReplica, marks: Sequence[Mark]) -> Bar:
     state = side.state
     if side.log is None or state is None:
         why = "not in the input" if side.log is None else "cannot be read"
@@ -66,7 +66,7 @@ def _bar(name: str, side: Replica, marks: Sequence[Mark]) -> Bar:
     return Bar(name=name, strokes=strokes(side.history, (), None), posts=posts, marks=tuple(marks))
 
 
-def _log_marks(side: Replica) -> Iterator[Mark]:
+def _log_marks(side: ExplainedReplica) -> Iterator[Mark]:
     if side.log is not None and side.state is not None:
         yield Mark(side.state.log_start_offset, "S")
         yield Mark(side.state.log_end_offset, "E")
@@ -100,7 +100,7 @@ def _follower_bar(explanation: Explanation) -> Bar:
     )
 
 
-def strokes(history: History, conflicts: Sequence[Difference], physical: int | None) -> tuple[Stroke, ...]:
+def strokes(history: History, conflicts: Sequence[ExplainedDifference], physical: int | None) -> tuple[Stroke, ...]:
     """A history as segments: cut where it is cut, and where it begins or ends to conflict. `fill` is KEPT, CONFLICTS or GOES."""
     borders = {border for piece in conflicts for border in (piece.first_offset, piece.end_offset)}
     if physical is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from replica_audit.report.facts.explained_rows import LeaderEpoch
 from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.facts.partition_rows import ExplainedElection
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import count, listed, paragraph
 
@@ -31,7 +31,7 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
         )
 
 
-def election_rows(elections: Sequence[LeaderEpoch]) -> list[tuple[str, ...]]:
+def election_rows(elections: Sequence[ExplainedElection]) -> list[tuple[str, ...]]:
     """The cells below HEAD; of a long history the beginning, the end, and the last unclean ones."""
     shown = _shown(elections)
     rows: list[tuple[str, ...]] = []
@@ -47,7 +47,7 @@ def election_rows(elections: Sequence[LeaderEpoch]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _row(election: LeaderEpoch) -> tuple[str, ...]:
+def _row(election: ExplainedElection) -> tuple[str, ...]:
     return (
         str(election.leader_epoch),
         "nobody" if election.leader_id < 0 else str(election.leader_id),
@@ -58,7 +58,7 @@ def _row(election: LeaderEpoch) -> tuple[str, ...]:
     )
 
 
-def _given_up(election: LeaderEpoch) -> str:
+def _given_up(election: ExplainedElection) -> str:
     if election.election != _UNCLEAN:
         return ""
     if election.given_up_offsets is None:
@@ -73,7 +73,7 @@ def _time(at: datetime) -> str:
     return f"{utc:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def _shown(elections: Sequence[LeaderEpoch]) -> set[int]:
+def _shown(elections: Sequence[ExplainedElection]) -> set[int]:
     places = range(len(elections))
     if len(elections) <= _MOST:
         return set(places)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Protocol
-from replica_audit.report.facts.exchange_steps import Exchange, Step
-from replica_audit.report.facts.explained_rows import TruncationPoint
+from replica_audit.report.facts.exchange_steps import Exchange, ExplainedStep
+from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.report.facts.explained_structs import Stuck
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.leader_words import leader_name
@@ -48,16 +48,16 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     if not outcome.is_recorded:
         yield from paragraph(NOT_RECORDED)
         return
-    words = Words(explanation, point)
+    words = StepWords(explanation, point)
     for step in outcome.exchange.steps:
         yield from words.step(step)
     yield from words.end(outcome.exchange)
 
 
-class Words:
+class StepWords:
     """The words for the steps of one exchange."""
 
-    def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
+    def __init__(self, explanation: Explanation, point: ExplainedPoint) -> None:
         self.point = point
         self.leader = leader_name(explanation.verdict)
         self.follower = f"follower {explanation.follower.broker_id}"
@@ -66,7 +66,7 @@ class Words:
         self.stuck = explanation.verdict.stuck
         self.cut = point.truncation_offset is not None or point.restart_offset is not None
 
-    def step(self, step: Step) -> Iterator[str]:
+    def step(self, step: ExplainedStep) -> Iterator[str]:
         """A step, in lines."""
         first = "fallback " if step.number is None else f"round {step.number}  "
         said = [] if step.number is None else [f"{self.follower} {self.asks(step)}", f"{self.leader} answers {self.answer(step)}"]
@@ -76,7 +76,7 @@ class Words:
         for number, text in enumerate(said):
             yield from paragraph(text, first=first if not number else " " * len(first))
 
-    def asks(self, step: Step) -> str:
+    def asks(self, step: ExplainedStep) -> str:
         """What the follower asks."""
         if not step.fetches:
             asked = epoch(step.requested_epoch) if step.requested_epoch is not None else "epoch -1, for it has none"
@@ -84,7 +84,7 @@ class Words:
         sent = "" if step.requested_epoch is None else f", its last epoch is {step.requested_epoch}"
         return f"fetches from {step.log_end_offset}{sent}"
 
-    def answer(self, step: Step) -> str:
+    def answer(self, step: ExplainedStep) -> str:
         """What the leader answers."""
         match step.case:
             case Case.RECORDS:
@@ -103,7 +103,7 @@ class Words:
             case _ as never:
                 assert_never(never)
 
-    def _why(self, step: Step) -> str:
+    def _why(self, step: ExplainedStep) -> str:
         start = None if self.leader_log is None else self.leader_log.log_start_offset
         match step.out_of_range:
             case OutOfRange.EPOCH:
@@ -113,7 +113,7 @@ class Words:
             case _:
                 return f"its log ends at {step.answered_end_offset}"
 
-    def does(self, step: Step) -> str:
+    def does(self, step: ExplainedStep) -> str:
         """What the follower does then."""
         match step.case:
             case Case.RECORDS:
@@ -136,22 +136,22 @@ class Words:
             case _ as never:
                 assert_never(never)
 
-    def _falls_back(self, step: Step) -> str:
+    def _falls_back(self, step: ExplainedStep) -> str:
         if step.in_memory:
             known = "that of its checkpoint" if self.checkpointed is None else f"the {self.checkpointed} of its checkpoint"
             return f"runs, and knows a newer high watermark than {known}: cuts nothing"
         return f"has the high watermark {step.offset}: {self._cuts(step)}"
 
-    def _adjusts(self, step: Step) -> str:
+    def _adjusts(self, step: ExplainedStep) -> str:
         """What follows from an offset out of range."""
         if step.case is Case.OUT_OF_RANGE_RESTART:
             return f"empties its log and starts again at {step.offset}"
         return self._cuts(step) if step.case is Case.OUT_OF_RANGE_LONGER else "fetches the same again"
 
-    def _cuts(self, step: Step) -> str:
+    def _cuts(self, step: ExplainedStep) -> str:
         return f"cuts nothing, its log ends at {step.log_end_offset}" if step.truncate_to is None else f"truncates to {step.truncate_to}"
 
-    def rule(self, step: Step) -> tuple[str, str]:
+    def rule(self, step: ExplainedStep) -> tuple[str, str]:
         """What decides, and where Kafka says so."""
         is_old = self.point.protocol in _OLD
         if step.because is None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.remedies import steps
-from replica_audit.report.facts.explained_rows import TruncationPoint
-from replica_audit.report.facts.explained_rows import Verdict as VerdictRow
-from replica_audit.report.facts.explained_structs import Difference
-from replica_audit.report.facts.explanation import Explained, Explanation, Outcome, Replica
+from replica_audit.report.facts.explained_rows import ExplainedPoint
+from replica_audit.report.facts.explained_rows import ExplainedVerdict as VerdictRow
+from replica_audit.report.facts.explained_structs import ExplainedDifference
+from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome
 from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import known_from, leader_name
@@ -104,7 +104,7 @@ def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
     return f": proven by {' and '.join(found)}"
 
 
-def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:
+def _what_stays(explanation: Explanation, outcome: Outcome, point: ExplainedPoint) -> Iterator[str]:
     leader, follower = explanation.leader.state, explanation.follower.state
     if leader is None or follower is None:
         return
@@ -127,7 +127,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
         yield from paragraph("What stays agrees with the leader's log.")
 
 
-def _who_has(explanation: Explanation, piece: Difference) -> str:
+def _who_has(explanation: Explanation, piece: ExplainedDifference) -> str:
     leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
     if piece.leader_epoch is None:
         return f"a hole in the log of {leader}, {follower} has {epoch(piece.follower_epoch)}"
@@ -156,7 +156,7 @@ def facts(verdict: VerdictRow) -> tuple[str, ...]:
     return (verdict.evidence,) if verdict.evidence else ()
 
 
-def described(explanation: Explanation, side: Replica) -> str:
+def described(explanation: Explanation, side: ExplainedReplica) -> str:
     """A replica: its directory, and what is known of its log."""
     log = side.log
     if log is None or side.path is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import ConsumerImpact
 from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import count, listed, paragraph
 
@@ -44,7 +44,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"{listed(groups)}: {reason}", first="- ")
 
 
-def group_row(impact: ConsumerImpact) -> tuple[str, ...]:
+def group_row(impact: ExplainedGroup) -> tuple[str, ...]:
     """The cells below HEAD."""
     is_unknown = impact.validation_result == _UNKNOWN
     resumes = "?" if is_unknown else "policy" if impact.reset_offset is None else str(impact.reset_offset)

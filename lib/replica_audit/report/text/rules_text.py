@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import RuleOutcome, TruncationPoint
+from replica_audit.report.facts.explained_rows import ExplainedPoint, RuleOutcome
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import listed, paragraph
@@ -44,7 +44,7 @@ def _others(explanation: Explanation) -> list[RuleOutcome]:
     return [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
 
 
-def _of_protocol(point: TruncationPoint, rule: RuleOutcome | None) -> tuple[str, ...]:
+def _of_protocol(point: ExplainedPoint, rule: RuleOutcome | None) -> tuple[str, ...]:
     then = (
         "" if point.restart_offset is None else f"restarts at {point.restart_offset}",
         "still differs" if point.still_diverged else "",

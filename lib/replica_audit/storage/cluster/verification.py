@@ -16,7 +16,7 @@ from uuid import UUID
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 from kafka.protocol.metadata import MetadataRequest
 
-from replica_audit.protocol.cluster.epoch_answers import Cause, Difference, LeaderNow, expected, judge
+from replica_audit.protocol.cluster.epoch_answers import AnswerCause, AnswerDifference, LeaderNow, expected, judge
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
 from replica_audit.storage.cluster.missing import Missing
@@ -36,8 +36,8 @@ class Verification:
 
     partitions: int = 0
     asked: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    explained: list[Difference] = field(default_factory=list)
+    differences: list[AnswerDifference] = field(default_factory=list)
+    explained: list[AnswerDifference] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
     @property
@@ -121,7 +121,9 @@ def _live(then: PartitionThen, topic: Any, made: Verification) -> Asked | None:
     if known and then.topic_id and known != then.topic_id:
         why = f"the topic was deleted and created again: its id is {known}, not {then.topic_id}"
     if why or one is None:
-        different = Difference(topic=then.topic, partition=then.partition, cause=Cause.DIFFERS, why=why, leader_then=then.leader.leader_id)
+        different = AnswerDifference(
+            topic=then.topic, partition=then.partition, cause=AnswerCause.DIFFERS, why=why, leader_then=then.leader.leader_id
+        )
         made.differences.append(different)
         return None
     return Asked(then=then, leader=one.leader_id, leader_epoch=getattr(one, "leader_epoch", -1), waiting=list(then.epochs))
@@ -205,13 +207,13 @@ def _judge(one: Asked, made: Verification, *, is_compacted: bool | None) -> Iter
             leader_id=one.answered_by, leader_epoch=one.leader_epoch, log_start_offset=one.log_start_offset, compacted=is_compacted
         )
         cause, why = judge(then.leader, now, epoch, answer)
-        if cause is Cause.SAME:
+        if cause is AnswerCause.SAME:
             continue
-        if cause is Cause.UNDECIDED:
+        if cause is AnswerCause.UNDECIDED:
             yield f"{one.name} epoch {epoch}", why
             continue
         before = expected(then.leader, epoch)
-        different = Difference(
+        different = AnswerDifference(
             topic=then.topic,
             partition=then.partition,
             cause=cause,
@@ -224,7 +226,7 @@ def _judge(one: Asked, made: Verification, *, is_compacted: bool | None) -> Iter
             answered_epoch=answer.epoch,
             answered_end_offset=answer.start_offset,
         )
-        (made.differences if cause is Cause.DIFFERS else made.explained).append(different)
+        (made.differences if cause is AnswerCause.DIFFERS else made.explained).append(different)
 
 
 def _differs(one: Asked) -> bool:

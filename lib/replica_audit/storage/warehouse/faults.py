@@ -30,7 +30,7 @@ _OF_WORKERS = ("java.io.EOFException", "java.net.SocketException")  # a Python t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WrittenPlace:
     """A directory that a run writes to: what it is called, and what else could serve in its place."""
 
     name: str
@@ -38,25 +38,25 @@ class Place:
     instead: str
 
 
-def warehouse_place(location: str) -> Place | None:
+def warehouse_place(location: str) -> WrittenPlace | None:
     """The directory of a warehouse; None for a store or a catalog."""
     if is_catalog_name(location) or ("://" in location and not location.startswith("file:")):
         return None
     path = Path(location.removeprefix("file://").removeprefix("file:"))
-    return Place(name=f"warehouse {path}", path=path, instead="give another --warehouse")
+    return WrittenPlace(name=f"warehouse {path}", path=path, instead="give another --warehouse")
 
 
-def working_places(conf: SparkConf) -> tuple[Place, ...]:
+def working_places(conf: SparkConf) -> tuple[WrittenPlace, ...]:
     """Where Spark keeps what does not fit into memory, as far as that is on this machine."""
     told = os.environ.get("SPARK_LOCAL_DIRS") or conf.get(_LOCAL_DIR) or tempfile.gettempdir()
     instead = f"give another with SPARK_SUBMIT_ARGS='--conf {_LOCAL_DIR}=DIR'"
     if os.environ.get("SPARK_LOCAL_DIRS"):
         instead = "give another with the variable SPARK_LOCAL_DIRS"
     paths = [Path(path.strip()) for path in told.split(",") if path.strip()]
-    return tuple(Place(name=f"Spark's working directory {path}", path=path, instead=instead) for path in paths)
+    return tuple(WrittenPlace(name=f"Spark's working directory {path}", path=path, instead=instead) for path in paths)
 
 
-def check(places: Sequence[Place | None]) -> None:
+def check(places: Sequence[WrittenPlace | None]) -> None:
     """Try each place before the work.
 
     Raises:
@@ -129,7 +129,7 @@ def _of_tables(error: BaseException, warehouse: str) -> OutputError | None:
     return OutputError(f"warehouse {warehouse}: {kind.rpartition('.')[2]}: {why}; see to it, {_AGAIN}")
 
 
-def _sentence(place: Place, code: int) -> str:
+def _sentence(place: WrittenPlace, code: int) -> str:
     remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
     if code == errno.ENOENT:
         return f"{place.name}: it was removed, or its disk was; bring it back or {place.instead}, {_AGAIN}"

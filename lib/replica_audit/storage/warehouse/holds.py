@@ -23,7 +23,7 @@ import pyarrow as pa
 from replica_audit.errors import UsageError
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
-from replica_audit.storage.warehouse.tables import Warehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables import AUDIT_RUNS
 
 SIGN_EVERY_SECONDS = 300.0
@@ -75,7 +75,7 @@ class Attempt:
 class Hold:
     """A run that this process makes. While entered it shows that the process lives; it ends what another process has taken over."""
 
-    def __init__(self, warehouse: Warehouse, run_id: str, attempt: Attempt, *, replaces: bool, every_seconds: float) -> None:
+    def __init__(self, warehouse: DeltaWarehouse, run_id: str, attempt: Attempt, *, replaces: bool, every_seconds: float) -> None:
         """As `take` gives it: `replaces` is whether the tables may hold rows of an attempt before."""
         self.run_id, self.attempt, self.replaces = run_id, attempt, replaces
         self._warehouse, self._every = warehouse, every_seconds
@@ -132,7 +132,7 @@ class Hold:
 
 
 def take(
-    warehouse: Warehouse,
+    warehouse: DeltaWarehouse,
     run_id: str,
     write: Callable[[Attempt, bool], None],
     *,
@@ -179,7 +179,7 @@ def take(
     raise UsageError(f"--run-id {run_id}: table audit_runs takes no row of it; give another --run-id")
 
 
-def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
+def latest_attempt(warehouse: DeltaWarehouse, run_id: str) -> Attempt | None:
     """The latest attempt at a run; None if there is none."""
     if not warehouse.tables.has(AUDIT_RUNS.name):  # as if there were no attempt, if it were read
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{warehouse.location}: {AUDIT_RUNS.name}")
@@ -198,7 +198,7 @@ def latest_attempt(warehouse: Warehouse, run_id: str) -> Attempt | None:
     return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
 
 
-def _is_held(warehouse: Warehouse, run_id: str, attempt: Attempt) -> bool:
+def _is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
     if attempt.status != _RUNNING or attempt.holder is None:
         return False
     if attempt.holder == this_process():
@@ -209,7 +209,7 @@ def _is_held(warehouse: Warehouse, run_id: str, attempt: Attempt) -> bool:
     return alive
 
 
-def _show_life(warehouse: Warehouse, run_id: str, attempt: Attempt) -> bool:
+def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
     """Write down that the holder lives; False if the run is another's by now."""
     done = warehouse.spark.sql(
         f"UPDATE {warehouse.identifier(AUDIT_RUNS)} SET alive_at = timestamp_micros({_microseconds(datetime.now(UTC))}) "  # noqa: S608

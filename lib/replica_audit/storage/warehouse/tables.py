@@ -26,7 +26,7 @@ from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
-from replica_audit.storage.warehouse.transactions import Commit, Transactions, other_release
+from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
 
@@ -36,7 +36,7 @@ _CREATED_IN_SECONDS = 30.0
 _BY_NAME = {table.name: table for table in TABLES}
 
 
-class Warehouse:
+class DeltaWarehouse:
     """Where the tables live: a directory or URI, or `catalog.schema`."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
@@ -165,7 +165,7 @@ class Warehouse:
         written = rows.select([F.col(column.name) for column in table.columns])
         for tries_left in reversed(range(_TRIES)):
             try:
-                self._write(table, written, Commit(run_id=run_id, fence=fence), replace=replace)
+                self._write(table, written, TableCommit(run_id=run_id, fence=fence), replace=replace)
             except Exception as error:
                 if not tries_left or not is_conflict(error):
                     raise
@@ -173,7 +173,7 @@ class Warehouse:
             else:
                 return
 
-    def _write(self, table: Table, rows: DataFrame, commit: Commit, *, replace: bool) -> None:
+    def _write(self, table: Table, rows: DataFrame, commit: TableCommit, *, replace: bool) -> None:
         if not self.in_catalog:
             path = self.path(table)
             # the number of an attempt at a run is known to the table for good; that of what it writes counts up from when it began

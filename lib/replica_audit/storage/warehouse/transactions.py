@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class TableCommit:
     """What a commit carries: the id of the run, and a number that grows with each of the run's commits to the table (None: no number)."""
 
     run_id: str
@@ -79,7 +79,7 @@ class Transactions:
         found = self._java.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
         return {str(key): str(found[key]) for key in found}
 
-    def append(self, path: str, rows: DataFrame, commit: Commit, is_old: bool) -> bool:
+    def append(self, path: str, rows: DataFrame, commit: TableCommit, is_old: bool) -> bool:
         """Append rows in one commit, unless a number as high as the commit's has been seen.
 
         Args:
@@ -100,7 +100,7 @@ class Transactions:
                 self._known.pop(path, None)
         return self._write(path, rows, commit, None)
 
-    def replace(self, path: str, rows: DataFrame, commit: Commit) -> bool:
+    def replace(self, path: str, rows: DataFrame, commit: TableCommit) -> bool:
         """Put rows in the place of those that were written last for the same run, unless their number is as high as the commit's.
 
         Returns:
@@ -110,7 +110,7 @@ class Transactions:
             own = self._last.get((path, commit.run_id))
         return own is not None and commit.fence is not None and self._write(path, rows, commit, own)
 
-    def _write(self, path: str, rows: DataFrame, commit: Commit, own: _Own | None) -> bool:
+    def _write(self, path: str, rows: DataFrame, commit: TableCommit, own: _Own | None) -> bool:
         transaction = self._log(path).startTransaction()
         version = transaction.snapshot().version()
         if version < 0:  # a writer would make a new one, with nothing of its definition
@@ -137,7 +137,7 @@ class Transactions:
                 self._last[key] = made if own is not None or key not in self._last else None
         return True
 
-    def _is_seen(self, transaction: Any, path: str, version: int, commit: Commit) -> bool:
+    def _is_seen(self, transaction: Any, path: str, version: int, commit: TableCommit) -> bool:
         """Whether the table holds a commit of the run with a number as high."""
         if commit.fence is None:
             return False

@@ -1,0 +1,37 @@
+"""The values that pass between layers. Pure data; offsets are record offsets, `end` and `log_end_offset` are exclusive."""
+
+from replica_audit.model.batches import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, BatchHeader, BatchRun, Damage, Segment, Window
+from replica_audit.model.metadata import (
+    BrokerEvent,
+    BrokerStanding,
+    Election,
+    IsrChange,
+    LoggedVersions,
+    MetadataCopy,
+    MinIsrSetting,
+    PartitionMetadata,
+)
+from replica_audit.model.replicas import CommittedOffset, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+
+__all__ = [
+    "UNDEFINED_EPOCH",
+    "UNDEFINED_EPOCH_OFFSET",
+    "BatchHeader",
+    "BatchRun",
+    "BrokerEvent",
+    "BrokerStanding",
+    "CommittedOffset",
+    "Damage",
+    "Election",
+    "IsrChange",
+    "LoggedVersions",
+    "MetadataCopy",
+    "MinIsrSetting",
+    "PartitionMetadata",
+    "Problem",
+    "ReplicaFiles",
+    "ScannedSegment",
+    "Segment",
+    "SegmentFile",
+    "Window",
+]

@@ -1,0 +1,137 @@
+"""What is read of a replica: its files, its segments, and what is wrong with them."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from replica_audit.model.batches import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in the input that cannot be used as it is: one row of `input_errors`.
+
+    `kind` says what the file is taken for (`directory`, `segment`, `leader-epoch-checkpoint`, ...); `line` counts from 1, `byte_offset`
+    from 0.
+    """
+
+    path: str
+    kind: str
+    code: str
+    detail: str
+    remedy: str
+    line: int | None = None
+    byte_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """Where one segment of a replica is to be read from: a raw file, or a part of a text of kafka-dump-log.
+
+    `source` is `raw`, `dump` or `collected`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 otherwise.
+    `unpacked_bytes` is the size of a whole text that is packed or not in UTF-8, and so has to be read from its beginning; 0 otherwise.
+    Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
+    a copy of the whole segment, if one was made.
+    """
+
+    path: str
+    source: str
+    base_offset: int
+    size_bytes: int
+    swap: bool = False
+    byte_start: int = -1
+    byte_end: int = -1
+    first_line: int = 0
+    unpacked_bytes: int = 0
+    batch_index: str | None = None
+    copy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """One segment of a replica directory, where it lies and what was read of it.
+
+    `failed`: it could not be read, or not as a segment, and nothing is known of it. `problems`: what is wrong with it.
+    """
+
+    log_dir: str
+    directory: str
+    file: SegmentFile
+    segment: Segment
+    failed: bool
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFiles:
+    """One replica directory of one broker, with what the small files in it and beside it say.
+
+    `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
+    `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
+    table as loaded.
+    The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
+    replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
+
+    Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
+    the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
+    `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
+    shutdown, too.
+    """
+
+    log_dir: str
+    directory: str
+    topic: str
+    partition: int
+    state: str
+    topic_id: str | None
+    segments: tuple[SegmentFile, ...]
+    checkpoint_state: str
+    checkpoint: tuple[tuple[int, int, int], ...]
+    epochs: tuple[tuple[int, int], ...]
+    high_watermark: int | None
+    high_watermarks_collected: bool
+    recovery_point: int | None
+    log_start_offset: int | None
+    cleaner_offset: int | None
+    clean_shutdown: bool
+    offline_reason: str | None
+    problems: tuple[Problem, ...]
+    folder: str | None = None
+    scans: str | None = None
+    captured_at_ms: int | None = None
+    in_use: bool = False
+    has_lock: bool = False
+
+    @property
+    def path(self) -> str:
+        """Of the replica's directory, or the URI of one in an object store."""
+        return self.beside(self.directory)
+
+    def beside(self, name: str) -> str:
+        """The path of what lies in the log directory beside it."""
+        return name if self.log_dir == "." else posixpath.join(self.log_dir, name)
+
+    def inside(self, name: str) -> str:
+        """The path of what lies in the replica's directory."""
+        return posixpath.join(self.path, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group last committed for a partition: the offset of the next record that it would read.
+
+    `leader_epoch` is that of the last record that it had read, -1 where it is unknown. `commit_timestamp_ms` is -1 where a text does not
+    tell it. `topic_id` is in the form that Kafka prints, None where it is unknown. The commit is the record at `record_offset` of the
+    partition of `__consumer_offsets`, in the file `path`.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    commit_timestamp_ms: int
+    topic_id: str | None
+    record_offset: int
+    path: str
