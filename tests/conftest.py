@@ -21,6 +21,7 @@ REPLICA_AUDIT_STDERR REPLICA_AUDIT_STDERR_COLUMNS REPLICA_AUDIT_STDOUT_COLUMNS
 for _name in _OF_THE_SHELL.split():
     os.environ.pop(_name, None)
 os.environ["TERM"] = "xterm"
+os.umask(0o022)  # tests take rights away from other users, who have them before
 
 settings.register_profile("bounded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exhaustive", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from replica_audit.storage.warehouse.holds import Hold
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,9 +41,11 @@ def fill(disk: Path) -> None:
                     ballast.write(bytes(size))
 
 
-def make_read_only(disk: Path) -> None:
+def make_read_only(disk: Path, spark: SparkSession) -> None:
+    assert spark._jvm
     while not mount("-o", "remount,ro", disk):  # refused while a file is open to write
-        time.sleep(0.001)
+        spark._jvm.System.gc()  # files that a task which failed has left open are closed by the JVM's collector
+        time.sleep(0.1)
 
 
 def audit(warehouse: Path, run_id: str, fault: Callable[[], None] | None = None) -> dict[str, object]:
@@ -82,7 +86,7 @@ def main(folder: Path) -> None:
     ends["working full"] = audit(warehouse, "run", lambda: fill(working))
     ends["working full from the start"] = audit(warehouse, "run")
     (working / "ballast").unlink()
-    ends["read-only"] = audit(warehouse, "run", lambda: make_read_only(disk))
+    ends["read-only"] = audit(warehouse, "run", lambda: make_read_only(disk, spark))
     ends["read-only from the start"] = audit(warehouse, "run")
     mount("-o", "remount,rw", disk)
     ends["again"] = audit(warehouse, "run")
