@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,9 +99,11 @@ def started(folder: Path) -> Iterator[Browser]:
 
 def _driver(folder: Path) -> webdriver.Chrome:
     """A browser that has started: its driver waits a minute for that, which a machine with much to do may exceed."""
+    short = {**os.environ, "TMPDIR": "/tmp"}  # noqa: S108 - the path of a socket may have some hundred characters only
     for start in range(_STARTS):
         try:
-            return webdriver.Chrome(options=_options(folder / f"profile-{start}"), service=Service(shutil.which("chromedriver")))
+            service = Service(shutil.which("chromedriver"), env=short)
+            return webdriver.Chrome(options=_options(folder / f"profile-{start}"), service=service)
         except WebDriverException as error:
             last = error
     raise last
