@@ -1,4 +1,4 @@
-"""The order of an audit: sources → inventory → segments → partitions → findings → tables → report. The only module that knows it."""
+"""The order of an audit: sources → inventory → segments → partitions → findings → tables → report. `local_run` keeps it without Spark."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from tests.house.checkout import ROOT, project_files
 
 JOBS = sorted((ROOT / "jobs").glob("*.py"))
+MOST_LINES = 300  # of a module
 # In pieces, for this file is looked at, too.
 FORBIDDEN = [
     *(
@@ -134,6 +135,12 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
 def test_modules_are_named_for_what_they_hold() -> None:
     vague = {"utils.py", "util.py", "helpers.py", "base.py", "common.py", "misc.py"}
     assert not [path for path in (ROOT / "lib").rglob("*.py") if path.name in vague]
+
+
+def test_a_module_is_no_longer_than_can_be_read_at_once() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "lib").rglob("*.py")}
+    assert len(lengths) > 200
+    assert not {path: length for path, length in lengths.items() if length > MOST_LINES}
 
 
 def test_a_class_has_its_name_for_itself() -> None:

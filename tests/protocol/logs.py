@@ -11,8 +11,9 @@ from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
-from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 
 Pairs = Sequence[tuple[int, int]]

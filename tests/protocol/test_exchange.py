@@ -8,16 +8,8 @@ from hypothesis import strategies as st
 
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry
 from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest
-from replica_audit.protocol.exchange.replay import (
-    OffsetOutOfRange,
-    Protocol,
-    Replay,
-    ReplicaState,
-    diverging_epoch,
-    follower_step,
-    restarted,
-    truncated,
-)
+from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, diverging_epoch, follower_step
+from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
 from replica_audit.protocol.exchange.truncation import RULES, kip_279, truncate_on_fetch
 from tests.protocol.lineages import tables
 from tests.protocol.logs import state

@@ -31,8 +31,8 @@ def pair(*, wrong: int | None = None, content: str = RIGHT, state: str = "empty"
     return tables
 
 
-def told(tables: dict[str, list[Row]]) -> str:
-    text = render(explain(TablesInMemory(tables), ASKED))
+def told(tables: dict[str, list[Row]], location: str = "warehouse") -> str:
+    text = render(explain(TablesInMemory(tables, location), ASKED))
     assert all(len(line) <= 80 and line == line.rstrip() for line in text.splitlines())
     return text
 
@@ -57,6 +57,8 @@ def test_a_long_table_is_cut_and_the_table_named() -> None:
     assert "  57 57\n" in text
     assert "  58 58\n" not in text
     assert "and 42 more lines in replica_logs.corrected_checkpoint" in text
+    unkept = " ".join(told(pair(wrong=2, content=content), location="").split())
+    assert "and 42 more lines (not kept; audit writes all to replica_logs.corrected_checkpoint)" in unkept
 
 
 def test_a_right_file_is_not_spoken_of() -> None:
@@ -110,7 +112,10 @@ def test_incidents_in_the_order_of_their_times() -> None:
 
 
 def test_of_many_incidents_the_last() -> None:
-    text = told(pair() | {"logged_incidents": [incident(line) for line in range(1, 16)]})
+    rows = pair() | {"logged_incidents": [incident(line) for line in range(1, 16)]}
+    text = told(rows)
     assert "3 earlier incidents in the table logged_incidents" in text
+    unkept = " ".join(told(rows, location="").split())
+    assert "3 earlier incidents (not kept; audit writes all to the table logged_incidents)" in unkept
     assert "line 4," in text
     assert "line 3," not in text

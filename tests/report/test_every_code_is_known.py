@@ -22,9 +22,10 @@ from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
-from replica_audit.report.page import picture, plain_words
+from replica_audit.report.page import plain_words
 from replica_audit.report.page.listing import rows_json
 from replica_audit.report.page.partition import section
+from replica_audit.report.page.short_steps import in_few_words
 from replica_audit.report.text import blocks, document_steps, exchange_text, finding_cells
 from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
@@ -185,7 +186,7 @@ def comment(table: Any, name: str) -> str:
 
 @pytest.mark.parametrize("case", Case)
 def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
-    """Text and page (`Words`), the steps of the documents, the picture, the table's description."""
+    """Text and page (`StepWords`), the steps of the documents, the picture, the table's description."""
     one = follower()
     assert one.applied is not None
     words = exchange_text.StepWords(one, one.applied)
@@ -207,7 +208,7 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
     assert words.does(step)
     assert bool(words.answer(step)) != is_fallback
     assert all(words.rule(step)) if case is not Case.UNDEFINED else case not in exchange_text.RULES, "its fallback has the rule"
-    asked, answer, _does = picture.said(step)
+    asked, answer, _does = in_few_words(step)
     assert asked
     assert bool(answer) != is_fallback
     for protocol in (Protocol.KIP_101, Protocol.KIP_279):

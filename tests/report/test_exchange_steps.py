@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from replica_audit.partition.pairs.exchange_columns import exchange_columns
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
-from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
 from replica_audit.report.facts.explained_rows import ExplainedPoint

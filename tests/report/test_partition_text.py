@@ -19,8 +19,8 @@ ASKED = Question(topic="orders", partition=0)
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
 
-def told(tables: dict[str, list[Row]], **asked: Any) -> str:
-    text = render(explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked)))
+def told(tables: dict[str, list[Row]], location: str = "warehouse", **asked: Any) -> str:
+    text = render(explain(TablesInMemory(tables, location), dataclasses.replace(ASKED, **asked)))
     assert text.isascii()
     assert all(len(line) <= 80 and line == line.rstrip() for line in text.splitlines())
     return text
@@ -236,6 +236,8 @@ def test_the_worst_groups_are_told_and_the_others_counted() -> None:
     said = " ".join(text.split())
     assert "10 groups with a committed offset: 9 affected, 1 not affected." in said
     assert "and 1 more in the table consumer_impacts" in said
+    unkept = " ".join(told(pair(consumer_impacts=impacts), location="").split())
+    assert "and 1 more (not kept; audit writes all to the table consumer_impacts)" in unkept
     groups = text[text.index("Consumer groups") :]
     rows = [one.split()[0] for one in groups.splitlines() if "truncated  " in one]
     assert rows == ["worst", *(f"lesser-{number}" for number in range(8, 1, -1))]

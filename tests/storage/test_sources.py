@@ -17,8 +17,9 @@ from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.storage.inputs import first_look
 from replica_audit.storage.inputs.first_look import look
 from replica_audit.storage.inputs.folders import Tree
+from replica_audit.storage.inputs.given_input import unusable
 from replica_audit.storage.inputs.missing_brokers import lacking
-from replica_audit.storage.inputs.sources import Found, Root, discover, unusable
+from replica_audit.storage.inputs.sources import Found, Root, discover
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
 
@@ -836,4 +837,4 @@ def test_thousands_of_replicas_are_not_listed_to_find_the_brokers(tmp_path: Path
             (tmp_path / f"broker-{broker}" / "data-0" / f"orders-{number}").mkdir(exist_ok=True)
     tree = Tree([])
     assert [len(folders) for _root, folders in tree.roots(tmp_path)] == [3]
-    assert len(tree._listed) < 20
+    assert len(tree.folders._listed) < 20

@@ -9,14 +9,15 @@ from replica_audit.protocol.consumers.positions import validate_position
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, table
 from replica_audit.protocol.exchange import replay as tr
 from replica_audit.protocol.exchange.exchange_cases import EpochRequest
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 
 Row = dict[str, Any]
 
 
-def state(replica: Row) -> tr.ReplicaState:
+def state(replica: Row) -> ReplicaState:
     start: int = replica["log_start_offset"]
-    return tr.ReplicaState(
+    return ReplicaState(
         log_start_offset=start,
         log_end_offset=replica["log_end_offset"],
         epochs=table(replica["epochs"]),

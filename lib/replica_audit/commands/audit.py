@@ -78,7 +78,7 @@ def _audit(given: argparse.Namespace) -> int:
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
     from replica_audit.report.text.json_report import json_pieces
-    from replica_audit.storage.inputs.sources import unusable
+    from replica_audit.storage.inputs.given_input import unusable
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.faults import check, warehouse_place
 

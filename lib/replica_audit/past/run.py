@@ -1,4 +1,4 @@
-"""A complete run of a warehouse: its rows of `audit_runs`, and its rows of every other table as Arrow columns."""
+"""A complete run: its rows of `audit_runs`, and its rows of every other table as Arrow columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunRow(ExplainedRun):
 
 
 class PastRun:
-    """One complete run of a warehouse."""
+    """One complete run, of a warehouse or of this process."""
 
     def __init__(self, tables: ArrowTables, run_id: str | None) -> None:
         """Find the run: the one of this id, or the latest that is complete.

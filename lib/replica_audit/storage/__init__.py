@@ -1,1 +1,1 @@
-"""Side effects: inputs, tables, the session."""
+"""What is outside: the folders of an input, the tables of a warehouse, Spark's session, live brokers."""

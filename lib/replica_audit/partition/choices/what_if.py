@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -228,15 +229,16 @@ def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> It
     comparison = measured.comparison
     if comparison.cut is None and comparison.difference is None and comparison.effect.truncation.restart_offset is None:
         return
-    keys = pair.keys
-    for effect in measured.effects:
-        truncation = effect.truncation
+    made = partial(
+        WhatIfRule,
+        topic=pair.keys.topic,
+        partition=pair.keys.partition,
+        leader_id=pair.keys.leader_id,
+        follower_id=pair.keys.follower_id,
+    )
+    for truncation in (effect.truncation for effect in measured.effects):
         cost = traffic(truncation)
-        yield WhatIfRule(
-            topic=keys.topic,
-            partition=keys.partition,
-            leader_id=keys.leader_id,
-            follower_id=keys.follower_id,
+        yield made(
             rule=str(truncation.protocol),
             accepted=True,
             truncation_offset=truncation.truncation_offset,
@@ -247,11 +249,7 @@ def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> It
             reason=_outcome(truncation),
         )
     for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), with_preference(metadata)):
-        yield WhatIfRule(
-            topic=keys.topic,
-            partition=keys.partition,
-            leader_id=keys.leader_id,
-            follower_id=keys.follower_id,
+        yield made(
             rule=str(outcome.alternative),
             accepted=False,
             truncation_offset=outcome.truncation_offset,

@@ -1,1 +1,1 @@
-"""A leader and a follower."""
+"""A leader and a follower: compared, judged, and told as columns of `truncation_points` and `replica_verdicts`."""

@@ -13,8 +13,9 @@ from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, latest_epoch
 from replica_audit.protocol.exchange.catch_up import refusal
 from replica_audit.protocol.exchange.rejoin import elected
-from replica_audit.protocol.exchange.replay import ReplicaState, Truncation
+from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 
 

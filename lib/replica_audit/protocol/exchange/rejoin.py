@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from replica_audit.protocol.epochs.epoch_table import EMPTY, assign, epoch_for_offset, latest_epoch
 from replica_audit.protocol.epochs.lineage import epoch_at
 from replica_audit.protocol.exchange.catch_up import Refusal, WrongLine, refusal, wrong_lines
-from replica_audit.protocol.exchange.replay import Protocol, ReplicaState, Truncation
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 
 

@@ -1,6 +1,6 @@
 """The exchange between a follower and its leader, replayed until the first fetch that is answered with records: all generations' shape.
 
-Sources: AbstractFetcherThread, ReplicaFetcherThread (1.1.1, 2.0.1, 2.8.1, 4.2.0), UnifiedLog.truncateTo, Partition (validation of a fetch).
+Sources: AbstractFetcherThread, ReplicaFetcherThread (1.1.1, 2.0.1, 2.8.1, 4.2.0), Partition (validation of a fetch).
 """
 
 from __future__ import annotations
@@ -9,25 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochEntry, EpochTable, end_offset_for, latest_epoch, truncate_from_end
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, latest_epoch
 from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange, Protocol
+from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
 
 __all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaState:
-    """One side of the exchange, with offsets as Kafka holds them in memory.
-
-    `log_end_offset` is exclusive, `high_watermark` lies within [start, end].
-    `first_segment_base` is the base offset of the oldest segment: a truncation below it restarts the log.
-    """
-
-    log_start_offset: int
-    log_end_offset: int
-    epochs: EpochTable
-    high_watermark: int
-    first_segment_base: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +90,6 @@ class Truncation:
     def round_trips(self) -> int:
         """Requests to the leader before the fetch that brings records, which is not counted."""
         return len(self.steps) - (0 if self.stuck else 1)
-
-
-def truncated(replica: ReplicaState, offset: int) -> ReplicaState:
-    """`UnifiedLog.truncateTo(offset)` on offsets and table; at or above the log end only table entries without data go (KAFKA-10706)."""
-    if offset >= replica.log_end_offset:
-        epochs = truncate_from_end(replica.epochs, replica.log_end_offset)
-        return replica if epochs is replica.epochs else replace(replica, epochs=epochs)
-    if offset < replica.first_segment_base:
-        return restarted(replica, offset)
-    return replace(
-        replica,
-        log_start_offset=min(replica.log_start_offset, offset),
-        log_end_offset=offset,
-        epochs=truncate_from_end(replica.epochs, offset),
-        high_watermark=min(replica.high_watermark, offset),
-    )
-
-
-def restarted(replica: ReplicaState, offset: int) -> ReplicaState:
-    """`UnifiedLog.truncateFullyAndStartAt(offset)`: an empty log and table that begin at the offset."""
-    return replace(replica, log_start_offset=offset, log_end_offset=offset, epochs=EMPTY, high_watermark=offset, first_segment_base=offset)
 
 
 class Decision(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.replay import ReplicaState
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import assert_never
 
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.facts.exchange_steps import ExplainedStep
@@ -16,8 +15,9 @@ from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred
-from replica_audit.report.layout.paragraphs import count, epoch, offsets
+from replica_audit.report.layout.paragraphs import count, offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
+from replica_audit.report.page.short_steps import in_few_words
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
 COLOURS = 8
@@ -212,7 +212,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
 def _step(sheet: Sheet, step: ExplainedStep, leader_end: int) -> None:
     """A question and its answer as an arrow to what was answered, and the cut that follows as one to where it ends."""
     number = "" if step.number is None else f"{step.number}  "
-    asked, answer, does = said(step)
+    asked, answer, does = in_few_words(step)
     names = [f"{number}{asked}", *(text for text in (answer, does) if text)]
     top = sheet.row(names, 2 * LINE if step.truncate_to is not None or step.offset is not None else LINE) + 9
     if step.answered_end_offset is not None and step.answered_end_offset >= 0:
@@ -223,34 +223,6 @@ def _step(sheet: Sheet, step: ExplainedStep, leader_end: int) -> None:
     goes_to = step.truncate_to if step.truncate_to is not None else step.offset
     if goes_to is not None and goes_to != step.log_end_offset:
         sheet.arrow(step.log_end_offset, goes_to, top + LINE, "cut applies", does)
-
-
-def said(step: ExplainedStep) -> tuple[str, str, str]:
-    """Question, answer and effect in a few words; the exchange in full stands below the picture."""
-    does = "" if step.truncate_to is None else f"cuts to {step.truncate_to}"
-    if step.case is Case.OUT_OF_RANGE_RESTART:
-        does = f"starts again, empty, at {step.offset}"
-    if step.number is None:
-        return f"falls back to its high watermark {step.offset}", "", does
-    asked = f"fetches from {step.log_end_offset}" if step.fetches else f"asks where {epoch(step.requested_epoch)} ends"
-    if step.fetches and step.requested_epoch is not None:
-        asked += f" ({epoch(step.requested_epoch)})"
-    match step.case:
-        case Case.RECORDS:
-            answer = "leader: records"
-        case Case.UNDEFINED:
-            answer = "leader: cannot tell"
-        case Case.NO_EPOCH:
-            answer = f"leader: {step.answered_end_offset}"
-        case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
-            answer = "leader: out of range"
-        case Case.COMMON_EPOCH | Case.UNKNOWN_EPOCH | Case.LATER_EPOCH:
-            answer = f"leader: {epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
-        case Case.HIGH_WATERMARK:
-            answer = ""  # nothing was asked
-        case _ as never:
-            assert_never(never)
-    return asked, answer, does
 
 
 def _cut(sheet: Sheet, point: ExplainedPoint, log_start: int, log_end: int) -> None:

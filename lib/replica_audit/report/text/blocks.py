@@ -34,8 +34,8 @@ _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
     "MISSES: offsets that it will not read (with latest, where the policy decides)."
 )
+_EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
 UNCONFIRMED = "Unconfirmed: found by an earlier run, and this one could not look again. They stay open."
-_IF_ANOTHER_LED = "If another replica led (every choice: table what_if_leaders)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
     yield from _offline(report)
     for number, cluster in enumerate(report.clusters, 1):
-        yield _cluster(cluster, number if len(report.clusters) > 1 else None)
+        yield _cluster(report, cluster, number if len(report.clusters) > 1 else None)
     if report.findings:
         yield _findings(report)
     if report.unreadable_leaders > 0:
@@ -125,12 +125,12 @@ def _shown(shown: int, total: int, which: str) -> str:
     return "" if shown == total else f", the {which} {shown} of {total}"
 
 
-def _cluster(cluster: Cluster, number: int | None) -> Notes:
+def _cluster(report: Report, cluster: Cluster, number: int | None) -> Notes:
     named = f"Cluster {cluster.cluster_id}" if number is None else f"Cluster {number}: {cluster.cluster_id}"
-    return Notes(title=named, exact=(cluster.path,), lines=tuple(_about_cluster(cluster)))
+    return Notes(title=named, exact=(cluster.path,), lines=tuple(_about_cluster(report, cluster)))
 
 
-def _about_cluster(cluster: Cluster) -> Iterator[str]:
+def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
     yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
     if cluster.offline_partitions:
@@ -139,7 +139,8 @@ def _about_cluster(cluster: Cluster) -> Iterator[str]:
         which = "" if cluster.metadata else " (no cluster-metadata.json)"
         yield f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
     if cluster.unclean_elections:
-        yield f"unclean elections in the metadata log: {cluster.unclean_elections} (table leader_epochs)"
+        which = "table leader_epochs" if report.warehouse else f"those of a partition: {_EXPLAINED}"
+        yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
     counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
     yield f"followers: {counts}" if counts else "no follower to compare"
     if cluster.affected_positions:
@@ -227,6 +228,7 @@ def _impacts(report: Report) -> Grid:
 
 def _candidates(report: Report) -> Block:
     """A line for each partition in which another replica would lose less: what the leader loses, and what the best choice would."""
+    title = f"If another replica led (every choice: {'table what_if_leaders' if report.warehouse else _EXPLAINED})"
     settled = ""
     if report.best_led_partitions:
         settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
@@ -234,7 +236,7 @@ def _candidates(report: Report) -> Block:
         gone = f"In {_count(report.already_lost_partitions, 'partition')} brokers have truncated since what only their audited copies hold."
         settled = f"{settled} {gone}".strip()
     if not report.candidates:
-        return Notes(title=_IF_ANOTHER_LED, lines=(settled,))
+        return Notes(title=title, lines=(settled,))
     rows, clusters = [], []
     for (cluster_id, topic, partition), found in groupby(report.candidates, key=lambda one: (one.cluster_id, one.topic, one.partition)):
         choices = list(found)
@@ -242,7 +244,7 @@ def _candidates(report: Report) -> Block:
         rows.append((f"{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
         clusters.append(cluster_id)
     grid = Grid(
-        title=_IF_ANOTHER_LED,
+        title=title,
         header=("PARTITION", "LEADER", "LOSES", "BEST", "LOSES"),
         parts=(Part(rows=tuple(rows)),),
         right=frozenset({1, 2, 3, 4}),

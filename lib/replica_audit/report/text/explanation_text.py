@@ -13,6 +13,7 @@ from replica_audit.report.facts.explanation import Explained, ExplainedReplica, 
 from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import known_from, leader_name
+from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import count, epoch, listed, offsets, paragraph, span_of_time
 from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
@@ -183,8 +184,9 @@ def _input_errors(explanation: Explanation) -> Iterator[str]:
     for error in explanation.input_errors[:_SHOWN]:
         at = f":{error.line}" if error.line is not None else "" if error.byte_offset is None else f" at byte {error.byte_offset}"
         yield from paragraph(f"{error.path}{at}: {error.detail}. Remedy: {error.remedy}", first="- ")
-    if len(explanation.input_errors) > _SHOWN:
-        yield from paragraph(f"and {len(explanation.input_errors) - _SHOWN} more in the table input_errors")
+    left_out = len(explanation.input_errors) - _SHOWN
+    if left_out > 0:
+        yield from paragraph(f"and {left_out} more {whole_in('the table input_errors', explanation.warehouse)}")
 
 
 def _corrected_checkpoints(explanation: Explanation) -> Iterator[str]:
@@ -196,7 +198,8 @@ def _corrected_checkpoints(explanation: Explanation) -> Iterator[str]:
         yield f"Corrected leader-epoch-checkpoint of broker {side.broker_id}"
         yield from (f"  {line}" for line in lines[:_MOST_LINES])
         if len(lines) > _MOST_LINES:
-            yield from paragraph(f"and {len(lines) - _MOST_LINES} more lines in replica_logs.corrected_checkpoint")
+            whole = whole_in("replica_logs.corrected_checkpoint", explanation.warehouse)
+            yield from paragraph(f"and {len(lines) - _MOST_LINES} more lines {whole}")
 
 
 def _remedy(explanation: Explanation) -> Iterator[str]:

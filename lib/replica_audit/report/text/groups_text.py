@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.layout.fitted_table import fitted
+from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import count, listed, paragraph
 
 _MOST = 8
@@ -31,7 +32,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     yield from fitted(HEAD, [group_row(impact) for impact in shown])
     left_out = len(hit) + len(untold) - len(shown)
     if left_out:
-        yield from paragraph(f"and {left_out} more in the table consumer_impacts")
+        yield from paragraph(f"and {left_out} more {whole_in('the table consumer_impacts', facts.warehouse)}")
     yield from paragraph(
         "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
         "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "

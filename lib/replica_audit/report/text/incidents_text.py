@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import count, paragraph
 
 _MOST = 12
@@ -21,7 +22,7 @@ def incident_lines(facts: PartitionFacts) -> Iterator[str]:
     yield "According to the brokers' server.log"
     left_out = len(facts.incidents) - _MOST
     if left_out > 0:
-        yield from paragraph(f"{count(left_out, 'earlier incident')} in the table logged_incidents")
+        yield from paragraph(f"{count(left_out, 'earlier incident')} {whole_in('the table logged_incidents', facts.warehouse)}")
     for incident in facts.incidents[-_MOST:]:
         yield from paragraph(f"{incident.summary}.", first="- ")
     if any(incident.kind == "removed_below_high_watermark" for incident in facts.incidents):

@@ -9,7 +9,7 @@ from typing import Protocol
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 
 
-class Electable(Protocol):
+class CanBeElected(Protocol):
     """One replica that could be made the leader. Columns of `what_if_leaders`."""
 
     @property
@@ -84,19 +84,19 @@ def since(moment: datetime | None) -> str:
     return f", without a leader since {utc:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def elect(choice: Electable) -> str:
+def elect(choice: CanBeElected) -> str:
     """What electing a replica loses, and what kind of election that is."""
     if choice.rank is None:
         return f"elect {choice.candidate_id}: {choice.reason}{_how(choice)}"
     return f"elect {choice.candidate_id}: {'; '.join(_cost(choice))}{_how(choice)}"
 
 
-def elections(choices: Sequence[Electable] | None) -> Iterator[str]:
+def elections(choices: Sequence[CanBeElected] | None) -> Iterator[str]:
     """A line for each replica, the least loss first."""
     yield from map(elect, choices or ())
 
 
-def _cost(choice: Electable) -> Iterator[str]:
+def _cost(choice: CanBeElected) -> Iterator[str]:
     if choice.lost_offsets:
         committed = choice.lost_committed or 0
         known = f"{committed} of their offsets were committed" if committed else "whether they were committed is unknown"
@@ -111,7 +111,7 @@ def _cost(choice: Electable) -> Iterator[str]:
         yield f"{choice.unread_replicas} other replica(s) could not be read and may hold more"
 
 
-def _how(choice: Electable) -> str:
+def _how(choice: CanBeElected) -> str:
     """The kind of election; a controller with ELR takes a broker that crashed out of ISR and ELR when it registers again."""
     if choice.election is None:
         return ""

@@ -10,7 +10,9 @@ from replica_audit.errors import UsageError
 from replica_audit.files.locations import StoredPath
 from replica_audit.model import Problem
 from replica_audit.storage.inputs import sources
-from replica_audit.storage.inputs.folders import MOST_FOLDERS, Tree
+from replica_audit.storage.inputs.folders import Tree
+from replica_audit.storage.inputs.given_input import location
+from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS
 
 _LOOKED_AT = 2_000  # directories: of a larger input the run itself finds out
 _SHOWN = 5
@@ -53,7 +55,7 @@ def look(inputs: Sequence[str], metadata: Path | None = None, *, thorough: bool 
     Raises:
         UsageError: as `sources.discover`; or nothing in the inputs can be audited.
     """
-    given = [sources.location(one) for one in inputs]
+    given = [location(one) for one in inputs]
     if metadata is not None:
         sources.read_metadata(metadata)
     asked = [path for path in given if not isinstance(path, StoredPath) or _opens_stores(path)]
@@ -61,7 +63,7 @@ def look(inputs: Sequence[str], metadata: Path | None = None, *, thorough: bool 
         return
     found = sources.Found()
     trees = [sources.find(path, found, Tree(found.problems, MOST_FOLDERS if thorough else _LOOKED_AT)) for path in given]
-    if any(tree is not None and tree.is_partial for tree in trees):
+    if any(tree is not None and tree.folders.is_partial for tree in trees):
         return
     sources.settle(found, metadata)
     refuse_useless(found)

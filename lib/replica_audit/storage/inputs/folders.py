@@ -5,13 +5,11 @@ A broker is known by the `meta.properties` below its folder, whatever the folder
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.files.locations import StoredEntry, entries, located, real_path
-from replica_audit.files.tree_walk import remedy_of
+from replica_audit.files.locations import located
 from replica_audit.formats.collection.collection_manifest import is_collected_log_dir
 from replica_audit.formats.dump import told_names
 from replica_audit.formats.log_dir import checkpoints
@@ -19,39 +17,29 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
 from replica_audit.formats.server_log.log_owner import written_by
 from replica_audit.model import Problem
+from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
 
 _DEPTH = 7
-MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
 _SNIFFED_LOGS = 200  # files beside the brokers' folders that are looked into
 _NO_LOGS = (".json", ".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 
 
-def is_printable(name: str) -> bool:
-    """Whether a name is UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
 class Tree:
-    """The folders below one input, each listed once."""
+    """The folders below one input: which are roots, and which are brokers'."""
 
     def __init__(self, problems: list[tuple[str | None, Problem]], most: int = MOST_FOLDERS) -> None:
         """Report to `problems`, with a cluster id of None: the tree knows none. At most so many directories are listed."""
         self._problems = problems
-        self._most = most
-        self.is_partial = False  # there were more of them
-        self._listed: dict[str, tuple[list[str], list[str]]] = {}  # by where they really are
-        self._reals: dict[Path, str] = {}
-        self._places: dict[tuple[str, str], str] = {}  # of a name in a folder
+        self.folders = ListedFolders(problems, most)
         self._taken: dict[str, Path] = {}  # what is a root, lies in one, or is a broker's folder, by where it really is
-        self._is_too_many = False
         self._metas: dict[str, list[checkpoints.MetaProperties]] = {}
         self._insides: dict[str, tuple[checkpoints.MetaProperties | None, list[str]]] = {}
 
     def roots(self, path: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
         """(root, its broker folders) for a path that is a root, a broker's folder, or a folder of roots; each folder once."""
-        self._taken.setdefault(self._real(path), path)
-        children, _files = self.entries(path)
+        self._taken.setdefault(self.folders.real(path), path)
+        children, _files = self.folders.entries(path)
         ids = {meta.broker_id for meta in self.metas(path)}
         if self._is_log_dir(path) or (len(ids) == 1 and not any(self._named(child) for child in children)):
             yield path, [path]
@@ -73,13 +61,13 @@ class Tree:
             yield from self.roots(child, depth + 1)
         if folders or nested:
             self._report_others(path, others)
-        elif log_dir.is_broker_folder(path.name) is not None and (children or self.entries(path)[1]):
+        elif log_dir.is_broker_folder(path.name) is not None and (children or self.folders.entries(path)[1]):
             yield path, [path]
 
     def _new(self, folders: Iterable[Path]) -> Iterator[Path]:
         """The folders that were not taken before; of several links to one folder, and that folder itself, one."""
-        for path in sorted(folders, key=lambda path: (self._real(path) != str(path), path.name)):
-            first = self._taken.setdefault(self._real(path), path)
+        for path in sorted(folders, key=lambda path: (self.folders.real(path) != str(path), path.name)):
+            first = self._taken.setdefault(self.folders.real(path), path)
             if first is path:
                 yield path
             else:
@@ -102,68 +90,11 @@ class Tree:
         detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each is taken for the broker that it names"
         remedy = "check that the folders were not mixed up when they were copied"
         self._problems.append((None, Problem(path=str(path), kind="directory", code="several-brokers", detail=detail, remedy=remedy)))
-        return [child for child in self.entries(path)[0] if self.metas(child)]
-
-    def entries(self, path: Path) -> tuple[list[Path], list[str]]:
-        """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
-        real = self._real(path)
-        if real not in self._listed:
-            directories: list[str] = []
-            files: list[str] = []
-            self.is_partial = self.is_partial or len(self._listed) >= self._most
-            if not self.is_partial:
-                try:
-                    with entries(path) as listed:
-                        for entry in listed:
-                            if not is_printable(entry.name):
-                                continue  # told when the broker's files are read
-                            (directories if self._is_directory(entry) else files).append(entry.name)
-                except OSError as error:
-                    self._cannot_read(path, error)
-            else:
-                self._told_once(path)
-            self._listed[real] = (sorted(directories), sorted(files))
-        directories, files = self._listed[real]
-        return [path / name for name in directories], files
-
-    def _real(self, path: Path) -> str:
-        """Where a folder really is, asked once."""
-        if path not in self._reals:
-            parent = self._reals.get(path.parent)
-            if parent is None:
-                self._reals[path] = real_path(path)
-            else:
-                place = (parent, path.name)
-                if place not in self._places:
-                    self._places[place] = real_path(path)
-                self._reals[path] = self._places[place]
-        return self._reals[path]
-
-    def _told_once(self, path: Path) -> None:
-        if not self._is_too_many:
-            self._is_too_many = True
-            detail = f"the input has more than {self._most} folders beside replicas: which of those from here on are brokers' is not known"
-            remedy = "give the directory that holds one folder per broker, and nothing else"
-            self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
-
-    def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:
-        """Whether an entry is a directory, and no link back to one that it lies in."""
-        try:
-            if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
-                return False
-            return entry.is_dir()
-        except OSError:
-            return False
-
-    def _cannot_read(self, path: Path, error: OSError) -> None:
-        detail = error.strerror or str(error)
-        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=detail, remedy=remedy_of(error))
-        if (None, problem) not in self._problems:
-            self._problems.append((None, problem))
+        return [child for child in self.folders.entries(path)[0] if self.metas(child)]
 
     def metas(self, folder: Path) -> list[checkpoints.MetaProperties]:
         """Every readable meta.properties that names a broker, in a folder and some levels below; replica directories are not entered."""
-        real = self._real(folder)
+        real = self.folders.real(folder)
         if real not in self._metas:
             self._metas[real] = list(self._meta_properties(real, _DEPTH, {str(parent) for parent in located(real).parents}))
         return self._metas[real]
@@ -182,7 +113,7 @@ class Tree:
         """The broker that a folder's own meta.properties names, and where its folders really are that may hold others."""
         if real not in self._insides:
             folder = located(real)
-            children, files = self.entries(folder)
+            children, files = self.folders.entries(folder)
             meta, below = None, []
             if not _holds_replica_files(files):
                 meta = _meta(folder / log_dir.META_PROPERTIES) if log_dir.META_PROPERTIES in files else None
@@ -190,7 +121,7 @@ class Tree:
                     is_log_dir = any(name in files for name in log_dir.OFFSET_CHECKPOINTS)
                     # replica directories: thousands, which need not be listed
                     below = [
-                        self._real(child)
+                        self.folders.real(child)
                         for child in children
                         if not child.name.startswith(".") and not (is_log_dir and told_names.of_folder(child.name) is not None)
                     ]
@@ -202,10 +133,10 @@ class Tree:
 
         By name (`broker-3.server.log` and the like), else by content: a log of any name whose lines name the broker that wrote it.
         """
-        children, _files = self.entries(root)
+        children, _files = self.folders.entries(root)
         sniffed = 0
         for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
-            for name in self.entries(folder)[1]:
+            for name in self.folders.entries(folder)[1]:
                 broker_id = log_dir.server_log_of(name)
                 if broker_id is None and sniffed < _SNIFFED_LOGS and not log_dir.is_known(name) and not name.endswith(_NO_LOGS):
                     sniffed += 1
@@ -215,15 +146,15 @@ class Tree:
 
     def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
         """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
-        children, files = self.entries(path)
-        return bool(files) or self.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
+        children, files = self.folders.entries(path)
+        return bool(files) or self.folders.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
 
     def _written_by(self, path: Path) -> int | None:
         """The broker that wrote a file, if that is a broker's log; one that names no broker is reported."""
         try:
             is_log, broker_id = written_by(path)
         except OSError as error:
-            self._cannot_read(path, error)
+            self.folders.cannot_read(path, error)
             return None
         if is_log and broker_id is None:
             detail = "a broker's log by its lines, and none of its first ones names the broker: it is left out"
@@ -234,14 +165,14 @@ class Tree:
 
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
-        return any(self._is_replica(child) for child in self.entries(path)[0])
+        return any(self._is_replica(child) for child in self.folders.entries(path)[0])
 
     def _is_replica(self, path: Path) -> bool:
         """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
-        files = self.entries(path)[1]
+        files = self.folders.entries(path)[1]
         if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
             return False
-        beside = self._listed.get(self._real(path.parent), ([], []))[1]
+        beside = self.folders.listed_files(path.parent)
         if any(name in beside for name in (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)):
             return True
         if log_dir.is_broker_folder(path.name) is not None:
@@ -255,7 +186,9 @@ class Tree:
 
     def _holds_named(self, path: Path) -> bool:
         """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself."""
-        return not self._is_log_dir(path) and any(child.name.startswith("broker") and self._named(child) for child in self.entries(path)[0])
+        return not self._is_log_dir(path) and any(
+            child.name.startswith("broker") and self._named(child) for child in self.folders.entries(path)[0]
+        )
 
     def _report_others(self, root: Path, others: list[Path]) -> None:
         remedy = "rename the folder to broker-ID, or copy meta.properties too"
@@ -264,7 +197,7 @@ class Tree:
             if self._holds_kafka_files(folder, 3, set()):
                 problem = Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)
                 self._problems.append((None, problem))
-        for name in self.entries(root)[1]:
+        for name in self.folders.entries(root)[1]:
             if log_dir.server_log_of(name) is not None:
                 continue
             if name.endswith(_ARCHIVES) or log_dir.is_broker_folder(name) is not None:
@@ -278,17 +211,13 @@ class Tree:
                 self._problems.append((None, problem))
 
     def _holds_kafka_files(self, path: Path, depth: int, seen: set[str]) -> bool:
-        if self._real(path) in seen:
+        if self.folders.real(path) in seen:
             return False
-        seen.add(self._real(path))
-        children, files = self.entries(path)
+        seen.add(self.folders.real(path))
+        children, files = self.folders.entries(path)
         if any(log_dir.is_known(name) for name in files):
             return True
         return depth > 0 and any(self._holds_kafka_files(child, depth - 1, seen) for child in children)
-
-
-def _and_above(real: str) -> set[str]:
-    return {real, *(str(parent) for parent in Path(real).parents)}
 
 
 def _holds_replica_files(files: Sequence[str]) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 from replica_audit.files.locations import entries
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import Problem
-from replica_audit.storage.inputs.folders import Tree, is_printable
+from replica_audit.storage.inputs.folders import Tree
+from replica_audit.storage.inputs.listed_folders import is_printable
 
 ONE_OF_SEVERAL = "one-broker-of-several"
 _LEVELS = 2  # a broker's folder, or one of its log directories

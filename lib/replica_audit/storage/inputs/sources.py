@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import errno
-import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from replica_audit.errors import MetadataError, UsageError
-from replica_audit.files.locations import SCHEMES, located
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata
 from replica_audit.model import Problem
 from replica_audit.storage.inputs import missing_brokers
-from replica_audit.storage.inputs.folders import Tree, is_printable
+from replica_audit.storage.inputs.folders import Tree
+from replica_audit.storage.inputs.given_input import INPUT, location, why_unusable
 from replica_audit.tables.runs import NO_CLUSTER
 
 NOTHING_RECOGNISED = "nothing-recognised"
-INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +89,7 @@ def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
 
 def find(path: Path, found: Found, tree: Tree) -> Tree | None:
     """Add the clusters of one input, with a tree that reports to what was found; None if the input cannot be looked into at all."""
-    problem = _unusable(path)
+    problem = why_unusable(path)
     if problem:
         found.problems.append((None, problem))
         return None
@@ -102,7 +98,7 @@ def find(path: Path, found: Found, tree: Tree) -> Tree | None:
         found.problems.append((None, _nothing_there(path)))
     for root, folders in roots:
         _add(found, root, folders, tree)
-    if tree.is_partial:
+    if tree.folders.is_partial:
         detail = "there are more folders below it than are looked at to find the brokers' (20,000): some may have been missed"
         remedy = "give the clusters' own folders, each as an --input"
         found.problems.append((None, Problem(path=str(path), kind=INPUT, code="too-many-folders", detail=detail, remedy=remedy)))
@@ -118,71 +114,6 @@ def settle(found: Found, metadata: Path | None) -> None:
     _refuse_twins(found.roots)
     if metadata is not None:
         _give_metadata(found, metadata)
-
-
-def unusable(inputs: Sequence[str]) -> list[Problem]:
-    """The local inputs that cannot be looked into at all; what is in a store can be told only with what Spark knows of it.
-
-    Raises:
-        UsageError: an input is of a kind that cannot be read.
-    """
-    local = [location(given) for given in inputs if given.startswith("file:") or "://" not in given]
-    return [problem for path in local if (problem := _unusable(path)) is not None]
-
-
-def location(given: str) -> Path:
-    """Where an input is.
-
-    Raises:
-        UsageError: it is of a kind that cannot be read.
-    """
-    if not given:
-        raise UsageError("--input: empty; give a directory")
-    if given.startswith("file:"):
-        parts = urlsplit(given)
-        if parts.netloc not in ("", "localhost"):
-            raise UsageError(f"--input {given}: names another host; give file:///path")
-        return Path(unquote(parts.path)).absolute()
-    if "://" in given:
-        return _in_a_store(given)
-    try:
-        return Path(given).expanduser().absolute()
-    except RuntimeError as error:
-        raise UsageError(f"--input {given}: {error}") from None
-
-
-def _in_a_store(given: str) -> Path:
-    scheme, _, rest = given.partition("://")
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{scheme}:" for scheme in SCHEMES)
-        raise UsageError(f"--input {given}: only local directories and URIs of file:, {known} can be read; copy the files")
-    bucket, _, key = rest.rstrip("/").partition("/")
-    if not bucket or any(part in ("", ".", "..") for part in key.split("/") if key):
-        raise UsageError(f"--input {given}: give {scheme}://BUCKET/FOLDER")
-    return located(given)
-
-
-def _unusable(path: Path) -> Problem | None:
-    """Why an input cannot be looked into."""
-
-    def problem(code: str, detail: str, remedy: str) -> Problem:
-        shown = str(path).encode("utf-8", "replace").decode()
-        return Problem(path=shown, kind=INPUT, code=code, detail=detail, remedy=remedy)
-
-    try:
-        is_directory = stat.S_ISDIR(path.stat().st_mode)
-        if is_directory:
-            next(path.iterdir(), None)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
-            remedy = getattr(error, "remedy", "give the audit's user read permission on it and on the folders above it")
-            return problem("cannot-read", error.strerror or str(error), remedy)
-        return problem("no-such-path", "does not exist", "check the path given to --input")
-    if not is_directory:
-        return problem("not-a-directory", "is not a directory", "give the directory that holds one folder per broker")
-    if not is_printable(str(path)):
-        return problem("name-not-utf8", "the name is not UTF-8", "rename the directory")
-    return None
 
 
 def _nothing_there(path: Path) -> Problem:

@@ -1,0 +1,97 @@
+"""The folders below one input, each listed once, however many links lead to it, and no more of them than a bound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from replica_audit.files.locations import StoredEntry, entries, real_path
+from replica_audit.files.tree_walk import remedy_of
+from replica_audit.model import Problem
+
+MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
+
+
+def is_printable(name: str) -> bool:
+    """Whether a name is UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+class ListedFolders:
+    """Listings of folders, by where they really are; `is_partial`: there were more than are listed."""
+
+    def __init__(self, problems: list[tuple[str | None, Problem]], most: int) -> None:
+        """Report to `problems`, with a cluster id of None. At most so many directories are listed."""
+        self._problems = problems
+        self._most = most
+        self.is_partial = False
+        self._listed: dict[str, tuple[list[str], list[str]]] = {}
+        self._reals: dict[Path, str] = {}
+        self._places: dict[tuple[str, str], str] = {}  # of a name in a folder
+        self._is_too_many = False
+
+    def entries(self, path: Path) -> tuple[list[Path], list[str]]:
+        """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
+        real = self.real(path)
+        if real not in self._listed:
+            directories: list[str] = []
+            files: list[str] = []
+            self.is_partial = self.is_partial or len(self._listed) >= self._most
+            if not self.is_partial:
+                try:
+                    with entries(path) as listed:
+                        for entry in listed:
+                            if not is_printable(entry.name):
+                                continue  # told when the broker's files are read
+                            (directories if self._is_directory(entry) else files).append(entry.name)
+                except OSError as error:
+                    self.cannot_read(path, error)
+            else:
+                self._told_once(path)
+            self._listed[real] = (sorted(directories), sorted(files))
+        directories, files = self._listed[real]
+        return [path / name for name in directories], files
+
+    def listed_files(self, path: Path) -> list[str]:
+        """The names of files in a folder, if that was listed before."""
+        return self._listed.get(self.real(path), ([], []))[1]
+
+    def real(self, path: Path) -> str:
+        """Where a folder really is, asked once."""
+        if path not in self._reals:
+            parent = self._reals.get(path.parent)
+            if parent is None:
+                self._reals[path] = real_path(path)
+            else:
+                place = (parent, path.name)
+                if place not in self._places:
+                    self._places[place] = real_path(path)
+                self._reals[path] = self._places[place]
+        return self._reals[path]
+
+    def _told_once(self, path: Path) -> None:
+        if not self._is_too_many:
+            self._is_too_many = True
+            detail = f"the input has more than {self._most} folders beside replicas: which of those from here on are brokers' is not known"
+            remedy = "give the directory that holds one folder per broker, and nothing else"
+            self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
+
+    def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:
+        """Whether an entry is a directory, and no link back to one that it lies in."""
+        try:
+            if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
+                return False
+            return entry.is_dir()
+        except OSError:
+            return False
+
+    def cannot_read(self, path: Path, error: OSError) -> None:
+        """Report a folder, or a file in one, that cannot be read; once."""
+        detail = error.strerror or str(error)
+        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=detail, remedy=remedy_of(error))
+        if (None, problem) not in self._problems:
+            self._problems.append((None, problem))
+
+
+def _and_above(real: str) -> set[str]:
+    return {real, *(str(parent) for parent in Path(real).parents)}
