@@ -4,7 +4,7 @@
 
 import sys
 
-from replica_audit.cli import main
+from replica_audit.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main(["collect", *sys.argv[1:]]))
+    run(["collect", *sys.argv[1:]])

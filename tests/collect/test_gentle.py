@@ -155,8 +155,9 @@ _MEASURE = r"""
 import re, sys
 from pathlib import Path
 from replica_audit.collect import CollectRequest, collect
-options = {key: value == "True" for key, value in (option.split("=") for option in sys.argv[3:])}
-request = CollectRequest(output=Path(sys.argv[2]), log_dirs=(Path(sys.argv[1]),), **options)
+options = dict(option.split("=") for option in sys.argv[3:])
+switches = {key: value == "True" for key, value in options.items()}
+request = CollectRequest(output=Path(sys.argv[2]), log_dirs=(Path(sys.argv[1]),), **switches)
 counts = collect(request, lambda line: None).manifest.counts
 # not getrusage: what it tells begins with the process that this one was forked from
 print(int(re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())[1]) >> 10, counts["batches"])

@@ -128,6 +128,6 @@ def test_what_fails_while_the_next_rows_are_read_is_not_lost(tmp_path: Path) -> 
     try:
         with pytest.raises(OSError, match="No space left"):
             for _ in range(3):
-                writer.add_columns(BatchColumns(np.zeros(len(rows), np.int64), rows, None))
+                writer.add_columns(BatchColumns(np.zeros(len(rows), np.int64), rows, None).for_index())
     finally:
         writer.stop()

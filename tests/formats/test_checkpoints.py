@@ -498,3 +498,45 @@ def test_a_table_is_written_byte_for_byte_as_brokers_write_it():
                 seen += 1
     assert seen > 20
     assert leader_epoch_checkpoint(()) == b"0\n0\n"
+
+
+_SPELT = st.tuples(
+    st.integers(0, 2**33), st.integers(0, 2**65), st.sampled_from(["{} {}", "{}  {}", "+{} {}", "0{} {}", "{}\t{}", "{} -{}", "{} {} "])
+)
+
+
+@given(st.lists(_SPELT, max_size=5), st.integers(-1, 1), st.sampled_from(["\n", "\n\n", ""]))
+def test_a_file_as_brokers_write_it_is_read_as_any_other(entries: list[tuple[int, int, str]], off: int, end: str) -> None:
+    """Such files are read at once, all others line by line: those with another end of lines are, and mean the same."""
+    shown = [spelt.format(epoch, start) for epoch, start, spelt in entries]
+    plain = "\n".join(["0", str(len(shown) + off), *shown]) + end
+    for parser, of_file in ((leader_epoch_lines, plain), (offset_lines, plain.replace(" ", " 7 "))):
+        found = [_outcome(parser, text.encode()) for text in (of_file, of_file.replace("\n", "\r\n"))]
+        assert found[0] == found[1]
+
+
+def _outcome(parser: Callable[[bytes], object], content: bytes) -> object:
+    try:
+        return parser(content)
+    except CheckpointError as error:
+        return error.reason, error.line
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=8))
+def test_a_table_in_order_is_loaded_as_it_stands_and_any_other_healed(entries: list[tuple[int, int]]) -> None:
+    found = healed([EpochLine(number, *entry) for number, entry in enumerate(entries, start=3)])
+    assert found.epochs == load(entries)
+    in_order = all(a < c and b <= d for (a, b), (c, d) in pairwise(entries))
+    assert bool(found.notes) == (not in_order)
+
+
+def test_topic_ids_are_told_apart_and_refused_each_time() -> None:
+    first, second = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg"
+    for _time in range(2):
+        assert [topic_id(first), topic_id(second), topic_id(first + b"\n" + b"#" * 300)] == [
+            "AAAAAAAAAAAAAAAAAAAAAQ",
+            "AAAAAAAAAAAAAAAAAAAAAg",
+            "AAAAAAAAAAAAAAAAAAAAAQ",
+        ]
+        with pytest.raises(MetadataError):
+            topic_id(b"version: 0\ntopic_id: ?")

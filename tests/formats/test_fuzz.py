@@ -167,10 +167,8 @@ def test_any_file(root: Path, is_native: bool, number: int, edits: list[tuple[ob
     files = files_below(root)
     path = files[number % len(files)]
     scanner = native_code.scanner(1 << 60) if is_native else None
-    texts = native_code.text_scanner(1 << 60) if is_native else None
     with (
         mock.patch.object(native_code, "scanner", lambda _batches: scanner),
-        mock.patch.object(native_code, "text_scanner", lambda _lines: texts),
         damaged(path, edits),
     ):
         read_all(root / path.relative_to(root).parts[0])

@@ -20,11 +20,11 @@ import sys
 from pathlib import Path
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas import segment_reader
-found = native_code.scanner(int(sys.argv[2])), native_code.text_scanner(0)
+found = native_code.scanner(int(sys.argv[2]))
 again = native_code.scanner(0)
 runs = segment_reader.scan_file(Path(sys.argv[1])).runs
-stats = found[0].stats if found[0] is not None else None
-print(len(runs), found[0] is not None, again is found[0], "numba" in sys.modules, sum(stats.cache_hits.values()) if stats else 0)
+stats = found.stats if found is not None else None
+print(len(runs), found is not None, again is found, "numba" in sys.modules, sum(stats.cache_hits.values()) if stats else 0)
 """
 
 
@@ -58,17 +58,17 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_nothing_is_imported_for_little(segment: Path, kept: Path) -> None:
-    assert run(segment, batches=WORTH_LOADING["segment"] - 1, NUMBA_CACHE_DIR=str(kept)) == "2 False True False 0"
+    assert run(segment, batches=WORTH_LOADING - 1, NUMBA_CACHE_DIR=str(kept)) == "2 False True False 0"
 
 
 def test_some_megabytes_are_little() -> None:
     smallest = len(kf.batch(0, 0, value=b""))
-    assert WORTH_LOADING["segment"] * smallest > 64 << 20
+    assert WORTH_LOADING * smallest > 32 << 20
 
 
 def test_the_next_process_does_not_compile(segment: Path, kept: Path) -> None:
     before = [(path, path.stat().st_mtime_ns) for path in files(kept)]
-    assert run(segment, batches=WORTH_LOADING["segment"], NUMBA_CACHE_DIR=str(kept)) == "2 True True True 1"
+    assert run(segment, batches=WORTH_LOADING, NUMBA_CACHE_DIR=str(kept)) == "2 True True True 1"
     assert [(path, path.stat().st_mtime_ns) for path in files(kept)] == before
 
 

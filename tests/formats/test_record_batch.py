@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.segment.record_batch import SMALLEST_LENGTH, checksum, codec_name, decode_header
+from replica_audit.formats.segment.record_batch import SMALLEST_SIZE, checksum, codec_name, decode_header
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf
@@ -153,7 +153,7 @@ def test_a_length_below_the_magics_minimum_is_refused_at_its_byte(magic: int, le
 
 
 def test_smallest_length_is_kafkas():
-    assert SMALLEST_LENGTH == 14
+    assert SMALLEST_SIZE == (26, 34, 61)
 
 
 @pytest.mark.parametrize(("at", "what"), [(23, "delta"), (57, "count")])

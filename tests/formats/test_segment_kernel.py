@@ -9,11 +9,13 @@ import random
 import signal
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import crc32c
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from replica_audit.formats.native.native_code import SegmentScan
 from replica_audit.formats.replicas import segment_reader
 from replica_audit.formats.replicas.segment_reader import scan_file, scan_stream
 from replica_audit.formats.segment import batch_columns, segment_fold, segment_scan
+from replica_audit.formats.segment.record_batch import codec_name
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.formats.segment.segment_scan import scan
 from replica_audit.model import BatchHeader
@@ -151,15 +154,21 @@ class Kept:
     """Takes headers as an index does."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, bool | None, bytes]] = []
+        self.batches: list[BatchHeader] = []
 
     def add(self, header: BatchHeader) -> None:
-        self.rows.append((header.position, header.crc_valid, b""))
+        self.batches.append(header)
 
-    def add_columns(self, batches: batch_columns.BatchColumns) -> None:
-        valid = [None] * len(batches) if batches.crc_valid is None else batches.crc_valid.tolist()
-        heads = [head.tobytes() for head in batches.headers]
-        self.rows += zip(batches.positions.tolist(), valid, heads, strict=True)
+    def add_columns(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        attributes = columns["attributes"].astype(int)
+        told = {
+            "crc_valid": np.full(len(attributes), None),
+            **columns,
+            "codec": np.array([codec_name(each) for each in attributes]),
+            "is_transactional": attributes & 16 != 0,
+            "is_control": attributes & 32 != 0,
+        }
+        self.batches += map(BatchHeader._make, zip(*(told[name].tolist() for name in BatchHeader._fields), strict=True))
 
 
 @pytest.mark.parametrize("is_native", [True, False])
@@ -180,8 +189,7 @@ def test_headers_of_all_batches(tmp_path: Path, is_native: bool, room: int, buff
         ):
             segment_reader.SegmentReader(stream, path.stat().st_size, SegmentFold(0), verify_crc=verify_crc, index=kept).read()
         batches = [item for item in segment_scan.read_batches(path, verify_crc=verify_crc) if isinstance(item, BatchHeader)]
-        assert [row[:2] for row in kept.rows] == [(batch.position, batch.crc_valid) for batch in batches]
-        assert all(content[position : position + len(head)] == head for position, _valid, head in kept.rows)
+        assert kept.batches == batches
 
 
 # --- which way is gone ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,3 +145,25 @@ def test_files_as_large_as_they_may_be_are_read(tmp_path: Path):
 def test_the_largest_checkpoints_that_brokers_write_are_far_below_the_limit():
     lines = b"0\n160000\n" + b"".join(b"%s %d %d\n" % (b"t" * 249, n, 1 << 60) for n in range(160_000))
     assert len(lines) < LIST_LIMIT == limit_of(log_dir.HIGH_WATERMARKS) < DOCUMENT_LIMIT
+
+
+def test_a_file_whose_size_is_not_known_is_read_to_its_end() -> None:
+    """As those of /proc, and as one that grows while it is read."""
+    path = Path("/proc/self/status")
+    assert path.stat().st_size == 0
+    assert whole_content(path).startswith(b"Name:") and len(whole_content(path)) > 500
+    with pytest.raises(TooLargeError):
+        whole_content(path, 100)
+
+
+def test_reading_a_small_file_takes_no_more_memory_than_the_file(tmp_path: Path) -> None:
+    """A cluster has a million of them: a buffer of the greatest size that there may be costs more than all else."""
+    path = tmp_path / log_dir.EPOCH_CHECKPOINT
+    path.write_bytes(b"0\n0\n")
+    tracemalloc.start()
+    try:
+        whole_content(path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < LIST_LIMIT // 16

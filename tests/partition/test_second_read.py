@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from replica_audit.config import Settings
 from replica_audit.formats.replicas import replica_reader
-from replica_audit.model import BatchHeader, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.scenarios.disks import Cluster, Disk
 from tests.support import in_process
 
 READ = "replica_audit.stages.partitions.batches_from"
+Runs = Mapping[SegmentFile, Sequence[BatchRun]]
 CLUSTER = Cluster(
     disks={
         1: Disk(batches=[(1, 0, 9), (3, 10, 19)], high_watermark=20),
@@ -66,20 +67,20 @@ def test_a_file_of_the_leader_is_told_of_the_leader(home: Path, monkeypatch: pyt
     assert (problem["broker_id"], Path(problem["path"]).parts[-4]) == (1, "broker-1")
 
 
-def _gone_from(first: int, reads: list[int]) -> Callable[[Sequence[SegmentFile], int], Iterator[BatchHeader]]:
+def _gone_from(first: int, reads: list[int]) -> Callable[[Runs, int, Runs], Iterator[BatchHeader]]:
     """What reads batches until the `first` of its calls, of which `reads` keeps the offsets, and no more from then on."""
 
-    def read(files: Sequence[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+    def read(files: Runs, offset: int, runs: Runs) -> Iterator[BatchHeader]:
         reads.append(offset)
         if len(reads) > first:
             raise FileNotFoundError(2, "No such file or directory", "/data/orders-0/00000000000000000000.log")
-        yield from replica_reader.batches_from(files, offset)
+        yield from replica_reader.batches_from(files, offset, runs)
 
     return read
 
 
-def _gone_on_broker_1(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+def _gone_on_broker_1(files: Runs, offset: int, runs: Runs) -> Iterator[BatchHeader]:
     for file in files:
         if "broker-1" in file.path:
             raise FileNotFoundError(2, "No such file or directory", file.path)
-    yield from replica_reader.batches_from(files, offset)
+    yield from replica_reader.batches_from(files, offset, runs)

@@ -31,6 +31,13 @@ def test_much_input_is_planned_with_care(session: SparkSession) -> None:
     assert (session.conf.get(COMPILES), session.conf.get(TASKS)) == ("true", "8")
 
 
+def test_a_task_has_no_more_to_do_where_there_is_more(session: SparkSession) -> None:
+    suit_input(session, 300_000)
+    assert session.conf.get(TASKS) == "38"
+    for setting in ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize"):
+        assert session.conf.get(setting) == "512"  # of the defaults of this release, which are 10000
+
+
 def test_what_the_user_set_stays(session: SparkSession) -> None:
     session.conf.set(TASKS, "200")
     suit_input(session, 1_000_000)

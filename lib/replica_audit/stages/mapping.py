@@ -39,7 +39,7 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
     def _over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[T] = []
         for batch in batches:
-            for row in batch.to_pylist():
+            for row in _rows_of(batch):
                 for made in function(row):
                     pending.append(made)
                     if len(pending) >= _ROWS_PER_BATCH:
@@ -49,6 +49,12 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
             yield encode(pending)
 
     return over_batches
+
+
+def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of a batch, of which there may be ten thousand and each a whole partition: few of them are Python's at a time."""
+    for first in range(0, batch.num_rows, _ROWS_PER_BATCH):
+        yield from batch.slice(first, _ROWS_PER_BATCH).to_pylist()
 
 
 def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

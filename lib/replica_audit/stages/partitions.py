@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from replica_audit.errors import DumpLogError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.replicas.replica_reader import batches_from
-from replica_audit.model import BatchHeader, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
@@ -55,14 +55,16 @@ def known_partition(row: Row) -> KnownPartition:
     )
 
 
-def read_again(broker_id: int, replica: ReplicaFiles, files: Sequence[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+def read_again(
+    broker_id: int, replica: ReplicaFiles, scanned: Mapping[SegmentFile, Sequence[BatchRun]], offset: int
+) -> Iterator[BatchHeader]:
     """The batches of a replica from its files, as of `ReadAgain`.
 
     Raises:
         UnreadBatchesError: they can no longer be read.
     """
     try:
-        yield from batches_from(files, offset)
+        yield from batches_from(scanned, offset, scanned)
     except DumpLogError as error:
         problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_REMEDY, line=error.line)
         raise UnreadBatchesError(broker_id, problem) from None

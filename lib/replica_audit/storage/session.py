@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from math import ceil
 from types import FrameType, TracebackType
 
 from pyspark import SparkConf, SparkContext
@@ -29,17 +30,24 @@ _OF_HADOOP = {
 _SEGMENTS_ARE_MANY = 2_000
 _FOR_MUCH = {
     # setting: (its value in conf/spark-defaults.conf, which suits little input; the one that suits much)
-    "spark.sql.shuffle.partitions": ("2", "8"),
     "spark.sql.adaptive.enabled": ("false", "true"),
     "spark.sql.codegen.wholeStage": ("false", "true"),
     "spark.sql.codegen.factoryMode": ("NO_CODEGEN", "FALLBACK"),
+    # a row is a whole partition of a topic, with all that is known or said of it: ten thousand of them are 100 MB, several times at once
+    "spark.sql.execution.arrow.maxRecordsPerBatch": ("10000", "512"),
+    "spark.sql.inMemoryColumnarStorage.batchSize": ("10000", "512"),
 }
+_LEAST_TASKS, _SEGMENTS_OF_A_TASK = 8, 8_000
 
 
 def suit_input(spark: SparkSession, segments: int) -> None:
-    """Let the session plan adaptively, and compile its plans, if the input is much. What the user set otherwise stays."""
+    """Let the session plan adaptively, and compile its plans, if the input is much. What the user set otherwise stays.
+
+    A task has some 8,000 segments to judge, so that what it needs of memory does not grow with the input.
+    """
     if segments > _SEGMENTS_ARE_MANY:
-        for setting, (little, much) in _FOR_MUCH.items():
+        tasks = max(_LEAST_TASKS, ceil(segments / _SEGMENTS_OF_A_TASK))
+        for setting, (little, much) in {**_FOR_MUCH, "spark.sql.shuffle.partitions": ("2", str(tasks))}.items():
             if spark.conf.get(setting) == little:
                 spark.conf.set(setting, much)
 

@@ -138,10 +138,11 @@ class CollectedLogDir:
         return f"{self.said.path}/{directory}/{name}"
 
     def _index(self, row: Mapping[str, Any]) -> str | None:
-        path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
-        with suppress(OSError):
-            if row["index_bytes"] is not None and path.stat().st_size == row["index_bytes"]:
-                return str(path)
+        if row["index_bytes"] is not None:
+            path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
+            with suppress(OSError):
+                if path.stat().st_size == row["index_bytes"]:
+                    return str(path)
         return str(self.store) if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
@@ -207,7 +208,8 @@ class CollectedLogDir:
         What could not be read on the broker is there, too, but as no ordinary file.
         """
         path = self.folder / replica.directory if replica else self.folder
-        unread = [Path(one.path).name for one in self.said.unread if Path(one.path).parent == Path(self.original(str(path)))]
+        place = Path(self.original(str(path))) if self.said.unread else path
+        unread = [Path(one.path).name for one in self.said.unread if Path(one.path).parent == place]
         small = [name for name in unread if log_dir.is_known(name) and not log_dir.segment_name(name)]
         return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=tuple(sorted(small)))
 
@@ -240,8 +242,8 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
     return replace(
         replica,
         log_dir=store.said.path,
-        folder=str(store.folder / replica.directory),
-        scans=str(store.store),
+        folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
+        scans=f"{store.folder}/{SEGMENTS_FILE}",
         captured_at_ms=said.captured_at_ms,
         in_use=store.said.in_use is True,
         problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.files.locations import located
@@ -13,12 +13,13 @@ from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 
 
-def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
+def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = None) -> Iterator[BatchHeader]:
     """The batches of a collected segment, from its copy or its index; without one, made up from its runs as `synthetic` does.
 
     Args:
         file: of the source SOURCE.
         offset: to which the log may be cut: where batches are made up, one begins there.
+        runs: what the scan of the segment found; None to look it up, for which the scans of the whole log directory are passed over.
     """
     next_offset = 0
     for recorded in _recorded(file):
@@ -31,9 +32,9 @@ def batches(file: SegmentFile, offset: int) -> Iterator[BatchHeader]:
             continue  # gone or damaged; what it did not tell is made up
     if file.batch_index is None and file.copy is None:
         return  # there are no batches
-    path = _store_of(file)
-    runs = [_as_batch(run) for run in log_dir_of(path).runs(file.path)]
-    rest = (run for run in synthetic(runs, next_offset) if run.base_offset >= next_offset)
+    if runs is None:
+        runs = log_dir_of(_store_of(file)).runs(file.path)
+    rest = (run for run in synthetic(map(_as_batch, runs), next_offset) if run.base_offset >= next_offset)
     yield from synthetic(rest, offset)
 
 

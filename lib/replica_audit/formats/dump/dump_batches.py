@@ -10,6 +10,7 @@ from sys import maxsize
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump import pasted_text
+from replica_audit.formats.segment.record_batch import LAST_OFFSET, SMALLEST_SIZE
 from replica_audit.model import BatchHeader, Damage
 
 DUMPING = b"Dumping "
@@ -24,8 +25,6 @@ _TIMES = {b"LogAppendTime:": b"CreateTime:", b"NoTimestampType:": b"CreateTime:"
 _FLAGS = {b"true": True, b"false": False}
 _ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
 _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
-_SMALLEST_SIZE = (26, 34, 61)  # of an entry by magic, in bytes
-_LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
 _SHALLOW = "the text tells records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
@@ -70,7 +69,7 @@ def _steady(words: tuple[bytes, ...]) -> tuple[int, int, int, int, int, int, str
     """The values of _STEADY, with the least size and the size that 0.10 tells instead of the two sizes."""
     magic, epoch, producer, producer_epoch, payload, key = numbers = [int(word) for word in words[:6]]
     _STEADY_WIDTHS.pack(*numbers)
-    least_size = _SMALLEST_SIZE[magic] if 0 <= magic <= 2 else maxsize
+    least_size = SMALLEST_SIZE[magic] if 0 <= magic <= 2 else maxsize
     # 0.10 prints its objects (NoCompressionCodec, GZIPCompressionCodec), later versions NONE or none
     codec = words[6].decode("ascii", "replace").lower().removesuffix("compressioncodec")
     codec = {"no": "none", "default": "gzip"}.get(codec, codec)
@@ -161,7 +160,7 @@ class SectionLog:
             base = last if records or self._next_offset is None else min(self._next_offset, last)
         elif magic < 2:
             raise ValueError(f"magic {magic} with a base offset")
-        self._is_possible = size >= least_size and _LAST_OFFSET >= last >= base and count >= -1
+        self._is_possible = size >= least_size and LAST_OFFSET >= last >= base and count >= -1
         told = (position, base, last, size, magic, epoch, records, timestamp, crc, valid, codec, transactional, control)
         return BatchHeader._make((*told, producer, producer_epoch, sequence))
 
@@ -218,15 +217,9 @@ class SectionLog:
             return self._ending or self._damage("dump-truncated", "kafka-dump-log stopped with an error", number)
         return None
 
-    def passed(self, line: bytes, records: int, *, is_deep: bool) -> None:
-        """Count lines that others have judged: up to the batch line `line` (none, if it is empty), and lines of records behind it.
-
-        `is_deep`: there were lines of records anywhere.
-        """
-        if line:
-            self._took(self._header(line))
-        self._is_deep = self._is_deep or is_deep
-        self._records = records
+    def passed(self, line: bytes) -> None:
+        """Count batch lines that others have judged, the last of which is `line`."""
+        self._took(self._header(line))
 
     def end(self) -> Damage | None:
         """What is wrong at the end of the section, or None."""

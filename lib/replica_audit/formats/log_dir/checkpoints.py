@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count, pairwise
 from typing import NamedTuple
 
 from replica_audit.errors import CheckpointError, MetadataError
@@ -23,6 +25,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _JAVA_INTEGER = re.compile(r"([+-]?)(\d+)")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _INT32, _INT64 = 2**31, 2**63
+# as brokers write them, but for numbers near the greatest ones; everything else is read line by line
+_PLAIN_EPOCHS = re.compile(rb"0\n[0-9]{1,9}\n(?:[0-9]{1,9} [0-9]{1,18}\n)*")
+_PLAIN_OFFSETS = re.compile(rb"0\n[0-9]{1,9}\n(?:[!-~]+ [0-9]{1,9} [0-9]{1,18}\n)*")
+_SHORT = 256  # bytes of a partition.metadata whose topic id is kept: a broker has as many such files as replicas, and few topics
 
 
 class EpochLine(NamedTuple):
@@ -56,6 +62,10 @@ def leader_epoch_lines(content: bytes) -> list[EpochLine]:
     Raises:
         CheckpointError: Kafka would not load the file; a negative epoch or offset included (IllegalArgumentException since 2.7).
     """
+    if _PLAIN_EPOCHS.fullmatch(content):
+        numbers = list(map(int, content.split()))
+        if len(numbers) == 2 + 2 * numbers[1]:
+            return list(map(EpochLine._make, zip(count(3), numbers[2::2], numbers[3::2], strict=False)))
     lines = []
     for number, (epoch_text, offset_text) in _entries(content, 2):
         epoch, offset = _integer(epoch_text, number, _INT32), _integer(offset_text, number, _INT64)
@@ -90,6 +100,8 @@ def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
 
 def healed(lines: list[EpochLine]) -> Healed:
     """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
+    if all(before.epoch < line.epoch and before.start_offset < line.start_offset for before, line in pairwise(lines)):
+        return Healed(epochs=et.table((line.epoch, line.start_offset) for line in lines), notes=())
     building = et.Building()
     notes = []
     for line in lines:
@@ -109,6 +121,11 @@ def offset_lines(content: bytes) -> list[OffsetLine]:
     Raises:
         CheckpointError: Kafka would not load the file.
     """
+    if _PLAIN_OFFSETS.fullmatch(content):
+        fields = content.decode("ascii").split()
+        if len(fields) == 2 + 3 * int(fields[1]):
+            numbers = (map(int, fields[3::3]), map(int, fields[4::3]))
+            return list(map(OffsetLine._make, zip(count(3), fields[2::3], *numbers, strict=False)))
     return [
         OffsetLine(number, topic, _integer(partition, number, _INT32), _integer(offset, number, _INT64))
         for number, (topic, partition, offset) in _entries(content, 3)
@@ -189,6 +206,10 @@ def topic_id(content: bytes) -> str:
     Raises:
         MetadataError: the file has another version, or no topic id.
     """
+    return _kept_topic_id(content) if len(content) <= _SHORT else _topic_id(content)
+
+
+def _topic_id(content: bytes) -> str:
     values = _properties(content)
     line, version = values.get("version", (1, "missing"))
     if not _INTEGER.fullmatch(version) or int(version) < 0:
@@ -197,6 +218,9 @@ def topic_id(content: bytes) -> str:
     if not _is_topic_id(found):
         raise MetadataError(f"{_shown(found)} is not a topic id" if found else "no topic_id", line=line)
     return found
+
+
+_kept_topic_id = lru_cache(maxsize=1024)(_topic_id)
 
 
 def _is_topic_id(text: str) -> bool:

@@ -57,7 +57,9 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
     if status.st_size > limit:
         raise TooLargeError(limit)
     with path.open("rb") as stream:
-        found: bytes = stream.read(limit + 1)
-    if len(found) > limit:  # it grows, or its size is not known
+        found: bytes = stream.read(min(status.st_size, limit) + 1)  # a buffer of as much is made
+        if len(found) > status.st_size:  # it grows, or its size is not known
+            found += stream.read(limit + 1 - len(found))
+    if len(found) > limit:
         raise TooLargeError(limit)
     return found

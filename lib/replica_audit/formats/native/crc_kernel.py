@@ -18,7 +18,7 @@ from numba import config, njit, types
 from numba.extending import intrinsic
 
 CRC32C_POLYNOMIAL, CRC32_POLYNOMIAL = 0x82F63B78, 0xEDB88320  # bit-reflected
-_INT64, _INT32, _INT8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+_INT64, _INT32, _INT16, _INT8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 _LONGEST_STREAM, _SHORTEST_STREAM = 128, 4  # in words of eight bytes
 
 
@@ -74,7 +74,7 @@ def _emit_prefetch(builder: Any, address: Any) -> Any:
 
 
 byte, half, word = (_load(kind, big_endian=False, signed=False) for kind in (_INT8, _INT32, _INT64))
-int64_at, int32_at, uint32_at = _load(_INT64), _load(_INT32), _load(_INT32, signed=False)  # as Kafka stores them
+int64_at, int32_at, int16_at, uint32_at = _load(_INT64), _load(_INT32), _load(_INT16), _load(_INT32, signed=False)  # as Kafka stores them
 pread = _called("pread", _INT64, (_INT32, _INT64, _INT64, _INT64))  # descriptor, address, size, position
 _shifted = _operation(2, lambda builder, number, bits: builder.lshr(number, bits))  # to the right, zeros move in
 _crc_of_word = _called("llvm.x86.sse42.crc32.64.64", _INT64, (_INT64, _INT64))

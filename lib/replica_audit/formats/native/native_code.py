@@ -1,10 +1,10 @@
-"""The compiled scans of segments and of texts, for processes that read enough to gain from them.
+"""The compiled scan of segments, for processes that read enough to gain from it.
 
-To import numba and have it load what it compiled before takes more than half a second and 100 MB of memory, and compiling some seconds once
-on each machine. Plain Python reads a batch in a microsecond, a line of a text in six. So a small audit never imports numba.
+To import numba and have it load what it compiled before takes some tenths of a second and 100 MB of memory, and compiling some seconds once
+on each machine. Plain Python reads a batch in a microsecond. So a small audit never imports numba.
 
 numba keeps what it compiled where it can write: NUMBA_CACHE_DIR, `__pycache__` beside this module, or the user's cache directory. To know
-whether that is still right it looks only at the file of a function; so each scan is a closure over a checksum of all that it is compiled
+whether that is still right it looks only at the file of a function; so the scan is a closure over a checksum of all that it is compiled
 from, which is a part of the key. Where nothing can be kept, or what was kept is damaged, each process compiles for itself. Without numba,
 with NUMBA_DISABLE_JIT set, or on a big-endian machine, Python reads everything.
 """
@@ -14,28 +14,23 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import pkgutil
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib import resources
-from typing import Any
+from collections.abc import Callable
 
+from replica_audit.formats.native import scan_tables
 from replica_audit.formats.native.scan_tables import STATE, Words
+from replica_audit.formats.segment import content_digest, record_batch
+from replica_audit.model import BatchRun
+from replica_audit.protocol.epochs import runs
 
 SegmentScan = Callable[[Words, Words, Words, Words], int]
-TextScan = Callable[[Words, Words, Words, Words, Words], int]
-WORTH_LOADING = {"segment": 1 << 20, "text": 1 << 17}  # batches, lines: a second in plain Python
-_SOURCES = (
-    *(f"formats/native/{name}" for name in ("native_code", "crc_kernel", "dump_kernel", "scan_tables", "segment_kernel")),
-    "formats/segment/content_digest",
-    "formats/segment/record_batch",
-    "protocol/epochs/runs",
-)
+WORTH_LOADING = 1 << 19  # batches: half a second in plain Python, as long as loading takes
 _DAMAGED = (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError, pickle.PickleError)
 _lock = threading.Lock()
-_scans: dict[str, Any] = {}  # by kind; None: tried in vain
+_found: list[SegmentScan | None] = []  # once it was looked for; None: in vain
 
 
 def scanner(batches: int) -> SegmentScan | None:
@@ -44,59 +39,49 @@ def scanner(batches: int) -> SegmentScan | None:
     Args:
         batches: that the process has read in Python so far and those that it will have to read.
     """
-    found: SegmentScan | None = _found("segment", batches)
-    return found
-
-
-def text_scanner(lines: int) -> TextScan | None:
-    """The same for the lines of texts."""
-    found: TextScan | None = _found("text", lines)
-    return found
-
-
-def _found(kind: str, count: int) -> Any:
-    if kind not in _scans and count >= WORTH_LOADING[kind]:
+    if not _found and batches >= WORTH_LOADING:
         with _lock:
-            if kind not in _scans:
-                _scans[kind] = None
-                if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0") and sys.byteorder == "little":
-                    with suppress(ImportError), _no_collector():  # which would take an eighth of the time of importing
-                        _scans[kind] = _compiled(kind)
-    return _scans.get(kind)
+            if not _found:
+                _found.append(_loaded())
+    return _found[0] if _found else None
 
 
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
+def _loaded() -> SegmentScan | None:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or sys.byteorder != "little":
+        return None
+    has_collector = gc.isenabled()
+    gc.disable()  # it would take an eighth of the time of importing
     try:
-        yield
+        return _compiled()
+    except ImportError:
+        return None
     finally:
-        if was_enabled:
+        if has_collector:
             gc.enable()
 
 
-def _compiled(kind: str) -> Any:
+def _compiled() -> SegmentScan:
     from numba import from_dtype, njit, types
 
-    from replica_audit.formats.native import dump_kernel, segment_kernel
+    from replica_audit.formats.native import crc_kernel, segment_kernel
 
-    version = 1 << 32 | zlib.crc32(b"".join(map(_source, _SOURCES)))
+    compiled = (crc_kernel, scan_tables, segment_kernel, content_digest, record_batch, runs)
+    sources = (__name__, *(module.__name__ for module in compiled), BatchRun.__module__)
+    version = 1 << 32 | zlib.crc32(b"".join(_source(name) for name in sources))
 
-    def scan_segment(words: Words, runs: Words, windows: Words, headers: Words) -> int:
-        return segment_kernel.scan(words, runs, windows, headers) if version else 0
-
-    def scan_text(words: Words, runs: Words, windows: Words, form: Words, numbers: Words) -> int:
-        return dump_kernel.scan(words, runs, windows, form, numbers) if version else 0
+    def scan(words: Words, rows: Words, windows: Words, headers: Words) -> int:
+        return segment_kernel.scan(words, rows, windows, headers) if version else 0
 
     table = types.int64[:, ::1]
-    more, function = ((), scan_segment) if kind == "segment" else ((types.int64[::1],), scan_text)
-    signature = types.int64(from_dtype(STATE)[::1], table, table, table, *more)
+    signature = types.int64(from_dtype(STATE)[::1], table, table, table)
+    found: SegmentScan
     try:
-        return njit(signature, nogil=True, cache=True)(function)
+        found = njit(signature, nogil=True, cache=True)(scan)
     except (RuntimeError, *_DAMAGED):
-        return njit(signature, nogil=True)(function)
+        found = njit(signature, nogil=True)(scan)
+    return found
 
 
 def _source(module: str) -> bytes:
-    return resources.files("replica_audit").joinpath(f"{module}.py").read_bytes()
+    package, _, name = module.rpartition(".")
+    return pkgutil.get_data(package, f"{name}.py") or b""

@@ -16,23 +16,28 @@ from replica_audit.formats.native import crc_kernel as memory
 from replica_audit.formats.native.scan_tables import DONE, MORE, SKIP_FROM
 from replica_audit.formats.segment import content_digest
 from replica_audit.formats.segment.record_batch import (
+    CODEC,
     HEADER_UP_TO_MAGIC,
     LAST_OFFSET,
+    LEGACY_AT,
     LEGACY_CRC_FROM,
     LOG_OVERHEAD,
+    SMALLEST_SIZE,
     V2_AT,
     V2_CRC_FROM,
-    V2_HEADER,
 )
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs import runs as protocol
 
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _AHEAD, _SMALL_BATCH = 4096, 384  # of small batches the processor foresees too little
-_V2_SIZE, _WINDOW_BITS, _ALL_ONES = V2_HEADER.size, content_digest.WINDOW_BITS, 0xFFFFFFFF
+_WINDOW_BITS, _ALL_ONES = content_digest.WINDOW_BITS, 0xFFFFFFFF
 _LENGTH, _EPOCH, _MAGIC, _CRC, _DELTA = (V2_AT[n] for n in ("length", "leader_epoch", "magic", "crc", "last_offset_delta"))
-_TIME, _COUNT, _LEGACY_CRC, _LEGACY_ATTRIBUTES, _LEGACY_TIME = V2_AT["max_timestamp"], V2_AT["record_count"], LOG_OVERHEAD, 17, 18
-_byte, _int32, _int64 = memory.byte, memory.int32_at, memory.int64_at
+_TIME, _COUNT, _ATTRIBUTES = (V2_AT[n] for n in ("max_timestamp", "record_count", "attributes"))
+_PRODUCER, _PRODUCER_EPOCH, _SEQUENCE = (V2_AT[n] for n in ("producer_id", "producer_epoch", "base_sequence"))
+_LEGACY_CRC, _LEGACY_ATTRIBUTES, _LEGACY_TIME = (LEGACY_AT[n] for n in ("crc", "attributes", "max_timestamp"))
+_SMALLEST_0, _SMALLEST_1, _SMALLEST_2 = SMALLEST_SIZE
+_byte, _int16, _int32, _int64 = memory.byte, memory.int16_at, memory.int32_at, memory.int64_at
 for rule in (content_digest.mixed, content_digest.digest, protocol.continues, protocol.same_kind, protocol.joined):
     register_jitable(forceinline=True)(rule)  # the same that Python calls
 _legacy_crc = memory.crc_by_tables(memory.CRC32_POLYNOMIAL)
@@ -90,14 +95,14 @@ def _decoded(at: int, left: int, next_offset: int) -> tuple[int, int, int, int, 
     bytes that a header can have are in memory, but what is behind them is not.
     """
     size, magic = _int32(at + _LENGTH) + LOG_OVERHEAD, _byte(at + _MAGIC)
-    if size <= left and magic == 2 and size >= _V2_SIZE:
+    if size <= left and magic == 2 and size >= _SMALLEST_2:
         base, delta, count = _int64(at), _int32(at + _DELTA), _int32(at + _COUNT)
         if delta >= 0 and count >= 0 and next_offset <= base <= LAST_OFFSET - delta:
             stored = memory.uint32_at(at + _CRC)
             return size, 2, base, base + delta, _int32(at + _EPOCH), count, _int64(at + _TIME), stored, V2_CRC_FROM
-    elif magic < 2 and 26 + 8 * magic <= size <= left:
+    elif magic < 2 and (_SMALLEST_1 if magic == 1 else _SMALLEST_0) <= size <= left:
         last = _int64(at)
-        base = last if _byte(at + _LEGACY_ATTRIBUTES) & 7 == 0 else next_offset
+        base = last if _byte(at + _LEGACY_ATTRIBUTES) & CODEC == 0 else next_offset
         if next_offset <= last <= LAST_OFFSET and last - base < _MOST_LEGACY_RECORDS:
             time = _int64(at + _LEGACY_TIME) if magic == 1 else -1
             return size, magic, base, last, -1, last - base + 1, time, memory.uint32_at(at + _LEGACY_CRC), LEGACY_CRC_FROM
@@ -128,34 +133,27 @@ def _is_intact(state: Any, position: int, size: int, covered_from: int, stored: 
 
 
 @njit(forceinline=True)
-def _copy_header(state: Any, headers: Any, at: int) -> None:
-    """Write the next row of the table of headers, if it has any, which does not count yet. Behind a short entry bytes mean nothing."""
-    if len(headers):
-        for word in range(2, headers.shape[1]):
-            headers[state.header_count, word] = memory.word(at + 8 * (word - 2))
-
-
-@njit(forceinline=True)
-def _count_header(state: Any, headers: Any, position: int, intact: int) -> None:
-    if len(headers):
-        headers[state.header_count, 0], headers[state.header_count, 1] = position, intact
-        state.header_count += 1
+def _of_producer(at: int, magic: int) -> tuple[int, int, int, int]:
+    """Attributes, and what a batch says of its producer."""
+    if magic == 2:
+        return _int16(at + _ATTRIBUTES), _int64(at + _PRODUCER), _int16(at + _PRODUCER_EPOCH), _int32(at + _SEQUENCE)
+    return _byte(at + _LEGACY_ATTRIBUTES) & CODEC, -1, -1, -1
 
 
 @njit
 def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
-    """Take batches from `position` on: a state (STATE, in an array of one), and tables of runs, windows and headers (HEADER_ROW)."""
+    """Take batches from `position` on: a state (STATE, in an array of one), and tables of runs, windows and headers (HEADER)."""
     state = words[0]
     position, next_offset, file_size, buffer, runs_left = state.position, state.next_offset, state.size, state.buffer, state.runs_left
     # The last rows are kept in registers and written when the next begins; to add in memory costs a quarter more than the loop takes.
     run_number, run, window_number, window = state.run_count - 1, last_run(runs), -1, (-1, 0, 0)
-    result = DONE
+    result, header_count, room = DONE, state.header_count, headers.shape[1]
     while file_size - position > HEADER_UP_TO_MAGIC:
-        is_full = run_number + 1 >= len(runs) or window_number + 1 >= len(windows) or 0 < len(headers) <= state.header_count
+        is_full = run_number + 1 >= len(runs) or window_number + 1 >= len(windows) or 0 < room <= header_count
         if is_full or position >= state.stop:
             result = MORE
             break
-        if not _is_there(state, position, min(_V2_SIZE, file_size - position)):
+        if not _is_there(state, position, min(_SMALLEST_2, file_size - position)):
             break
         at = buffer + position - state.begin
         size, magic, base, last, epoch, count, time, stored, covered_from = _decoded(at, file_size - position, next_offset)
@@ -163,11 +161,14 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
             break
         for line in range(_AHEAD, _AHEAD + _SMALL_BATCH, 64):
             memory.prefetch(at + line)
-        _copy_header(state, headers, at)
+        more = _of_producer(at, magic) if room else (0, 0, 0, 0)
         intact = _is_intact(state, position, size, covered_from, stored)
         if intact < 0:
             break
-        _count_header(state, headers, position, intact)
+        if room:
+            for row, value in enumerate((position, base, last, size, magic, epoch, count, time, stored, *more, intact)):
+                headers[row, header_count] = value
+            header_count += 1
         if intact == 0 and state.first_bad_crc < 0:
             state.first_bad_crc = position
         batch = BatchRun(epoch, base, last, 1, count, size, time, time, magic, intact)
@@ -176,5 +177,5 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
         window_number, window = into_window(windows, window_number, window, first, last - first, stored)
         position, next_offset, state.last_size = position + size, last + 1, size
     finish(state, runs, windows, run_number, run, window_number, window)
-    state.position, state.next_offset = position, next_offset
+    state.position, state.next_offset, state.header_count = position, next_offset, header_count
     return result

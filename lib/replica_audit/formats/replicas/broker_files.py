@@ -238,7 +238,8 @@ class _Walk:
         problems: list[Problem],
     ) -> ReplicaFiles:
         """A replica with the entries of its log directory's offset checkpoints."""
-        owner = self.log_dirs.get(str(path.parent)) or LogDirFiles()
+        parent = str(path.parent)
+        owner = self.log_dirs.get(parent) or LogDirFiles()
         own = self.log_dirs.get(str(path)) or LogDirFiles()
         key = (name.topic, name.partition)
 
@@ -249,7 +250,7 @@ class _Walk:
         if checkpoint.state == "unreadable":
             offline = why_offline(log_dir.EPOCH_CHECKPOINT, problems[0])
         return ReplicaFiles(
-            log_dir=str(path.parent),
+            log_dir=parent,
             directory=path.name,
             topic=name.topic,
             partition=name.partition,

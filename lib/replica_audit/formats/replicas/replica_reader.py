@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
@@ -16,7 +16,7 @@ from replica_audit.formats.dump.dump_scan import scan_section
 from replica_audit.formats.replicas.segment_reader import scan_file
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_scan import read_batches, scan
-from replica_audit.model import BatchHeader, Damage, SegmentFile
+from replica_audit.model import BatchHeader, BatchRun, Damage, SegmentFile
 
 
 def read_segment(file: SegmentFile, kept: KeptText | None = None, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
@@ -74,19 +74,22 @@ def scan_of(file: SegmentFile, kept: KeptText | None = None) -> Scan:
     return scan(read_segment(file))
 
 
-def batches_from(files: Iterable[SegmentFile], offset: int) -> Iterator[BatchHeader]:
+def batches_from(
+    files: Iterable[SegmentFile], offset: int, runs: Mapping[SegmentFile, Sequence[BatchRun]] | None = None
+) -> Iterator[BatchHeader]:
     """The batches of a replica from the segment that holds `offset` on, headers only.
 
     Args:
         files: the segments that make up the log, in any order.
         offset: the lowest offset of interest; earlier batches of its segment come too.
+        runs: what the scans of collected segments found, which tell their batches where no index does; None to look them up.
     """
     ordered = sorted(files, key=lambda file: file.base_offset)
     first = max((i for i, file in enumerate(ordered) if file.base_offset <= offset), default=0)
     with KeptText() as kept:
         for file in ordered[first:]:
             if file.source == SOURCE:
-                yield from batches(file, offset)
+                yield from batches(file, offset, None if runs is None else runs.get(file))
                 continue
             for item in read_segment(file, kept, verify_crc=False):
                 if isinstance(item, BatchHeader):

@@ -6,17 +6,17 @@ Compiled code and columns take what is sound, as far as they can; what stopped t
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from replica_audit.formats.native import native_code
-from replica_audit.formats.native.scan_tables import HEADER_ROW, ScanTables, Words
-from replica_audit.formats.segment.batch_columns import BatchColumns, read_columns
-from replica_audit.formats.segment.record_batch import decode_header
+from replica_audit.formats.native.scan_tables import HEADER, ScanTables
+from replica_audit.formats.segment.batch_columns import read_columns
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.formats.segment.segment_scan import BUFFER, HEADERS_BUFFER, base_offset_of, batches_between
 from replica_audit.model import BatchHeader, Damage
@@ -24,8 +24,7 @@ from replica_audit.model import BatchHeader, Damage
 BUFFER_BYTES = 1 << 18  # stays in the second-level cache: what is checked was just copied there
 WINDOW_BYTES = 1 << 23  # of a stream at once: some ten requests' worth of waiting
 CALL_BYTES = 1 << 28  # after which Python sees to signals: some ten milliseconds
-HEADER_ROOM = 8192
-_SLACK = 64  # bytes behind the buffer that the copying of a header may touch
+HEADER_ROOM = 1 << 14  # of an index at once: for few, Arrow takes longer than the scan
 _FIRST = 8  # batches: most files have no more, and as columns they would cost as much as ten times as many
 _STRANGE = 64  # batches read one by one where columns and compiled code can take none
 
@@ -38,8 +37,8 @@ class Index(Protocol):
     def add(self, header: BatchHeader) -> None:
         """Take the next one."""
 
-    def add_columns(self, batches: BatchColumns) -> None:
-        """Take the next ones."""
+    def add_columns(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Take the next ones, the columns of which are as `BatchColumns.for_index` has them; they are overwritten later."""
 
 
 class SegmentReader:
@@ -67,6 +66,8 @@ class SegmentReader:
                 self._by_columns()
             else:
                 self.natively(scan)
+                if self._tables is not None:
+                    self._hand_on(self._tables)
             is_more = self._one_by_one(1 if fold.position > before else _STRANGE)
 
     def _one_by_one(self, most: int) -> bool:
@@ -88,7 +89,7 @@ class SegmentReader:
         if len(batches):
             fold.add_columns(batches)
             if self._index is not None:
-                self._index.add_columns(batches)
+                self._index.add_columns(batches.for_index())
             self._count(len(batches))
 
     def _count(self, batches: int) -> None:
@@ -110,27 +111,26 @@ class SegmentReader:
         """Go on as far as a file reaches `end`, in bytes."""
         if self._tables is None:
             room = 0 if self._index is None else HEADER_ROOM
-            self._buffer = np.empty(min(self._size, BUFFER_BYTES) + _SLACK, np.uint8)
-            place = {"buffer": self._buffer.ctypes.data, "capacity": len(self._buffer) - _SLACK}
+            self._buffer = np.empty(min(self._size, BUFFER_BYTES), np.uint8)
+            place = {"buffer": self._buffer.ctypes.data, "capacity": len(self._buffer)}
             self._tables = ScanTables(self.fold, room, fd=descriptor, verify_crc=self._verify_crc, **place)
         tables, is_more = self._tables, True
         tables.set(size=end)
         while is_more:
             tables.set(stop=self.fold.position + CALL_BYTES)
-            next_offset = self.fold.next_offset
-            is_more = tables.filled(scan, tables.headers)
-            if self._index is not None and tables.state["header_count"]:
-                self._add_rows(self._index, tables.headers[: tables.state["header_count"]], next_offset)
+            is_more = tables.filled(scan)
+            if tables.state["header_count"] == tables.headers.shape[1]:
+                self._hand_on(tables)
 
-    def _add_rows(self, index: Index, words: Words, next_offset: int) -> None:
-        rows = words.copy().view(HEADER_ROW)[:, 0]
-        if (rows["header"]["magic"] == 2).all():
-            index.add_columns(BatchColumns(rows["position"], rows["header"], rows["intact"] != 0 if self._verify_crc else None))
-            return
-        for position, intact, head in zip(rows["position"].tolist(), rows["intact"].tolist(), rows["header"], strict=True):
-            header = decode_header(head.tobytes(), position, next_offset)
-            index.add(header._replace(crc_valid=bool(intact) if self._verify_crc else None))
-            next_offset = header.last_offset + 1
+    def _hand_on(self, tables: ScanTables) -> None:
+        """Give the index the headers that were gathered."""
+        count = int(tables.state["header_count"])
+        if self._index is not None and count:
+            columns = dict(zip(HEADER, tables.headers[:, :count], strict=True))
+            if not self._verify_crc:
+                del columns["crc_valid"]
+            self._index.add_columns(columns)
+            tables.set(header_count=0)
 
     def _window(self, scan: native_code.SegmentScan) -> None:
         """Go on in what only Python can read, as far as batches fit into a window, which is then held in memory."""
@@ -139,16 +139,16 @@ class SegmentReader:
         content = np.frombuffer(self._stream.read(min(WINDOW_BYTES, self._size - begin)), np.uint8)
         place = {"fd": -1, "buffer": content.ctypes.data, "begin": begin, "end": begin + len(content)}
         tables = ScanTables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
-        while tables.filled(scan, tables.headers):
+        while tables.filled(scan):
             pass
 
 
 def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
     """What a segment file comes to, read in compiled code where that is worth to be got.
 
-    Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes most of a second to load.
-    So the first million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process that
-    has compiled code uses it for every file. The measurements: benchmarks/README.md.
+    Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes half a second to load.
+    So the first half million batches of a process are read in Python, unless a file will take more, judged by its first batches. A process
+    that has compiled code uses it for every file. The measurements: benchmarks/README.md.
 
     CRCs are verified unless told otherwise: that finds the bytes that rotted on one disk, which nothing else does, for digests are made of
     the stored CRCs. Where the disk is what is waited for it costs less than a tenth, as long as batches are small: their headers cannot be

@@ -54,6 +54,15 @@ class BatchColumns:
         ]
         return BatchRun._make(columns)
 
+    def for_index(self) -> dict[str, _Numbers]:
+        """The columns of a batch index, in any types; codec and flags as `attributes`, no `crc_valid` where CRCs were not verified."""
+        each, raw = self.each, self.headers
+        made: dict[str, Any] = {"position": self.positions, "base_offset": each.first_offset, "last_offset": each.last_offset}
+        made |= {"size_bytes": each.size_bytes, "max_timestamp_ms": each.max_timestamp_ms}
+        same = ("magic", "leader_epoch", "record_count", "crc", "attributes", "producer_id", "producer_epoch", "base_sequence")
+        made |= {name: raw[name] for name in same}
+        return made if self.crc_valid is None else made | {"crc_valid": self.crc_valid}
+
     def first_bad_crc(self) -> int | None:
         """Where the first batch begins that does not match its CRC."""
         if self.crc_valid is None or self.crc_valid.all():

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.files.locations import random_access
-from replica_audit.formats.segment.batch_columns import BatchColumns
-from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, codec_name
+from replica_audit.formats.segment.record_batch import CODEC, CONTROL, TRANSACTIONAL, codec_name
 from replica_audit.model import BatchHeader
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 
@@ -49,7 +48,8 @@ _RISING = ("position", "base_offset", "last_offset", "size_bytes", "record_count
 _CONSTANT = ["magic", "leader_epoch", "codec", "producer_id", "producer_epoch", "base_sequence"]
 _UNKNOWN = ("record_count", "crc_valid")  # may be null
 _CODECS = tuple(codec_name(attributes) for attributes in range(8))
-_NUMPY_TYPES = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16, pa.int8(): np.int8, pa.uint32(): np.uint32}
+_NUMPY: dict[pa.DataType, type[np.generic]] = {BIGINT: np.int64, INT: np.int32, pa.int16(): np.int16}
+_NUMPY |= {pa.int8(): np.int8, pa.uint32(): np.uint32}
 
 
 class BatchIndexWriter:
@@ -85,11 +85,13 @@ class BatchIndexWriter:
         if len(self._headers) >= _ROWS // 8:
             self._gather()
 
-    def add_columns(self, batches: BatchColumns) -> None:
-        """Add many of magic 2."""
-        self.count += len(batches)
+    def add_columns(self, columns: Mapping[str, _Numbers]) -> None:
+        """Add many, the columns of which are as `BatchColumns.for_index` has them; they are copied."""
+        self.count += len(columns["position"])
         self._gather()
-        self._take(_from_raw(batches.positions, batches.headers, batches.crc_valid))
+        attributes = columns["attributes"].astype(np.int16)
+        flags = {"codec": attributes & CODEC, "is_transactional": attributes & TRANSACTIONAL, "is_control": attributes & CONTROL}
+        self._take(_record_batch({**columns, **flags}))
 
     def _gather(self) -> None:
         if self._headers:
@@ -133,54 +135,32 @@ class BatchIndexWriter:
             self._encoder.shutdown()
 
 
-def _from_raw(positions: _Numbers, raw: _Numbers, crc_valid: _Numbers | None) -> pa.RecordBatch:
-    base, attributes = raw["base_offset"].astype(np.int64), raw["attributes"].astype(np.int16)
-    return _record_batch(
-        {
-            "position": positions,
-            "base_offset": base,
-            "last_offset": base + raw["last_offset_delta"],
-            "size_bytes": raw["length"].astype(np.int64) + LOG_OVERHEAD,
-            "magic": raw["magic"],
-            "leader_epoch": raw["leader_epoch"],
-            "record_count": raw["record_count"],
-            "max_timestamp_ms": raw["max_timestamp"],
-            "crc": raw["crc"],
-            "crc_valid": crc_valid if crc_valid is not None else np.zeros(len(positions), bool),
-            "codec": attributes & 7,
-            "is_transactional": (attributes & 0x10) != 0,
-            "is_control": (attributes & 0x20) != 0,
-            "producer_id": raw["producer_id"],
-            "producer_epoch": raw["producer_epoch"],
-            "base_sequence": raw["base_sequence"],
-        },
-        is_verified=crc_valid is not None,
-    )
-
-
 def _from_headers(headers: Sequence[BatchHeader]) -> pa.RecordBatch:
     columns = dict(zip(BatchHeader._fields, zip(*headers, strict=True), strict=True))
     columns["codec"] = tuple(map(_CODECS.index, columns["codec"]))
-    return _record_batch({name: np.array(column) for name, column in columns.items()}, is_verified=headers[0].crc_valid is not None)
+    if headers[0].crc_valid is None:
+        del columns["crc_valid"]
+    return _record_batch({name: np.array(column) for name, column in columns.items()})
 
 
-def _record_batch(columns: Mapping[str, _Numbers], *, is_verified: bool) -> pa.RecordBatch:
+def _record_batch(columns: Mapping[str, _Numbers]) -> pa.RecordBatch:
     """Columns of numbers as rows of BATCHES; `codec` by number. Without `pa.array`, which imports pandas to ask it what a list is."""
     made: list[pa.Array[Any]] = []
     for field in BATCHES:
-        values = columns[field.name]
-        if field.name == "codec":
-            made.append(pa.DictionaryArray.from_arrays(_array(INT, values.astype(np.int32)), _CODEC_NAMES))
+        values = columns.get(field.name)
+        if values is None:
+            made.append(pa.nulls(len(columns["position"]), field.type))
+        elif field.name == "codec":
+            made.append(pa.DictionaryArray.from_arrays(_array(INT, values), _CODEC_NAMES))
         elif field.type == BOOLEAN:
-            known = is_verified or field.name != "crc_valid"
-            made.append(_bits(values) if known else pa.nulls(len(values), BOOLEAN))
+            made.append(_bits(values))
         else:
-            made.append(_array(field.type, values.astype(_NUMPY_TYPES[field.type], copy=False)))
+            made.append(_array(field.type, values))
     return pa.RecordBatch.from_arrays(made, schema=BATCHES)
 
 
 def _array(kind: pa.DataType, values: _Numbers) -> pa.Array[Any]:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values).data)])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.array(values, _NUMPY[kind], order="C").data)])
 
 
 def _bits(values: _Numbers) -> pa.Array[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from itertools import accumulate
 from typing import BinaryIO
 
 import crc32c
@@ -15,31 +16,40 @@ import numpy as np
 from replica_audit.errors import SegmentError
 from replica_audit.model import BatchHeader
 
-LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
-HEADER_UP_TO_MAGIC = 17
-# The one declaration of a header of magic 2: the names of its fields and their types as `struct` and numpy spell them, big endian.
+# The one declaration of the headers: the names of their fields and their types as `struct` and numpy spell them, big endian. The first
+# 17 bytes mean the same in all, but for CRC and epoch. An entry of magic 0 has no timestamp.
 _V2_FIELDS = {
     **{"base_offset": "q", "length": "i", "leader_epoch": "i", "magic": "b", "crc": "I", "attributes": "h", "last_offset_delta": "i"},
     **{"base_timestamp": "q", "max_timestamp": "q", "producer_id": "q", "producer_epoch": "h", "base_sequence": "i", "record_count": "i"},
 }
-V2_HEADER = struct.Struct(">" + "".join(_V2_FIELDS.values()))
+_LEGACY_FIELDS = {"base_offset": "q", "length": "i", "crc": "I", "magic": "b", "attributes": "b", "max_timestamp": "q"}
+V2_HEADER, _LEGACY_HEADER = (struct.Struct(">" + "".join(fields.values())) for fields in (_V2_FIELDS, _LEGACY_FIELDS))
 RAW_HEADER = np.dtype([(name, f">{kind}") for name, kind in _V2_FIELDS.items()])
-V2_AT = {name: int(offset) for name, (_type, offset, *_title) in (RAW_HEADER.fields or {}).items()}  # byte of each field in the header
-SMALLEST_LENGTH = 14  # a legacy record of magic 0 without key and value
-_SMALLEST_LENGTH_BY_MAGIC = (14, 22, V2_HEADER.size - LOG_OVERHEAD)
-_LEGACY = struct.Struct(">qiIbb")
-_LEGACY_TIMESTAMP = struct.Struct(">q")
+V2_AT, LEGACY_AT = (  # the byte of each field in the header
+    dict(zip(fields, accumulate(map(struct.calcsize, map(">{}".format, fields.values())), initial=0), strict=False))
+    for fields in (_V2_FIELDS, _LEGACY_FIELDS)
+)
+LOG_OVERHEAD = V2_AT["leader_epoch"]  # base offset and length, which the length field does not count
+HEADER_UP_TO_MAGIC = V2_AT["magic"] + 1
+_LENGTHS = 8  # of the key and the value of a legacy entry, which both may be without
+SMALLEST_SIZE = (LEGACY_AT["max_timestamp"] + _LENGTHS, _LEGACY_HEADER.size + _LENGTHS, V2_HEADER.size)  # by magic
+CODEC, TRANSACTIONAL, CONTROL = 0x07, 0x10, 0x20  # bits of the attributes
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 V2_CRC_FROM = V2_AT["attributes"]  # the first byte that the CRC covers
-LEGACY_CRC_FROM = V2_AT["magic"]
+LEGACY_CRC_FROM = LEGACY_AT["magic"]
 _CHUNK = 1 << 18  # stays in the second-level cache until its CRC is taken
 LAST_OFFSET = 2**63 - 2  # the log end offset behind it must be one, too
 
 
 def codec_name(attributes: int) -> str:
     """The compression codec of an attributes field: its lowest three bits."""
-    number = attributes & 0x07
+    number = attributes & CODEC
     return _CODECS[number] if number < len(_CODECS) else f"unknown-{number}"
+
+
+def length_in(head: bytes) -> int:
+    """What the length field of a header says; it counts what is behind it, in bytes."""
+    return int.from_bytes(head[V2_AT["length"] : LOG_OVERHEAD], "big", signed=True)
 
 
 def decode_header(head: bytes, position: int, next_offset: int) -> BatchHeader:
@@ -53,12 +63,11 @@ def decode_header(head: bytes, position: int, next_offset: int) -> BatchHeader:
     Raises:
         SegmentError: the magic byte or a field is impossible.
     """
-    length = int.from_bytes(head[8:12], "big", signed=True)
-    magic = head[16]
+    length, magic = length_in(head), head[V2_AT["magic"]]
     if magic > 2:
-        raise SegmentError(f"magic byte {magic} is not 0, 1 or 2", byte_offset=position + 16)
-    if length < _SMALLEST_LENGTH_BY_MAGIC[magic]:
-        raise SegmentError(f"batch length {length} is too small for magic {magic}", byte_offset=position + 8)
+        raise SegmentError(f"magic byte {magic} is not 0, 1 or 2", byte_offset=position + V2_AT["magic"])
+    if length + LOG_OVERHEAD < SMALLEST_SIZE[magic]:
+        raise SegmentError(f"batch length {length} is too small for magic {magic}", byte_offset=position + V2_AT["length"])
     return _decode_v2(head, position) if magic == 2 else _decode_legacy(head, position, next_offset)
 
 
@@ -67,7 +76,9 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
         V2_HEADER.unpack_from(head)
     )
     if delta < 0 or count < 0:
-        raise SegmentError(f"last offset delta {delta} and record count {count} may not be negative", byte_offset=position + 23)
+        raise SegmentError(
+            f"last offset delta {delta} and record count {count} may not be negative", byte_offset=position + V2_AT["last_offset_delta"]
+        )
     if base + delta > LAST_OFFSET:
         raise SegmentError(f"offsets {base}..{base + delta} are impossible", byte_offset=position)
     return BatchHeader(
@@ -82,17 +93,24 @@ def _decode_v2(head: bytes, position: int) -> BatchHeader:
         crc=crc,
         crc_valid=None,
         codec=codec_name(attributes),
-        is_transactional=bool(attributes & 0x10),
-        is_control=bool(attributes & 0x20),
+        is_transactional=bool(attributes & TRANSACTIONAL),
+        is_control=bool(attributes & CONTROL),
         producer_id=producer,
         producer_epoch=producer_epoch,
         base_sequence=sequence,
     )
 
 
+def legacy_header(head: bytes) -> tuple[int, int, int, int, int, int, int]:
+    """Offset, length, CRC, magic, attributes and timestamp (-1: none) of a legacy entry, and where its key begins."""
+    offset, length, crc, magic, attributes, timestamp = _LEGACY_HEADER.unpack_from(head.ljust(_LEGACY_HEADER.size, b"\0"))
+    if magic == 0:
+        return offset, length, crc, magic, attributes, -1, LEGACY_AT["max_timestamp"]
+    return offset, length, crc, magic, attributes, timestamp, _LEGACY_HEADER.size
+
+
 def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
-    offset, length, crc, magic, attributes = _LEGACY.unpack_from(head)
-    timestamp = _LEGACY_TIMESTAMP.unpack_from(head, _LEGACY.size)[0] if magic == 1 else -1
+    offset, length, crc, magic, attributes, timestamp, _end = legacy_header(head)
     if offset > LAST_OFFSET:
         raise SegmentError(f"offset {offset} is impossible", byte_offset=position)
     codec = codec_name(attributes)

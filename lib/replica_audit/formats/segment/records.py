@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal, NamedTuple
 import pyarrow as pa
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, V2_HEADER, codec_name
+from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, SMALLEST_SIZE, V2_HEADER, codec_name, legacy_header, length_in
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, Damage
 
@@ -25,9 +25,7 @@ MAX_RECORDS = 1 << 20  # in one batch
 _CHUNK = 1 << 20
 _APPEND_TIME = 0x08
 _SMALLEST_RECORD = 7  # bytes of a record of magic 2 without key, value and headers
-_ENTRY = struct.Struct(">qiIbb")  # offset, size, CRC, magic, attributes
 _SIZE = struct.Struct(">i")
-_SMALLEST_ENTRY = (14, 22)  # by magic, as the size field counts
 _STREAMED: dict[str, Literal["gzip", "lz4", "zstd"]] = {"gzip": "gzip", "lz4": "lz4", "zstd": "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"  # two version numbers of four bytes follow
 _LZ4_DESCRIPTOR, _LZ4_CONTENT_SIZE = 4, 0x08  # where the flags of a frame stand, and the one that makes them longer
@@ -191,9 +189,9 @@ def _legacy_records(content: bytes, header: BatchHeader) -> tuple[Record, ...]:
 def _inner_entries(data: bytes) -> Iterator[Record]:
     at = 0
     while at + LOG_OVERHEAD <= len(data):
-        (size,) = _SIZE.unpack_from(data, at + 8)
-        end = at + LOG_OVERHEAD + size
-        if size >= _SMALLEST_ENTRY[0] and end > len(data):
+        size = LOG_OVERHEAD + length_in(data[at : at + LOG_OVERHEAD])
+        end = at + size
+        if size >= SMALLEST_SIZE[0] and end > len(data):
             return  # a part of an entry at the end is no error to Kafka
         entry, attributes = _entry(data[at:end])
         if codec_name(attributes) != "none":
@@ -204,11 +202,9 @@ def _inner_entries(data: bytes) -> Iterator[Record]:
 
 def _entry(data: bytes) -> tuple[Record, int]:
     """One entry of magic 0 or 1 as its record, value still compressed, and its attributes."""
-    offset, size, _crc, magic, attributes = _ENTRY.unpack_from(data)
-    if magic not in (0, 1) or size < _SMALLEST_ENTRY[magic]:
-        raise SegmentError(f"an entry of magic {magic} with {size} bytes")
-    at = _ENTRY.size + 8 * magic
-    timestamp = int.from_bytes(data[at - 8 : at], "big", signed=True) if magic else -1
+    offset, length, _crc, magic, attributes, timestamp, at = legacy_header(data)
+    if magic not in (0, 1) or LOG_OVERHEAD + length < SMALLEST_SIZE[magic]:
+        raise SegmentError(f"an entry of magic {magic} with {length} bytes")
     key, at = _sized(data, at)
     value, _ = _sized(data, at)
     return Record(offset, timestamp, key, value), attributes

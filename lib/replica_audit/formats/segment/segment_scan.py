@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.segment.record_batch import HEADER_UP_TO_MAGIC, SMALLEST_LENGTH, V2_HEADER, checksum, decode_header
+from replica_audit.formats.segment.record_batch import (
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    SMALLEST_SIZE,
+    V2_HEADER,
+    checksum,
+    decode_header,
+    length_in,
+)
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.model import BatchHeader, Damage
 
 BUFFER = 1 << 16  # what is left of a large batch is then read without being copied through it
 HEADERS_BUFFER = 1 << 13  # where payloads are skipped, this much is read of each large batch
 TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")  # damage that a crash, or a write under way, leaves at the end of a log
+_SMALLEST_LENGTH = SMALLEST_SIZE[0] - LOG_OVERHEAD
 _CRC_VALID = BatchHeader._fields.index("crc_valid")
 
 
@@ -49,11 +58,11 @@ def batches_between(stream: BinaryIO, size: int, position: int, next_offset: int
         if len(head) < min(V2_HEADER.size, size - position):  # the file became shorter while it was read
             size = position + len(head)
             break
-        length = int.from_bytes(head[8:12], "big", signed=True)
-        if length < SMALLEST_LENGTH:
+        length = length_in(head)
+        if length < _SMALLEST_LENGTH:
             yield _impossible_length(stream, head, length, position, size)
             return
-        if length > size - position - 12:
+        if length > size - position - LOG_OVERHEAD:
             yield Damage(code="torn-batch", detail=f"{size - position} bytes behind the last batch", byte_offset=position)
             return
         try:
@@ -82,7 +91,7 @@ def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int
     stream.seek(position)
     if not any(head) and not any(chunk != bytes(len(chunk)) for chunk in iter(lambda: stream.read(BUFFER), b"")):
         return Damage(code="zero-filled-tail", detail=f"{size - position} zero bytes behind the last batch", byte_offset=position)
-    return Damage(code="bad-batch-length", detail=f"batch length {length} is below the minimum of {SMALLEST_LENGTH}", byte_offset=position)
+    return Damage(code="bad-batch-length", detail=f"batch length {length} is below the minimum of {_SMALLEST_LENGTH}", byte_offset=position)
 
 
 def scan(items: Iterable[BatchHeader | Damage]) -> Scan:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from replica_audit.model import BatchHeader, CommittedOffset, PartitionMetadata, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.model import (
+    BatchHeader,
+    BatchRun,
+    CommittedOffset,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    ScannedSegment,
+    SegmentFile,
+)
 from replica_audit.protocol.cluster.log_events import LogEvent
 
-# Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other.
-# Raises UnreadBatchesError where they can no longer be read.
-ReadAgain = Callable[[int, ReplicaFiles, Sequence[SegmentFile], int], Iterator[BatchHeader]]
+# Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other; the
+# runs that their scans found are given. Raises UnreadBatchesError where they can no longer be read.
+ReadAgain = Callable[[int, ReplicaFiles, Mapping[SegmentFile, Sequence[BatchRun]], int], Iterator[BatchHeader]]
 
 
 class UnreadBatchesError(Exception):

@@ -30,8 +30,9 @@ _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 class Loaded:
     """A replica with what its files say.
 
-    `log` is None and `unreadable` set where nothing can be loaded; `files_in_log` are the segments that make up the log. `incomplete`:
-    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    `log` is None and `unreadable` set where nothing can be loaded; `scanned` are the segments that make up the log, ascending by base
+    offset, each with the runs that its scan found. `incomplete`: unreadable only because the text that stands for it does not show all of
+    it; nothing is wrong with the broker's files.
     `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
     """
 
@@ -39,11 +40,16 @@ class Loaded:
     files: ReplicaFiles
     log: LoadedLog | None
     unreadable: str | None
-    files_in_log: tuple[SegmentFile, ...]
+    scanned: Mapping[SegmentFile, Sequence[BatchRun]]
     problems: tuple[Problem, ...]
     read_again: ReadAgain
     incomplete: bool = False
     corrected_checkpoint: str | None = None
+
+    @property
+    def files_in_log(self) -> tuple[SegmentFile, ...]:
+        """The segments that make up the log, ascending by base offset."""
+        return tuple(self.scanned)
 
     @property
     def is_compared(self) -> bool:
@@ -76,7 +82,7 @@ class Loaded:
         Raises:
             UnreadBatchesError: they can no longer be read.
         """
-        return self.read_again(self.broker_id, self.files, self.files_in_log, offset)
+        return self.read_again(self.broker_id, self.files, self.scanned, offset)
 
     def file_at(self, offset: int) -> str:
         """The path of the segment, or text, that holds an offset."""
@@ -106,7 +112,7 @@ def load(
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
-    files_in_log = tuple(read[(part.base_offset, part.swap)] for part in segments)
+    scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
     log: LoadedLog | None = None
     if segments:
         log = load_log(
@@ -131,7 +137,7 @@ def load(
         files=files,
         log=log,
         unreadable=unreadable,
-        files_in_log=files_in_log,
+        scanned=scanned,
         problems=tuple(problems),
         read_again=read_again,
         incomplete=is_incomplete,
@@ -159,7 +165,10 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: Loade
 
 def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
-    current = Counter(one.broker_id for one in loaded if one.is_compared)
+    brokers = [one.broker_id for one in loaded if one.is_compared]
+    if len(set(brokers)) == len(brokers):
+        return list(loaded)
+    current = Counter(brokers)
     checked = []
     for one in loaded:
         if one.is_compared and current[one.broker_id] > 1:

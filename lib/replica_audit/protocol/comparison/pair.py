@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
@@ -20,6 +21,8 @@ from replica_audit.protocol.exchange.catch_up import refusal
 from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
+
+_LEADER_EPOCH = attrgetter("leader_epoch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ class Comparison:
         if self.context.simultaneous or self.context.leader_epoch < 0:
             return False
         known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs))
-        written = max((span.leader_epoch for span in self.follower.history), default=-1)
+        written = max(map(_LEADER_EPOCH, self.follower.history), default=-1)
         return written > known and any(entry.epoch == written for entry in self.follower.log.epochs)
 
     @property
