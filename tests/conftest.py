@@ -12,6 +12,17 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What the shell is set up for that starts the tests changes what the project prints, and what it starts: none of it is theirs.
+_OF_THE_SHELL = """
+NO_COLOR FORCE_COLOR COLUMNS LINES PYTHONWARNINGS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS
+SPARK_MASTER SPARK_SUBMIT_ARGS SPARK_DRIVER_MEMORY SPARK_LOCAL_DIRS SPARK_CONF_DIR
+REPLICA_AUDIT_STDERR REPLICA_AUDIT_STDERR_COLUMNS REPLICA_AUDIT_STDOUT_COLUMNS
+"""
+for _name in _OF_THE_SHELL.split():
+    os.environ.pop(_name, None)
+os.environ["TERM"] = "xterm"
+os.umask(0o022)  # tests take rights away from other users, who have them before
+
 settings.register_profile("bounded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exhaustive", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "bounded"))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-_WAIT_SECONDS = 60
+_WAIT_SECONDS = 600
 _SET_PARENT_DEATH_SIGNAL = 1
 _ANYWHERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -120,4 +120,4 @@ def _started(command: Sequence[str], log: Path, cwd: Path, variables: dict[str, 
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(60)

@@ -22,7 +22,7 @@ from tests.house.checkout import ROOT
 from tests.s3.store import s3_store
 from tests.support import in_process
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SAMPLE = ROOT / "tests" / "data" / "sample"
 AT_LOOPBACK = (
     "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 --conf spark.executor.memory=512m"
@@ -54,7 +54,7 @@ def submit(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(timeout=800)
+        out, err = process.communicate(timeout=1200)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_executors_use_what_was_sent_to_them(cluster: Cluster, tmp_path: Path) -
     job.write_text(PROBE)
     line = submit("--master", cluster.master, "--dry-run", "audit", cwd=tmp_path, SPARK_SUBMIT_ARGS=AT_LOOPBACK).stdout
     command = line.strip().removesuffix(str(ROOT / "jobs" / "audit.py")) + f"{job} {tmp_path / 'seen.json'}"
-    done = subprocess.run(["bash", "-c", f"env {command}"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["bash", "-c", f"env {command}"], cwd=tmp_path, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-2000:]
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert len(seen) == 8

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.partition import audit as partitions
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.protocol.epochs.checkpoint_repair import EntrySource, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, load, truncate_from_start
 from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.stages import partitions
 from replica_audit.tables.audited import AuditedPartition
 from tests.support import in_process
 
@@ -44,7 +44,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> list[PartitionAudit]:
 @pytest.mark.clusters
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: "/".join(path.parts[-2:]))
 def test_real_tables_stay_and_come_back(root: Path, audited: list[PartitionAudit]) -> None:
-    in_process.audit(root)
+    in_process.audit(root, anew=True)
     seen = 0
     for partition in audited:
         for broker, one in partition.compared.items():
@@ -113,6 +113,6 @@ def test_no_remedy_moves_or_deletes_the_file(path: Path) -> None:
 @pytest.mark.clusters
 @pytest.mark.parametrize("root", [path for path in ROOTS if "corrupted" not in path.parts], ids=lambda path: "/".join(path.parts[-2:]))
 def test_no_file_that_a_broker_left_is_corrected(root: Path) -> None:
-    tables = in_process.audit(root)
+    tables = in_process.audit(root, anew=True)
     assert not [row["directory"] for row in tables["replica_logs"] if row["corrected_checkpoint"] is not None]
     assert not [problem for problem in tables["input_errors"] if problem["code"] == "checkpoint-contradicts-batches"]

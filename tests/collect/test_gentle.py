@@ -125,17 +125,28 @@ class TestPageCache:
                     found.append(False)
         return found
 
-    @pytest.mark.parametrize("verify_crc", [True, False])
-    def test_it_is_left_as_it_was(self, tmp_path: Path, verify_crc: bool) -> None:
-        segment = write_log_dir(tmp_path / "data", 16 * MIB)
+    def read_at_the_end(self, log_dir: Path) -> Path:
+        """A segment of which only the end is in the cache, where a broker's consumers are."""
+        segment = write_log_dir(log_dir, 16 * MIB)
         with segment.open("rb") as stream:
             os.fsync(stream.fileno())
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-            os.pread(stream.fileno(), 4 * MIB, 12 * MIB)  # the broker's consumers are at the end
-        before = self.cached(segment)
-        collect(CollectRequest(output=tmp_path / "out", log_dirs=(tmp_path / "data",), verify_crc=verify_crc), quietly)
-        after = self.cached(segment)
+            os.pread(stream.fileno(), 4 * MIB, 12 * MIB)
+        return segment
+
+    @pytest.mark.parametrize("verify_crc", [True, False])
+    def test_it_is_left_as_it_was(self, tmp_path: Path, verify_crc: bool) -> None:
+        for attempt in range(20):
+            folder = tmp_path / str(attempt)
+            segment, not_collected = self.read_at_the_end(folder / "data"), self.read_at_the_end(folder / "aside")
+            before, aside = self.cached(segment), self.cached(not_collected)
+            collect(CollectRequest(output=folder / "out", log_dirs=(folder / "data",), verify_crc=verify_crc), quietly)
+            after = self.cached(segment)
+            if all(now >= then for now, then in zip(self.cached(not_collected), aside, strict=True)):
+                break  # else the kernel itself needed room
+        else:
+            pytest.fail("what nobody touches does not stay in the cache")
         assert after[12:] == before[12:]
         assert sum(after) <= sum(before)
 

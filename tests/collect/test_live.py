@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,6 +18,7 @@ from tests.collect.collections import quietly
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
+TIMES = 15
 
 
 @contextmanager
@@ -50,14 +50,13 @@ def test_a_busy_broker_is_collected_without_an_error(seed: int, tmp_path: Path) 
     log_dir.mkdir()
     ends: set[int] = set()
     with at_work(log_dir, seed):
-        begin = time.monotonic()
-        # longer where the machine has so much to do that the broker is slow, too
-        while time.monotonic() - begin < 4 or (len(ends) <= 10 and time.monotonic() - begin < 60):
+        taken_so_far = 0
+        while taken_so_far < TIMES or len(ends) <= 10:  # on and on where the broker is slow
+            taken_so_far += 1
             result = taken(log_dir, output)
             assert not result.unread
             check(output)
             ends.update(replica.size_bytes for replica in result.manifest.log_dirs[0].replicas)
-    assert len(ends) > 10, "the broker was at work"
 
 
 def check(root: Path) -> None:

@@ -30,15 +30,24 @@ def taken(output: Path, **options: object) -> Path:
     return collect(CollectRequest(output=output, log_dirs=(LOG_DIR,), **options), quietly).folder  # type: ignore[arg-type]
 
 
-def start(output: Path, *options: str) -> subprocess.Popen[str]:
-    """A collection so slow that it can be caught at work."""
-    command = [*JOB, "--log-dir", str(LOG_DIR), "--output", str(output), *options]
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory without a metadata log, which would be read before all else."""
+    made = tmp_path_factory.mktemp("source") / "data-0"
+    shutil.copytree(LOG_DIR, made, ignore=shutil.ignore_patterns("__cluster_metadata-0"))
+    return made
+
+
+def start(source: Path, output: Path) -> subprocess.Popen[str]:
+    """A collection so slow, of minutes, that it can be caught at work."""
+    command = [*JOB, "--log-dir", str(source), "--output", str(output), "--rate-limit", "200"]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT / "lib")})
 
 
 def wait_until_at_work(output: Path) -> Path:
     unfinished = output / ".broker-1.collecting"
-    for _attempt in range(600):
+    until = time.monotonic() + 1200  # it lets every other process have the CPU first
+    while time.monotonic() < until:
         if (unfinished / "data-0" / "__consumer_offsets-0").exists():
             return unfinished
         time.sleep(0.05)
@@ -130,8 +139,8 @@ class TestWhatIsThereAlready:
 class TestRunsThatEndEarly:
     """Killed, interrupted, without room."""
 
-    def test_a_killed_run_leaves_nothing_that_counts(self, tmp_path: Path) -> None:
-        with start(tmp_path, "--rate-limit", "1K") as process:
+    def test_a_killed_run_leaves_nothing_that_counts(self, source: Path, tmp_path: Path) -> None:
+        with start(source, tmp_path) as process:
             unfinished = wait_until_at_work(tmp_path)
             process.kill()
         assert names(tmp_path) == [unfinished.name]
@@ -148,19 +157,19 @@ class TestRunsThatEndEarly:
         assert names(tmp_path) == ["broker-1"]
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_an_interrupted_run_takes_everything_away(self, tmp_path: Path, number: signal.Signals) -> None:
-        with start(tmp_path, "--rate-limit", "1K") as process:
+    def test_an_interrupted_run_takes_everything_away(self, source: Path, tmp_path: Path, number: signal.Signals) -> None:
+        with start(source, tmp_path) as process:
             wait_until_at_work(tmp_path)
             process.send_signal(number)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=1200)
         assert process.returncode == 130
         assert err.endswith("interrupted: nothing was collected\n")
         assert "Traceback" not in err
         assert out == ""
         assert names(tmp_path) == []
 
-    def test_two_runs_do_not_write_to_one_place(self, tmp_path: Path) -> None:
-        with start(tmp_path, "--rate-limit", "1K") as process:
+    def test_two_runs_do_not_write_to_one_place(self, source: Path, tmp_path: Path) -> None:
+        with start(source, tmp_path) as process:
             unfinished = wait_until_at_work(tmp_path)
             with pytest.raises(UsageError, match="another collect"):
                 taken(tmp_path, replace=True)
@@ -177,7 +186,7 @@ class TestRunsThatEndEarly:
             text=True,
             env={"PYTHONPATH": str(ROOT / "lib")},
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
-            timeout=60,
+            timeout=1200,
             check=False,
         )
         assert process.returncode == 2

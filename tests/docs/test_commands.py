@@ -76,7 +76,6 @@ def test_nothing_is_run_that_no_document_shows() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
     places = {"/backup/brokers": tmp_path / "backup", "/srv/audits": tmp_path / "audits", "/var/lib/kafka/data": tmp_path / "live" / "data"}
     shutil.copytree(SAMPLE, places["/backup/brokers"])

@@ -525,7 +525,6 @@ def test_what_is_behind_a_link_is_read_or_reported(broker: Path, place: str):
         assert (walk["orders-0"].high_watermark, walk.current) == (2, {("orders", 0): 1, ("orders", 1): 1})
 
 
-@pytest.mark.timeout(20)
 def test_links_that_lead_back(broker: Path):
     (broker / "data-0" / "orders-0" / "up").symlink_to(broker)
     (broker / "data-0" / "self").symlink_to(".")
@@ -739,7 +738,6 @@ def pipe(path: Path) -> Iterator[list[str]]:
         watcher.join()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "name", ["pipe", "data-0/orders-0/leader-epoch-checkpoint", "data-0/replication-offset-checkpoint", "data-0/meta.properties"]
 )

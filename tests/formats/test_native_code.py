@@ -46,7 +46,7 @@ def run(segment: Path, package: Path | str = LIB, batches: int = 1 << 60, **vari
     """A process that scans a segment: runs; whether it has compiled code, and gives that again; has numba; how often its cache served."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", **variables}
     command = [sys.executable, "-c", SCAN, str(segment), str(batches)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=1200)
     return done.stdout.strip() + done.stderr
 
 

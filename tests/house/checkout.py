@@ -118,7 +118,7 @@ class Checkout:
     def run(self, *arguments: str, **variables: str) -> Ran:
         """Run the launcher to its end."""
         with self.start(*arguments, **variables) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=1200)
         return Ran(code=process.returncode, out=out, err=err)
 
     def untouched(self) -> bool:

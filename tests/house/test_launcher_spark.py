@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_run_shows_what_the_job_says_and_leaves_nothing_behind(checkout: Check
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "kill"])
 def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool) -> None:
-    checkout.job("waits", "import time", "print('up', flush=True)", "time.sleep(100)")
+    checkout.job("waits", "import time", "print('up', flush=True)", "time.sleep(1000)")
     with checkout.start("waits", **VARIABLES) as process:
         assert process.stdout
         assert process.stdout.readline() == "up\n"
@@ -68,7 +69,9 @@ def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool)
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=1200)
+    with suppress(ProcessLookupError):  # the job itself, which a signal to the JVM alone does not reach
+        os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130
 
 
@@ -77,9 +80,9 @@ def test_the_last_words_of_an_interrupted_run_are_heard(checkout: Checkout) -> N
         "waits",
         "import os, sys, time",
         "own = open(os.environ['REPLICA_AUDIT_STDERR'], 'a')",
-        "print('up', flush=True)",
         "try:",
-        "    time.sleep(100)",
+        "    print('up', flush=True)",
+        "    time.sleep(1000)",
         "except KeyboardInterrupt:",
         "    time.sleep(1)",
         "    sys.exit(own.write('last words') and 130)",
@@ -88,5 +91,5 @@ def test_the_last_words_of_an_interrupted_run_are_heard(checkout: Checkout) -> N
         assert process.stdout
         assert process.stdout.readline() == "up\n"
         os.killpg(process.pid, signal.SIGINT)
-        _out, err = process.communicate(timeout=30)
+        _out, err = process.communicate(timeout=1200)
     assert (process.returncode, err) == (130, "last words\n")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.house.checkout import ROOT, Checkout, Ran
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 DELTA = "delta-storage-4.4.0.jar"
 HOME = {"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}
 

@@ -24,7 +24,7 @@ from tests.support import in_process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
 AUDITED = [*tables.OF_PARTITIONS, tables.INPUT_ERRORS]
@@ -211,8 +211,20 @@ def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tu
     assert "In 16 partitions brokers have truncated since what only their audited copies" in shown, "to elect them brings nothing back"
 
 
+@pytest.fixture(scope="module")
+def no_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that has its tables and no run: to create them takes longer than a small audit."""
+    made = tmp_path_factory.mktemp("no-run") / "warehouse"
+    DeltaWarehouse(spark, str(made)).create_missing()
+    return made
+
+
 class TestExitCodes:
     """The command's exit codes and messages, through its own entry point."""
+
+    @pytest.fixture(autouse=True)
+    def warehouse(self, no_run: Path, tmp_path: Path) -> None:
+        shutil.copytree(no_run, tmp_path / "warehouse")
 
     def audit(self, spark: SparkSession, tmp_path: Path, *arguments: str) -> int:
         assert spark.version

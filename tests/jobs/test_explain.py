@@ -82,7 +82,6 @@ def explained(warehouse: Path, root: str, partition: str, follower: int | None =
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 class TestOfARealAudit:
     """The sample clusters, audited by Spark."""
 
@@ -156,12 +155,12 @@ class TestOfARealAudit:
     def test_the_job_needs_no_jvm_and_bears_a_closed_pipe(self, warehouse: Path, tmp_path: Path) -> None:
         command = [sys.executable, str(DATA.parents[1] / "jobs" / "explain.py"), "--warehouse", str(warehouse), "--partition", "ledger-0"]
         environment = {"PATH": str(tmp_path), "PYTHONPATH": str(DATA.parents[1] / "lib"), "LC_ALL": "C", "PYTHONWARNINGS": "ignore"}
-        whole = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60)
+        whole = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=1200)
         assert (whole.returncode, whole.stderr) == (0, "")
         assert whole.stdout.startswith("ledger-0: follower 2 of leader 1\n")
         read_end, write_end = os.pipe()
         os.close(read_end)
-        closed = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path, timeout=60)
+        closed = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path, timeout=1200)
         os.close(write_end)
         assert (closed.returncode, closed.stderr) == (0, "")
 

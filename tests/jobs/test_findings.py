@@ -26,7 +26,7 @@ from tests.support.warehouse import STARTED, write_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 OFFLINE = SAMPLE.parent / "offline" / "nobody-leads"
 LOSS = SAMPLE / "committed-loss"
 OLD_STATUSES = "status IN ('new', 'persisting', 'resolved')"

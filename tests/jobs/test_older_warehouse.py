@@ -18,7 +18,6 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_old_and_new_runs_stand_in_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     from replica_audit import pipeline
     from replica_audit.config import Settings

@@ -38,7 +38,6 @@ def _the_worst_was_told_before_the_tables(told: list[str], said: Report) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_an_audit_and_the_report_of_its_tables_agree(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,6 @@ STATEMENTS = [
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_the_documents_sql(spark: SparkSession, tmp_path: Path) -> None:
     write_warehouse(tmp_path, SAMPLE, run_id="old", started_at=STARTED - timedelta(days=9))
     write_warehouse(tmp_path, SAMPLE, run_id="new")

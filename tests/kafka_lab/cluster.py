@@ -21,10 +21,11 @@ from kafka.errors import KafkaError
 from tests.kafka_lab.jars import class_path, java
 from tests.kafka_lab.node import Node, State
 from tests.kafka_lab.process import free_ports
-from tests.kafka_lab.settings import jvm_flags, logging_flag, server_properties
+from tests.kafka_lab.settings import SESSION_S, jvm_flags, logging_flag, server_properties
 
 CONTROLLER_ID = 100
-_STARTS_WITHIN_S = 90.0
+_SESSION_BY_STARTS = 2.0
+_HANGS_AFTER_S = 600.0
 T = TypeVar("T")
 # A registration begins fenced; of a change 1 fences, -1 ends that, 0 leaves it.
 _REGISTRATION = re.compile(
@@ -36,7 +37,7 @@ class LabError(Exception):
     """The brokers did not do what they were told within the time."""
 
 
-def wait_until(what: str, ask: Callable[[], T | None], timeout_s: float = 60.0, pause_s: float = 0.2) -> T:
+def wait_until(what: str, ask: Callable[[], T | None], timeout_s: float = _HANGS_AFTER_S, pause_s: float = 0.2) -> T:
     """Ask until the answer is true; errors of a client that finds nobody count as no answer.
 
     Raises:
@@ -63,6 +64,8 @@ def _uuid() -> str:
 class Lab:
     """A controller and brokers 1, 2, …; a context manager that ends them and removes the directory.
 
+    `session_s`: how long a broker may give no sign of life until the controller fences it, known once entered.
+
     Args:
         line: of Kafka, `4.3` or `3.9`.
         brokers: how many.
@@ -80,7 +83,7 @@ class Lab:
         overrides: Mapping[str, object] | None = None,
         parent: Path | None = None,
     ) -> None:
-        self.line, self.cluster_id = line, _uuid()
+        self.line, self.cluster_id, self.session_s = line, _uuid(), SESSION_S
         self.class_path = class_path(line)
         self.root = Path(tempfile.mkdtemp(prefix="kafka-lab-", dir=parent))
         self.scratch = self.root / "tmp"
@@ -108,7 +111,7 @@ class Lab:
             self.controller.start()
             for broker in self.brokers.values():
                 broker.start()
-            wait_until("all brokers are registered", lambda: self.registered() == set(self.brokers), _STARTS_WITHIN_S)
+            wait_until("all brokers are registered", lambda: self.registered() == set(self.brokers))
         except BaseException:
             self.close()
             raise
@@ -125,8 +128,12 @@ class Lab:
         atexit.unregister(self.close)
 
     def _format(self) -> None:
-        properties = str(self.controller.folder / "server.properties")
-        self.tool("kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id, "--config", properties)
+        properties, began = self.controller.folder / "server.properties", time.monotonic()
+        self.tool("kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id, "--config", str(properties))
+        # where a JVM starts slowly, brokers that are alive are as late with their signs of life
+        self.session_s = max(SESSION_S, (time.monotonic() - began) * _SESSION_BY_STARTS)
+        with properties.open("a") as stream:
+            stream.write(f"broker.session.timeout.ms={self.session_s * 1000:.0f}\n")
         for broker in self.brokers.values():
             for directory in broker.log_dirs:
                 # what the tool writes for a broker: it has no more to begin with
@@ -159,10 +166,10 @@ class Lab:
 
         Repeated for a while where a broker cannot be reached: a dead one is known to the others until its session ends.
         """
-        return wait_until("a broker answers", lambda: (self._ask(question),), 20.0)[0]
+        return wait_until("a broker answers", lambda: (self._ask(question),))[0]
 
     def _ask(self, question: Callable[[KafkaAdminClient], T]) -> T:
-        client = KafkaAdminClient(bootstrap_servers=self.bootstrap, bootstrap_timeout_ms=5000, request_timeout_ms=5000)
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000)
         try:
             return question(client)
         finally:
@@ -180,11 +187,13 @@ class Lab:
 
     # ------------------------------------------------------------------------------------------------------ changing
 
-    def wait_for(self, what: str, topics: Iterable[str], holds: Callable[[dict[str, Any]], bool], timeout_s: float = 60.0) -> None:
+    def wait_for(
+        self, what: str, topics: Iterable[str], holds: Callable[[dict[str, Any]], bool], timeout_s: float = _HANGS_AFTER_S
+    ) -> None:
         """Wait until something holds for every partition of some topics."""
         wait_until(what, lambda: (found := self.partitions(*topics)) and all(map(holds, found.values())), timeout_s)
 
-    def wait_in_sync(self, *topics: str, timeout_s: float = 60.0) -> None:
+    def wait_in_sync(self, *topics: str, timeout_s: float = _HANGS_AFTER_S) -> None:
         """Wait until every replica is in sync."""
         self.wait_for("every replica is in sync", topics, lambda one: set(one["isr_nodes"]) == set(one["replica_nodes"]), timeout_s)
 
@@ -212,6 +221,6 @@ class Lab:
 
         wait_until("every replica is back in sync", holds)
 
-    def wait_registered(self, *expected: int, timeout_s: float = 60.0) -> None:
+    def wait_registered(self, *expected: int, timeout_s: float = _HANGS_AFTER_S) -> None:
         """Wait until exactly these brokers are not fenced."""
         wait_until(f"brokers {sorted(expected)} and no others are registered", lambda: self.registered() == set(expected), timeout_s)

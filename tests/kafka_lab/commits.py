@@ -34,8 +34,8 @@ TOPICS: dict[str, tuple[int, dict[str, object]]] = {
     "vault": (3, {"min_insync_replicas": 2}),
 }
 _PASSED = ("checkpointed-high-watermark", "sole-in-sync-replica")
-# A session of the laboratory lasts 3 s: waits that end before and after the others are fenced, and around that moment
-_WAITS_S = (0.0, 0.5, 2.0, 3.0, 3.5, 4.5, 6.0, 9.0)
+# In sessions of the laboratory: waits that end before and after the others are fenced, and around that moment
+_WAITS = (0.0, 0.17, 0.67, 1.0, 1.17, 1.5, 2.0, 3.0)
 
 
 @dataclass(slots=True)
@@ -119,11 +119,11 @@ class _History:
             alone = self._next(truth, alone)
 
     def _lose_followers(self, truth: Truth, alone: int) -> None:
-        how, wait = self.chance.choice(list(Stop)), self.chance.choice(_WAITS_S)
+        how, wait = self.chance.choice(list(Stop)), self.chance.choice(_WAITS) * self.lab.session_s
         for broker in self.lab.up:
             if broker.node_id != alone:
                 stop(broker, how)
-        self.done.append(f"others: {how}; after {wait} s broker {alone}")
+        self.done.append(f"others: {how}; after {wait:.1f} s broker {alone}")
         self._send(truth, 1, self._led_by(alone))
         time.sleep(wait)
         if self.lab.registered() == {alone}:
@@ -174,13 +174,13 @@ class _History:
     def _send(self, truth: Truth, acks: int | str, wanted: Callable[[Place], bool]) -> None:
         known = self.lab.partitions(*TOPICS)
         sent = []
-        with producer(self.lab, acks=acks, enable_idempotence=False, retries=5) as client:
+        with producer(self.lab, acks=acks, enable_idempotence=False, retries=100_000) as client:
             for place in filter(wanted, known):
                 records = self.chance.choice([0, 1, 3, 8])
                 sent += [(place, client.send(place[0], self.chance.randbytes(40), partition=place[1])) for _ in range(records)]
-            client.flush(timeout=20)
+            client.flush(timeout=300)
             for place, future in sent:
-                offset = future.get(timeout=5).offset
+                offset = future.get(timeout=60).offset
                 if acks == "all":
                     truth.acknowledged.setdefault(place, set()).add((known[place]["leader_epoch"], offset))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -9,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.admin import OffsetSpec
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
-from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.cluster import Lab, wait_until
 from tests.kafka_lab.load import Batch, create_topic, send
 
 TOPIC = "subscribed"
@@ -19,7 +21,7 @@ TOPIC = "subscribed"
 HISTORIES = {0: (10, 5, 3), 1: (10, 5, 0), 2: (10, 4, 9), 3: (6, 0, 4)}
 # how far each group had come: it commits with the epoch of the last record, as a client does, or without, as an old one
 GROUPS = {"all": (100, True), "some": (8, True), "old-all": (100, False), "old-some": (8, False)}
-_QUIET_S = 2.0
+_QUIET_S = 0.5
 
 
 @dataclass(slots=True)
@@ -47,19 +49,28 @@ def perform(lab: Lab) -> dict[str, dict[int, Seen]]:
     _send(lab, 0, acks="all")
     lab.brokers[2].kill()
     lab.wait_registered(1, 3)
-    _send(lab, 1, acks=1)
+    _send(lab, 1, acks=1, before=(0,))
     consumed = {group: _consume_and_commit(lab, group, limit, with_epoch=with_epoch) for group, (limit, with_epoch) in GROUPS.items()}
     lab.brokers[1].kill()
     lab.wait_registered(3)
     lab.brokers[2].start()
     lab.wait_for("broker 2 leads", [TOPIC], lambda one: one["leader_id"] == 2)
-    _send(lab, 2, acks=1)
+    _send(lab, 2, acks=1, before=(0,))
     return consumed
 
 
-def _send(lab: Lab, stage: int, acks: int | str) -> None:
+def _send(lab: Lab, stage: int, acks: int | str, before: tuple[int, ...] = ()) -> None:
+    """Send, and wait until consumers get it all: that, and what was sent in stages before."""
     batches = [Batch(TOPIC, partition, counts[stage], 40) for partition, counts in HISTORIES.items() if counts[stage]]
     send(lab, batches, acks=acks, seed=stage)
+    ends = {partition: sum(counts[one] for one in (*before, stage)) for partition, counts in HISTORIES.items()}
+    latest = dict.fromkeys(_places(), OffsetSpec.LATEST)
+
+    def told() -> bool:
+        found = lab.ask(lambda client: client.list_partition_offsets(latest))
+        return {place.partition: one.offset for place, one in found.items()} == ends
+
+    wait_until("high watermarks are at the log ends", told)
 
 
 def _client(lab: Lab, group: str | None, policy: str) -> KafkaConsumer:
@@ -97,11 +108,13 @@ def _consume_and_commit(lab: Lab, group: str, limit: int, *, with_epoch: bool) -
 
 
 def _poll(client: KafkaConsumer) -> Iterable[Any]:
-    """Records until none have come for a while."""
-    until = time.monotonic() + _QUIET_S
+    """Records until the client stands at the end of every partition, and none have come for a while."""
+    ends, until = client.end_offsets(sorted(client.assignment())), math.inf
     while time.monotonic() < until:
-        for records in client.poll(timeout_ms=300).values():
+        for records in client.poll(timeout_ms=100).values():
             yield from records
+            until = math.inf
+        if until == math.inf and all(client.position(place) == end for place, end in ends.items()):
             until = time.monotonic() + _QUIET_S
 
 
@@ -131,11 +144,12 @@ def resume(lab: Lab, group: str | None, policy: str) -> dict[int, Seen]:
     return seen
 
 
-def resume_in_java(lab: Lab, group: str, policy: str) -> dict[int, list[int]]:
-    """The offsets that Kafka's own client reads, by partition; nothing is committed."""
+def resume_in_java(lab: Lab, group: str, policy: str, records: int) -> dict[int, list[int]]:
+    """The offsets of so many records that Kafka's own client reads, by partition; nothing is committed."""
     settings = {"auto.offset.reset": policy, "enable.auto.commit": "false"}
     option = "--consumer-property" if lab.line < "4" else "--command-property"
-    arguments = ["--bootstrap-server", ",".join(lab.bootstrap), "--topic", TOPIC, "--group", group, "--timeout-ms", "8000"]
+    arguments = ["--bootstrap-server", ",".join(lab.bootstrap), "--topic", TOPIC, "--group", group]
+    arguments += ["--max-messages", str(records), "--timeout-ms", "300000"]
     arguments += [word for key, value in settings.items() for word in (option, f"{key}={value}")]
     arguments += [
         word

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kafka import KafkaProducer, TopicPartition
 
-from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.cluster import Lab, wait_until
 
 CODECS = ("producer", "gzip", "snappy", "lz4", "zstd")
 
@@ -31,11 +31,27 @@ def create_topic(lab: Lab, topic: str, assignments: Mapping[int, list[int]], **c
     lab.wait_for("every partition has a leader", [topic], lambda one: one["leader_id"] >= 0)
 
 
+def delete_topics(lab: Lab, *topics: str) -> None:
+    """Delete topics, and wait until no broker has them: whoever uses the laboratory next finds nothing of them."""
+    lab.ask(lambda client: client.delete_topics(list(topics)))
+
+    def gone() -> bool:
+        directories = [path.name.rpartition("-")[0] for broker in lab.brokers.values() for path in broker.log_dirs[0].iterdir()]
+        return not set(topics) & set(directories)
+
+    wait_until("the topics are gone", gone)
+
+
 @contextmanager
 def producer(lab: Lab, **settings: object) -> Iterator[KafkaProducer]:
     """A producer that makes one batch of what is sent before a flush."""
     made = KafkaProducer(
-        bootstrap_servers=lab.bootstrap, linger_ms=20, batch_size=900_000, request_timeout_ms=10_000, delivery_timeout_ms=20_000, **settings
+        bootstrap_servers=lab.bootstrap,
+        linger_ms=20,
+        batch_size=900_000,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=300_000,
+        **settings,
     )
     try:
         yield made
@@ -50,16 +66,16 @@ def send(lab: Lab, batches: Iterable[Batch], *, acks: int | str, codec: str | No
         KafkaError: a batch was not acknowledged.
     """
     chance, sent = random.Random(seed), 0  # noqa: S311
-    with producer(lab, acks=acks, enable_idempotence=False, compression_type=codec, retries=20) as client:
+    with producer(lab, acks=acks, enable_idempotence=False, compression_type=codec, retries=100_000) as client:
         for round_of in _rounds(batches):
             futures = [
                 client.send(batch.topic, chance.randbytes(batch.value_bytes), key=b"%d" % chance.randrange(50), partition=batch.partition)
                 for batch in round_of
                 for _ in range(batch.records)
             ]
-            client.flush(timeout=20)
+            client.flush(timeout=300)
             for future in futures:
-                future.get(timeout=1)
+                future.get(timeout=60)
             sent += len(futures)
     return sent
 

@@ -21,6 +21,7 @@ from replica_audit.protocol.cluster.log_events import EventKind
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.console import say
 from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.load import delete_topics
 from tests.kafka_lab.node import Node
 from tests.kafka_lab.planted import plant
 from tests.kafka_lab.predicted import lines_of
@@ -89,6 +90,7 @@ def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm
                 _plant(root, result, chance)
             shutil.rmtree(root)
     _settle(lab, result)
+    delete_topics(lab, *TOPICS)
     say(f"{load.records} records; moves: {mover.done}; client errors that were tried again: {len(load.errors)}")
     return result
 
@@ -153,7 +155,7 @@ def _settle(lab: Lab, result: Quiet) -> None:
     It is cut where the audit said; or, where retention has taken more from the leader by then, the whole log is dropped, from the end
     that the audit saw.
     """
-    lab.wait_in_sync(timeout_s=120)
+    lab.wait_in_sync()
     dropped = {
         (
             event.topic,

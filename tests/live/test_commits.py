@@ -12,7 +12,6 @@ PARTITIONS = 9
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_no_record_is_called_committed_that_never_was(tmp_path: Path) -> None:
     """Of the acknowledged records that are removed each is proven to have been committed, or said to be unknown."""
     result = commits_one("4.3", 7, PARTITIONS, keep=tmp_path)

@@ -59,7 +59,9 @@ def execute(path: Path, below: Path, parameters: Iterable[str] = (), cells: Iter
     place = next(index for index, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ()))
     notebook.cells.insert(place + 1, nbformat.v4.new_code_cell("\n".join(parameters)))
     notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
-    client = NotebookClient(notebook, timeout=300, startup_timeout=300, kernel_name="python3", resources={"metadata": {"path": str(below)}})
+    client = NotebookClient(
+        notebook, timeout=1200, startup_timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(below)}}
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "lib"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     client.execute(env=environment)
     del notebook.cells[place + 1]

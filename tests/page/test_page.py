@@ -97,7 +97,7 @@ class TestWhatItShows:
             source = browser.driver.page_source
             assert source.count("<tr>") > 15
             browser.driver.find_element("css selector", "#rows tr a[href='#billing-0']").click()
-            assert browser.driver.current_url.endswith("#billing-0")
+            browser.wait(lambda: browser.driver.current_url.endswith("#billing-0"), "the link is not followed")
             assert not browser.driver.find_element("id", "filters").is_displayed()
             assert "Without JavaScript" in source
         finally:

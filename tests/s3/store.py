@@ -16,7 +16,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-_WAIT_SECONDS = 60
+_WAIT_SECONDS = 600
 _PLAIN = {"Content-Type": "text/plain"}
 _SERVER = """
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
@@ -56,7 +56,7 @@ class Store:
         """Let the server look at who asks for what, once it was called so many more times."""
         data = str(after_calls).encode()
         request = urllib.request.Request(f"{self.endpoint}/moto-api/reset-auth", data=data, headers=_PLAIN)  # noqa: S310 - http, to itself
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
             answer.read()
 
 
@@ -86,7 +86,7 @@ def s3_store(access_key: str = "test", secret_key: str = "test") -> Iterator[Sto
 def _wait(endpoint: str) -> None:
     until = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < until:
-        with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=5):  # noqa: S310
+        with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=60):  # noqa: S310
             return
         time.sleep(0.1)
     raise TimeoutError(f"{endpoint} does not answer")

@@ -22,7 +22,7 @@ from tests.support import in_process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 SAMPLE = ROOT / "tests" / "data" / "sample"
 CLUSTERS = ("committed-loss", "kafka-1.1.1-kip279-scenario-1-all", "multi-round", "three-way")
 Row = dict[str, Any]

@@ -26,7 +26,7 @@ from tests.support import in_process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 ROOT_FOLDER = ROOT / "tests" / "data" / "sample" / "multi-round"
 SEGMENT = "broker-2/data-0/ledger-0/00000000000000000000.log"
 CHECKPOINT = "broker-2/data-0/ledger-0/leader-epoch-checkpoint"

@@ -23,7 +23,6 @@ from tests.formats import kafka_files as kf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
 BATCH_BYTES = 1 << 20
 BATCHES = 2200  # of which the last 152 begin beyond 2 GiB
 LAST_EPOCH_FROM = 2100

@@ -114,7 +114,6 @@ def counting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_spark_reads_each_packed_text_in_one_task(
     spark: SparkSession, tmp_path: Path, plain: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

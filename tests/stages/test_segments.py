@@ -12,7 +12,7 @@ from replica_audit.engine.spark import spread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 GIB = 1 << 30
 FILES = "file struct<path:string,size_bytes:bigint,byte_start:bigint,unpacked_bytes:bigint>"
 

@@ -12,10 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replica_audit.storage.warehouse.holds import Hold
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lib")]
@@ -35,32 +41,27 @@ def fill(disk: Path) -> None:
                     ballast.write(bytes(size))
 
 
-def make_read_only(disk: Path) -> None:
+def make_read_only(disk: Path, spark: SparkSession) -> None:
+    assert spark._jvm
     while not mount("-o", "remount,ro", disk):  # refused while a file is open to write
-        time.sleep(0.001)
+        spark._jvm.System.gc()  # files that a task which failed has left open are closed by the JVM's collector
+        time.sleep(0.1)
 
 
 def audit(warehouse: Path, run_id: str, fault: Callable[[], None] | None = None) -> dict[str, object]:
     """Audit; once the run is begun the fault comes about."""
     from replica_audit import cli
+    from replica_audit.storage.warehouse.holds import take
 
-    ended = threading.Event()
-    log = warehouse / "audit_runs" / "_delta_log"
-    commits = len(list(log.glob("*.json")))
+    def begin(*arguments: Any, **options: Any) -> Hold:
+        held = take(*arguments, **options)
+        if fault:
+            fault()
+        return held
 
-    def watch() -> None:
-        while not ended.wait(0.01):
-            if fault and len(list(log.glob("*.json"))) > max(commits, 1):
-                fault()
-                return
-
-    watching = threading.Thread(target=watch)
-    watching.start()
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()), patch("replica_audit.pipeline.take", begin):
         code = cli.main(["audit", "--input", str(CLUSTER), "--warehouse", str(warehouse), "--run-id", run_id])
-    ended.set()
-    watching.join()
     return {"code": code, "said": [line for line in said.getvalue().splitlines() if not line.startswith("[")]}
 
 
@@ -85,7 +86,7 @@ def main(folder: Path) -> None:
     ends["working full"] = audit(warehouse, "run", lambda: fill(working))
     ends["working full from the start"] = audit(warehouse, "run")
     (working / "ballast").unlink()
-    ends["read-only"] = audit(warehouse, "run", lambda: make_read_only(disk))
+    ends["read-only"] = audit(warehouse, "run", lambda: make_read_only(disk, spark))
     ends["read-only from the start"] = audit(warehouse, "run")
     mount("-o", "remount,rw", disk)
     ends["again"] = audit(warehouse, "run")

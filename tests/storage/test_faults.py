@@ -34,7 +34,6 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 class TestOfAnAudit:
     """One session, one fault after the other."""
 

@@ -23,7 +23,7 @@ from tests.support.warehouse import write_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 SAMPLE = ROOT / "tests" / "data" / "sample"
 
 

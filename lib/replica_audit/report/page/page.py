@@ -82,7 +82,6 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
     listing = rows_json(data)
     style, script = _own("page.css"), _own("page.js")
     environment = _environment()
-    environment.globals["hash_of"] = _hash
     sections = (section(report, explain(key), anchor_of[labels[key.cluster_id], key.name], labels[key.cluster_id]) for key in keys)
     first = next(sections, None)
     whole = environment.get_template(
@@ -162,6 +161,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+@cache  # to compile the templates takes longer than to fill them in
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader(str(__package__)),
@@ -171,6 +171,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    made.globals["hash_of"] = _hash
     made.filters |= {
         "n": number,
         "counted": counted,
