@@ -22,7 +22,7 @@ from replica_audit.storage.inputs.sources import Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
 from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
+from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
 from replica_audit.tables.runs import NO_CLUSTER
 
 
@@ -68,7 +68,7 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     ended = {
         "exit_code": exit_code(
             Counter(_texts(tables[FINDINGS.name], "severity")),
-            Counter(_texts(tables["replica_verdicts"], "verdict")),
+            Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
             fail_on=settings.fail_on,
             has_replicas=is_readable,
             all_inputs_read=found.every_input_was_read,
@@ -122,12 +122,12 @@ def _with(rows: pa.Table, table: Table, **same: str) -> pa.Table:
 
 
 def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]:
-    verdicts = audit.tables["replica_verdicts"]
+    verdicts = audit.tables[REPLICA_VERDICTS.name]
     partitions = verdicts.group_by(["topic", "partition"]).aggregate([])
     return {
         **about_cluster(root, audit.facts),
         "cluster_id": root.cluster_id,
-        "replicas": len(audit.tables["replica_logs"]),
+        "replicas": len(audit.tables[REPLICA_LOGS.name]),
         "partitions": len(partitions),
         "verdict_counts": list(Counter(_texts(verdicts, "verdict")).items()),
         "input_errors": _texts(errors, "cluster_id").count(root.cluster_id),

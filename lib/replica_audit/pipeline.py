@@ -39,9 +39,9 @@ from replica_audit.past.findings import all_findings
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.report.facts.data import Report
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.explained_rows import ExplainedRun
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
 from replica_audit.report.text.json_report import Rows
@@ -154,10 +154,10 @@ class _Audit:
             self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
         suit_input(self.spark, files or 0)
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
-        best = metadata_copies(listed) if copies else {}
+        copied = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
         self.facts = {
-            root.cluster_id: cluster_facts(root.head, best.get(root.cluster_id), settings, logged.get(root.cluster_id, ()))
+            root.cluster_id: cluster_facts(root.head, copied.get(root.cluster_id, ()), settings, logged.get(root.cluster_id, ()))
             for root in roots
         }
         self.found.problems += brokers_not_there(self.found, self.facts)

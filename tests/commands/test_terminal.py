@@ -16,7 +16,7 @@ import pytest
 from rich.cells import cell_len
 
 from replica_audit.commands import terminal
-from replica_audit.report.facts.data import Choice, Impact, InputProblem, Report
+from replica_audit.report.facts.run_report import Choice, Impact, InputProblem, Report
 from replica_audit.report.text import plain_text as text
 from tests.page.runs import cluster, finding
 

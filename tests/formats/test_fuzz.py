@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from replica_audit.collect import CollectRequest, collect
 from replica_audit.formats.collection.broker_folder import log_dir_of
-from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import metadata_log
 from replica_audit.formats.native import native_code

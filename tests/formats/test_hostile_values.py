@@ -11,7 +11,7 @@ import pytest
 from replica_audit.errors import MetadataError
 from replica_audit.files.tree_walk import Folder
 from replica_audit.formats.collection import collection_manifest
-from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir.java_properties import properties
 from replica_audit.formats.log_dir.small_files import SmallFiles

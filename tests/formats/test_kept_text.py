@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit.files import packed_text
 from replica_audit.files.kept_text import KeptText
-from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
 from replica_audit.formats.replicas.batch_range import batches_in
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.replicas.replica_reader import batches_from, scan_of

@@ -18,7 +18,7 @@ from replica_audit.report.text.json_report import json_pieces
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from replica_audit.report.facts.data import Report
+    from replica_audit.report.facts.run_report import Report
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 

@@ -17,7 +17,7 @@ from replica_audit.files.packed_text import open_text, why_cut
 from replica_audit.formats.collection import collection_manifest
 from replica_audit.formats.dump import dump_log
 from replica_audit.formats.dump.dump_scan import scan_section
-from replica_audit.formats.group_offsets.replay import committed_offsets
+from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_log

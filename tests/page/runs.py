@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from replica_audit.report.facts.data import Cluster, Finding, Report
-from replica_audit.report.page.data import Losses, PageData
+from replica_audit.report.facts.run_report import Cluster, Finding, Report
+from replica_audit.report.page.page_data import Losses, PageData
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!--\u2028'&quot;"
 

@@ -24,7 +24,7 @@ HEAD = ClusterMetadata(
 def states(head: ClusterMetadata | None, *log: tuple[int, str, int]) -> dict[int, str]:
     brokers = tuple(BrokerStanding(broker, fenced=False, state=state, changed_ms=changed_ms) for broker, state, changed_ms in log)
     copy = MetadataCopy(metadata_version=29, log_epoch=1, log_end_offset=9, brokers=brokers)
-    return dict(cluster_facts(head, copy, Settings()).broker_states)
+    return dict(cluster_facts(head, [copy], Settings()).broker_states)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,18 @@ def test_a_file_without_a_time_is_not_older() -> None:
 
 def test_without_a_file_the_log_tells_what_it_knows() -> None:
     assert states(None, (1, "up", 1), (2, "fenced", 1), (3, "stopped", 1)) == {1: "up", 3: "stopped"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_copies_the_one_counts_that_reaches_farthest(order: int) -> None:
+    shorter, longer, of_earlier_epoch = (
+        MetadataCopy(
+            metadata_version=29,
+            log_epoch=epoch,
+            log_end_offset=end,
+            brokers=(BrokerStanding(1, fenced=False, state=state, changed_ms=1),),
+        )
+        for epoch, end, state in [(3, 9, "up"), (3, 10, "stopped"), (2, 99, "up")]
+    )
+    facts = cluster_facts(None, [shorter, longer, of_earlier_epoch][::order], Settings())
+    assert (dict(facts.broker_states), facts.metadata_log_end) == ({1: "stopped"}, (3, 10))

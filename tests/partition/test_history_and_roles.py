@@ -13,7 +13,7 @@ from replica_audit import tables
 from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.replicas.history import leader_epoch_rows, utc
+from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows, utc
 from replica_audit.protocol.cluster.generation import Generation
 from replica_audit.protocol.cluster.leadership import leadership
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG

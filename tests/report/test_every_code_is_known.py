@@ -17,10 +17,10 @@ from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Cause, Severity, Verdict
 from replica_audit.report.advice import remedies
-from replica_audit.report.facts.data import OfflinePartition, ReplicaFinding
 from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
+from replica_audit.report.facts.run_report import OfflinePartition, ReplicaFinding
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.page import plain_words
 from replica_audit.report.page.listing import rows_json

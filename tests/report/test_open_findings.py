@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit import cli, tables
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_rows, write_warehouse

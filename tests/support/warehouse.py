@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
-from replica_audit.partition.findings.finding_history import history_row
+from replica_audit.partition.findings.statuses import history_row
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.sources import discover
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table

@@ -16,7 +16,7 @@ from replica_audit.commands.command import show, tell
 from replica_audit.errors import visible
 
 if TYPE_CHECKING:
-    from replica_audit.report.facts.data import Report
+    from replica_audit.report.facts.run_report import Report
 
 STDOUT_COLUMNS, STDERR_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS", "REPLICA_AUDIT_STDERR_COLUMNS"
 _WIDEST = 140  # beyond this the eye loses the row

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from replica_audit import tables
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.partition.findings.finding_history import history_row
+from replica_audit.partition.findings.statuses import history_row
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.stages.mapping import MapInArrow, mapped
 from replica_audit.stages.topics import topic_filter

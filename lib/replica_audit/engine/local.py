@@ -81,8 +81,7 @@ def audit_cluster(
         _list(listed, settings.topics, known, shares=shares)
         replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
         tell(READING, replicas)
-        best = max(known.copies, key=lambda copy: (copy.log_epoch, copy.log_end_offset), default=None)
-        facts = facts or cluster_facts(head, best, settings, known.versions)
+        facts = facts or cluster_facts(head, known.copies, settings, known.versions)
         rows = [row for _key, row in sorted(known.partitions.items())]
         of_groups = [row for row in rows if row["topic"] == GROUP_OFFSETS_TOPIC]
         _scan(of_groups)

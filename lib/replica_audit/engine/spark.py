@@ -45,13 +45,12 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
     return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
-def metadata_copies(inventory: DataFrame) -> dict[str, MetadataCopy]:
-    """For each cluster the copy of the metadata log that reaches farthest; one small collect."""
-    copies = inventory.where(F.col("metadata_copy").isNotNull())
-    best = copies.groupBy("cluster_id").agg(
-        F.max_by("metadata_copy", F.struct("metadata_copy.log_epoch", "metadata_copy.log_end_offset")).alias("copy")
-    )
-    return {row["cluster_id"]: metadata_copy(row["copy"].asDict(recursive=True)) for row in best.collect()}
+def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:
+    """For each cluster the copies of its metadata log, one of each broker and controller; one small collect."""
+    found: dict[str, list[MetadataCopy]] = {}
+    for row in inventory.where(F.col("metadata_copy").isNotNull()).select("cluster_id", "metadata_copy").collect():
+        found.setdefault(row["cluster_id"], []).append(metadata_copy(row["metadata_copy"].asDict(recursive=True)))
+    return found
 
 
 def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:

@@ -12,8 +12,8 @@ from replica_audit.partition.choices.electability import electability, without_l
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
-from replica_audit.partition.findings.logged_incidents import incident_rows
-from replica_audit.partition.findings.partition_findings import Audited, ComparedPairs, checked_row, found_rows
+from replica_audit.partition.findings.found_rows import Audited, ComparedPairs, checked_row, found_rows
+from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
@@ -23,7 +23,7 @@ from replica_audit.partition.pairs.not_compared import not_compared_row
 from replica_audit.partition.pairs.sides import Side, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
-from replica_audit.partition.replicas.history import leader_epoch_rows
+from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
 from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader

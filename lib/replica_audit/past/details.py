@@ -15,9 +15,9 @@ from replica_audit.past.run import PastRun, in_order
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.data import Finding, ReplicaFinding
+from replica_audit.report.facts.run_report import Finding, ReplicaFinding
 from replica_audit.report.facts.worst_first import SEVERITIES
-from replica_audit.report.page.data import Losses, PageData
+from replica_audit.report.page.page_data import Losses, PageData
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
 _COLUMNS = [field.name for field in fields(ReplicaFinding)]

@@ -23,7 +23,8 @@ from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.data import (
+from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.facts.run_report import (
     Choice,
     Cluster,
     Finding,
@@ -34,7 +35,6 @@ from replica_audit.report.facts.data import (
     Report,
     findings_about_followers,
 )
-from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.facts.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.tables.runs import NO_CLUSTER
 

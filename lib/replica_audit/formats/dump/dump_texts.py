@@ -9,7 +9,7 @@ from pathlib import Path
 from replica_audit.errors import InputError
 from replica_audit.files.packed_text import is_packed, open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.dump import dump_log, pasted_text, told_names
+from replica_audit.formats.dump import dump_log, pasted_text, replica_names
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
@@ -150,20 +150,20 @@ class DumpTexts:
             return section.directory
         if folder != self.top and is_replica(folder):
             return folder.name
-        of_folder = "" if folder == self.top or str(folder) in parents or not told_names.of_folder(folder.name) else folder.name
-        of_file = told_names.of_file(path.name) or ""
+        of_folder = "" if folder == self.top or str(folder) in parents or not replica_names.of_folder(folder.name) else folder.name
+        of_file = replica_names.of_file(path.name) or ""
         return "" if of_folder and of_file and of_folder != of_file else of_folder or of_file
 
     def _is_trusted(self, section: dump_log.DumpSection) -> bool:
         """Whether what the path of a `Dumping` line names above the file is a replica directory, not a broker's folder or a disk."""
         if section.directory == self.top.name or section.log_dir in ("", "."):
-            return told_names.of_folder(section.directory) is not None
+            return replica_names.of_folder(section.directory) is not None
         return log_dir.is_broker_folder(section.directory) is None
 
 
 def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int, replica: ReplicaFiles) -> ReplicaFiles:
     """The replica with one more segment, unless it has that segment already."""
-    base_offset = told_names.segment_of_file(path.name) if section.segment_base_offset is None else section.segment_base_offset
+    base_offset = replica_names.segment_of_file(path.name) if section.segment_base_offset is None else section.segment_base_offset
     file = SegmentFile(
         path=str(path),
         source="dump",

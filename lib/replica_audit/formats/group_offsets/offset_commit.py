@@ -9,7 +9,7 @@ import base64
 import struct
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.group_offsets.group_offsets_text import VALUE_VERSIONS, OffsetCommitValue, unknown_version
+from replica_audit.formats.group_offsets.dump_text import VALUE_VERSIONS, OffsetCommitValue, unknown_version
 from replica_audit.formats.segment.varints import unsigned
 
 _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">q"))

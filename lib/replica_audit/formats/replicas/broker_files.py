@@ -20,7 +20,7 @@ from replica_audit.formats.collection.broker_folder import (
     problem_on_the_broker,
 )
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, is_collected_log_dir
-from replica_audit.formats.dump import told_names
+from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -157,7 +157,7 @@ class _Walk:
             return True
         if not any(log_dir.segment_name(name) or log_dir.is_beside_a_segment(name) for name in folder.names):
             return False
-        return told_names.of_folder(folder.path.name) is not None or self._is_among_replicas(folder.path)
+        return replica_names.of_folder(folder.path.name) is not None or self._is_among_replicas(folder.path)
 
     def _is_among_replicas(self, path: Path) -> bool:
         """Whether a folder is a replica, or lies in a log directory as its checkpoints show: nothing else named like a replica does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import CommittedOffset, PartitionMetadata
-from replica_audit.partition.replicas.history import utc
+from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison.pair import Context

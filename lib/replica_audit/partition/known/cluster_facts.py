@@ -43,16 +43,17 @@ class ClusterFacts:
 
 
 def cluster_facts(
-    head: ClusterMetadata | None, copy: MetadataCopy | None, settings: Settings, logged: Sequence[LoggedVersions] = ()
+    head: ClusterMetadata | None, copies: Sequence[MetadataCopy], settings: Settings, logged: Sequence[LoggedVersions] = ()
 ) -> ClusterFacts:
     """The facts of one cluster.
 
     Args:
         head: of its cluster-metadata.json, None if there is none.
-        copy: the best copy of its metadata log; None if there is none.
+        copies: of its metadata log; the one that reaches farthest counts.
         settings: of the run.
         logged: the versions in the brokers' own logs.
     """
+    copy = max(copies, key=lambda one: (one.log_epoch, one.log_end_offset), default=None)
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
     in_file = head.metadata_version if head else None
     chosen = generation(

@@ -11,7 +11,7 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
 from replica_audit.model import UNDEFINED_EPOCH, BatchHeader, BatchRun, Problem, ReplicaFiles, ScannedSegment, SegmentFile
 from replica_audit.partition.known.known_partition import ReadAgain
-from replica_audit.partition.replicas.history import utc
+from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
 from replica_audit.protocol.comparison.content import merged
 from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, table

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
-from replica_audit.report.facts.data import Electable, OfflinePartition
+from replica_audit.report.facts.run_report import Electable, OfflinePartition
 
 OFFLINE_COLUMNS = OfflinePartition.__slots__
 

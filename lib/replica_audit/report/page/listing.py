@@ -10,9 +10,9 @@ from typing import Any
 from replica_audit.errors import visible
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.data import ReplicaFinding
+from replica_audit.report.facts.run_report import ReplicaFinding
 from replica_audit.report.facts.worst_first import SEVERITIES, VERDICTS_BY_LOSS
-from replica_audit.report.page.data import PageData
+from replica_audit.report.page.page_data import PageData
 
 HOLE = "\ue000"  # where a sentence had a number; no text of Kafka's has this character
 _NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,14})(?![0-9])")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.remedies import steps
-from replica_audit.report.facts.data import Report
 from replica_audit.report.facts.explained_rows import ExplainedVerdict
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
 from replica_audit.report.layout.paragraphs import listed, moment, offsets

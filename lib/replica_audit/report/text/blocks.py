@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.report.facts.data import Choice, Cluster, Finding, Report, findings_about_followers
+from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report, findings_about_followers
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines

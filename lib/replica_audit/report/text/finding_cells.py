@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.data import Finding
+from replica_audit.report.facts.run_report import Finding
 
 
 def cell(value: int | None) -> str:

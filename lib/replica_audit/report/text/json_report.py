@@ -9,7 +9,7 @@ from typing import Any
 
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.run_report import Report
 
 Rows = Callable[[tuple[str, ...]], Iterable[Mapping[str, Any]]]
 _LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text.offline_text import elections, in_sync, since
 
 _NAMED = 5

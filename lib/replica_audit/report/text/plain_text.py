@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.layout.paragraphs import printable
 from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title, widths
 

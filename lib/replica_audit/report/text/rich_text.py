@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from replica_audit.errors import visible
-from replica_audit.report.facts.data import Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow"}

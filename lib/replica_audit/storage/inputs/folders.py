@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.errors import InputError
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.collection_manifest import is_collected_log_dir
-from replica_audit.formats.dump import told_names
+from replica_audit.formats.dump import replica_names
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
@@ -123,7 +123,7 @@ class Tree:
                     below = [
                         self.folders.real(child)
                         for child in children
-                        if not child.name.startswith(".") and not (is_log_dir and told_names.of_folder(child.name) is not None)
+                        if not child.name.startswith(".") and not (is_log_dir and replica_names.of_folder(child.name) is not None)
                     ]
             self._insides[real] = meta if meta and meta.broker_id is not None else None, below
         return self._insides[real]
@@ -178,7 +178,7 @@ class Tree:
         if log_dir.is_broker_folder(path.name) is not None:
             return False
         is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
-        return is_whole or told_names.of_folder(path.name) is not None
+        return is_whole or replica_names.of_folder(path.name) is not None
 
     def _named(self, path: Path) -> bool:
         """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""

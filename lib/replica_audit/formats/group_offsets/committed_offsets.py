@@ -16,7 +16,7 @@ from replica_audit.errors import DumpLogError, SegmentError
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.group_offsets.group_offsets_text import (
+from replica_audit.formats.group_offsets.dump_text import (
     OffsetCommitKey,
     OffsetCommitValue,
     TextRecord,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.replicas.history import utc
+from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
 from replica_audit.protocol.comparison.pair import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from replica_audit.report.facts.data import ReplicaFinding, Report
+from replica_audit.report.facts.run_report import ReplicaFinding, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
