@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.formats.native.native_code import SegmentScan
 from replica_audit.formats.replicas import segment_reader
-from replica_audit.formats.segment.record_batch import LOG_OVERHEAD
+from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, length_in
 from replica_audit.formats.segment.segment_fold import SegmentFold
 
 _BUFFER = 1 << 20
@@ -79,5 +79,5 @@ class _LiveReader(segment_reader.SegmentReader):
 
 
 def _size_of_batch(fd: int, position: int) -> int:
-    length = os.pread(fd, 4, position + 8)
-    return int.from_bytes(length, "big", signed=True) + LOG_OVERHEAD if len(length) == 4 else 0
+    head = os.pread(fd, LOG_OVERHEAD, position)
+    return length_in(head) + LOG_OVERHEAD if len(head) == LOG_OVERHEAD else 0

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.segment.record_batch import LAST_OFFSET
 
-_LAST_OFFSET = 2**63 - 2
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB
 _COUNTS = ("batch_count", "record_count", "size_bytes")
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
@@ -96,7 +96,7 @@ def _are_runs(runs: Any) -> bool:
         return False
     possible = all(
         run["leader_epoch"] >= -1
-        and 0 <= run["first_offset"] <= run["last_offset"] <= _LAST_OFFSET
+        and 0 <= run["first_offset"] <= run["last_offset"] <= LAST_OFFSET
         and all(run[count] >= 0 for count in _COUNTS)
         and run["batch_count"] >= 1
         and 0 < run["size_bytes"] <= _MOST_BYTES
