@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,3 +37,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with the longest tests come first, so that no worker has one of them left when the other is done."""
+    markers = ("live", "slow", "spark", "oracle", "clusters")
+    places: dict[Path, int] = {}
+    for item in items:
+        place = next((place for place, name in enumerate(markers) if item.get_closest_marker(name)), len(markers))
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])
