@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +22,8 @@ REPLICA_AUDIT_STDERR REPLICA_AUDIT_STDERR_COLUMNS REPLICA_AUDIT_STDOUT_COLUMNS
 for _name in _OF_THE_SHELL.split():
     os.environ.pop(_name, None)
 os.environ["TERM"] = "xterm"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background; what tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.umask(0o022)  # tests take rights away from other users, who have them before
 
 settings.register_profile("bounded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,13 +39,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the longest tests come first, so that no worker has one of them left when the other is done."""
-    markers = ("live", "slow", "spark", "oracle", "clusters")
-    places: dict[Path, int] = {}
-    for item in items:
-        place = next((place for place, name in enumerate(markers) if item.get_closest_marker(name)), len(markers))
-        places[item.path] = min(place, places.get(item.path, place))
-    items.sort(key=lambda item: places[item.path])

@@ -39,7 +39,7 @@ check() {
 
 if [ $# -eq 0 ]; then
     # Two workers, a file at a time: what starts a JVM starts it once.
-    set -- -n 2 --dist loadfile --no-loadscope-reorder
+    set -- -n 2 --dist loadfile
     check ruff check .
     check ruff format --check .
     check mypy
