@@ -12,6 +12,7 @@ from replica_audit.model.metadata import (
     PartitionMetadata,
 )
 from replica_audit.model.replicas import CommittedOffset, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.model.transactions import TransactionState
 
 __all__ = [
     "UNDEFINED_EPOCH",
@@ -33,5 +34,6 @@ __all__ = [
     "ScannedSegment",
     "Segment",
     "SegmentFile",
+    "TransactionState",
     "Window",
 ]
