@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica_audit.config import Settings
-from replica_audit.engine.second_process import both, uncollected
+from replica_audit.engine.second_process import both
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import SCHEMES
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.garbage import uncollected
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.stages.commits import list_commits

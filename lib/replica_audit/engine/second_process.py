@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
@@ -48,15 +47,3 @@ def _answer(work: Callable[[], T], sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(BaseException):
         sender.send(work())
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python looking for cycles meanwhile: rows are hundreds of thousands of objects that hold none."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:
-            gc.enable()

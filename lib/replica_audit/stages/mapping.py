@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 
+from replica_audit.garbage import uncollected
 from replica_audit.stages.valid_rows import Misfit, Refused, encoded
 from replica_audit.tables.values import Row
 
@@ -58,15 +58,10 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make each batch without Python looking for cycles meanwhile: rows are hundreds of thousands of objects that hold none."""
-    is_on = gc.isenabled()
+    """Make each batch without the collector, which runs again while Spark takes it."""
     while True:
-        gc.disable()
-        try:
+        with uncollected():
             batch = next(made, None)
-        finally:
-            if is_on:
-                gc.enable()
         if batch is None:
             return
         yield batch
