@@ -50,6 +50,14 @@ def batch(
     return with_codec(kf.with_field(bytes(builder.build()), ">q", 0, base_offset), codec)
 
 
+def encoded(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Headers as they stand in a record, with their number before them; nothing where there are none. Each part has 63 bytes at most."""
+    made = bytes([2 * len(headers)])
+    for name, value in headers:
+        made += bytes([2 * len(name.encode())]) + name.encode() + (b"\x01" if value is None else bytes([2 * len(value)]) + value)
+    return made if headers else b""
+
+
 def with_codec(made: bytes, codec: Codec, records: bytes | None = None) -> bytes:
     """The batch (magic 2) with its records compressed, or with other bytes in place of its records."""
     changed = bytearray(made[:61]) + (compress(made[61:], codec) if records is None else records)

@@ -64,7 +64,8 @@ def test_batches_written_by_kafka(written, case: tuple[str, str, str]):
         "CreateTime": (rf.TIMESTAMP, rf.TIMESTAMP - 3, rf.TIMESTAMP + 70),
         "LogAppendTime": (5000, 5000, 5000),
     }[case[2]]
-    assert read.records == [Record(40, times[0], b"k1", VALUE), Record(41, times[1], None, b""), Record(44, times[2], b"", None)]
+    headers = b"\x04\x02h\x04\x01\x02\x02n\x01" if case[0] == "2" else b""  # two: h with bytes, n with none
+    assert read.records == [Record(40, times[0], b"k1", VALUE, headers), Record(41, times[1], None, b""), Record(44, times[2], b"", None)]
     assert {batch.codec for batch, _ in read.batches} == {case[1]}
     assert not read.codes
 
@@ -87,7 +88,10 @@ def test_real_segments_as_kafka_python_reads_them(path: Path):
             continue
         compared += 1
         if header.codec in ("none", "gzip"):  # for the others it needs libraries
-            found = [(record.offset, record.timestamp or -1, record.key, record.value) for record in batch]
+            found = [
+                (record.offset, record.timestamp or -1, record.key, record.value, rf.encoded(getattr(record, "headers", ())))
+                for record in batch
+            ]
             assert [tuple(record) for record in ours[header.position]] == found
         else:
             assert len(ours[header.position]) == header.record_count
@@ -377,7 +381,7 @@ def test_what_would_decompress_beyond_the_limit_is_not(monkeypatch: pytest.Monke
     monkeypatch.setattr(under_test, "MAX_BATCH_BYTES", 4 << 20)
     bomb = rf.with_codec(ONE, codec, rf.compress(bytes(48 << 20), codec))
     read, peak = peak_of(kf.segment(tmp_path, 0, bomb, GOOD))
-    assert (read.codes, read.offsets) == (["bad-records"], [9])
+    assert (read.codes, read.offsets) == (["records-beyond-limit"], [9])
     assert peak < 24 << 20
     assert "once decompressed" in read.unreadable[0].detail
 
@@ -388,7 +392,7 @@ def test_the_limit_itself(monkeypatch: pytest.MonkeyPatch, written):
     monkeypatch.setattr(under_test, "MAX_BATCH_BYTES", size)
     assert not written(made).codes
     monkeypatch.setattr(under_test, "MAX_BATCH_BYTES", size - 1)
-    assert written(made).codes == ["bad-records"]
+    assert written(made).codes == ["records-beyond-limit"]
 
 
 def test_a_snappy_block_is_not_believed_to_be_gigabytes(tmp_path: Path):
@@ -400,7 +404,7 @@ def test_a_snappy_block_is_not_believed_to_be_gigabytes(tmp_path: Path):
 def test_a_batch_larger_than_the_limit_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(under_test, "MAX_BATCH_BYTES", 1 << 20)
     read, peak = peak_of(kf.segment(tmp_path, 0, rf.batch(0, (b"k", bytes(6 << 20))), GOOD))
-    assert (read.codes, read.offsets) == (["bad-records"], [9])
+    assert (read.codes, read.offsets) == (["records-beyond-limit"], [9])
     assert peak < 5 << 20
 
 
@@ -418,7 +422,7 @@ def test_more_records_than_the_limit(monkeypatch: pytest.MonkeyPatch, written, m
     monkeypatch.setattr(under_test, "MAX_RECORDS", 5)
     assert len(written(made).records) == 5
     monkeypatch.setattr(under_test, "MAX_RECORDS", 4)
-    assert written(made).codes == ["bad-records"]
+    assert written(made).codes == ["records-beyond-limit"]
 
 
 def test_one_batch_at_a_time_is_held(tmp_path: Path):
@@ -456,7 +460,7 @@ def check(folder: Path, content: bytes) -> None:
             assert item == header
         elif isinstance(item, UnreadableRecords):
             assert (item.header, item.byte_offset) == (header, header.position)
-            assert item.code == ("bad-records" if header.crc_valid else "bad-crc")
+            assert item.code in (("bad-records", "records-beyond-limit") if header.crc_valid else ("bad-crc",))
         else:
             assert isinstance(item, tuple)
             assert item[0] == header

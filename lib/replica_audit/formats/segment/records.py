@@ -1,6 +1,8 @@
 """The records inside the batches of a segment or KRaft snapshot (`.checkpoint`), decompressed and decoded.
 
-Sources: DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord, Lz4BlockInputStream (clients, 4.2.0), SnappyInputStream (snappy-java).
+Whatever the bytes are, memory and time are bounded: by `MAX_BATCH_BYTES` and `MAX_RECORDS` for each batch (together some 400 MiB at the
+worst), and for a file by what its bytes may become (`FREE_BYTES`, `MOST_TIMES`). Sources: DefaultRecord, AbstractLegacyRecordBatch,
+LegacyRecord (clients, 4.2.0).
 """
 
 from __future__ import annotations
@@ -10,53 +12,81 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
-
-import pyarrow as pa
-from xxhash import xxh32_intdigest
+from typing import BinaryIO, NamedTuple
 
 from replica_audit.errors import SegmentError
+from replica_audit.formats.segment.decompression import BeyondLimitError, decompressed
 from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, SMALLEST_SIZE, V2_HEADER, codec_name, legacy_header, length_in
 from replica_audit.formats.segment.segment_scan import read_batches
-from replica_audit.formats.segment.varints import unsigned, zigzag
+from replica_audit.formats.segment.varints import zigzag
 from replica_audit.model import BatchHeader, Damage
 
 MAX_BATCH_BYTES = 64 << 20  # of one batch, as stored and as decompressed; brokers take 1 MiB unless told otherwise
 MAX_RECORDS = 1 << 20  # in one batch
+# What the compressed batches of a file may become all together: a MiB that is all bombs then costs a minute, not hours. Records of a
+# producer, even if all are alike, come to some thirty times what they are compressed to.
+FREE_BYTES, MOST_TIMES = 64 << 20, 100
+BAD_CRC, BAD_RECORDS, BEYOND_LIMIT = "bad-crc", "bad-records", "records-beyond-limit"
+REMEDIES = {
+    BAD_CRC: "the bytes changed after they were written: restore the segment from a replica whose copy of the batch matches its CRC",
+    BAD_RECORDS: "the CRC matches, so the batch was written like this and consumers fail at it, too: let them go on behind it, and look "
+    "for its producer",
+    BEYOND_LIMIT: "nothing is known to be wrong: these records are not looked at, for reading them takes too much memory or time",
+}
 
-_CHUNK = 1 << 20
 _APPEND_TIME = 0x08
 _SMALLEST_RECORD = 7  # bytes of a record of magic 2 without key, value and headers
 _SIZE = struct.Struct(">i")
-_STREAMED: dict[str, Literal["gzip", "lz4", "zstd"]] = {"gzip": "gzip", "lz4": "lz4", "zstd": "zstd"}
-_XERIAL = b"\x82SNAPPY\x00"  # two version numbers of four bytes follow
-_LZ4_DESCRIPTOR, _LZ4_CONTENT_SIZE = 4, 0x08  # where the flags of a frame stand, and the one that makes them longer
 
 
 class Record(NamedTuple):
     """One record with its absolute offset.
 
     `timestamp_ms` is -1 where the format has none, the broker's under LogAppendTime. A control record's key is its version and type, int16.
+    `headers` are as encoded, with their number before them; empty where there are none.
     """
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRecords:
     """A batch with an intact header whose records cannot be had: it stands in place of the batch, and reading goes on behind it.
 
-    `code` is `bad-crc` where the batch does not match its CRC, so that its records are not to be trusted, and `bad-records` where they
-    cannot be decompressed or decoded, or are beyond `MAX_BATCH_BYTES` or `MAX_RECORDS`. `byte_offset` is the batch's position in the file.
+    `code` is `bad-crc` where the batch does not match its CRC, so that its records are not to be trusted, `bad-records` where they cannot
+    be decompressed or decoded, and `records-beyond-limit` where they are more than is read. `byte_offset` is the batch's position in the
+    file.
     """
 
     code: str
     detail: str
     byte_offset: int
     header: BatchHeader
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in one sentence."""
+        return REMEDIES[self.code]
+
+
+class _Budget:
+    """How much of a file's compressed batches may still be decompressed."""
+
+    def __init__(self) -> None:
+        self.left = FREE_BYTES
+
+    def limit(self, stored: int) -> int:
+        """How large the records of the next batch may be, of which so many bytes are stored."""
+        self.left += stored * MOST_TIMES
+        return min(self.left, MAX_BATCH_BYTES)
+
+    def spend(self, size: int) -> None:
+        """Take off what a batch came to."""
+        self.left = max(0, self.left - size)
 
 
 def read_records(path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]] | UnreadableRecords | Damage]:
@@ -72,22 +102,39 @@ def read_records(path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]] 
     Raises:
         OSError: the file cannot be read.
     """
+    budget = _Budget()
     with path.open("rb") as stream:
         for item in read_batches(path, verify_crc=True):
-            yield item if isinstance(item, Damage) else _read(stream, item)
+            yield item if isinstance(item, Damage) else _read(stream, item, budget)
 
 
-def _read(stream: BinaryIO, header: BatchHeader) -> tuple[BatchHeader, tuple[Record, ...]] | UnreadableRecords:
-    code, reason = "bad-records", ""
-    if not header.crc_valid:
-        code, reason = "bad-crc", "the batch does not match its CRC"
+def records_of(stream: BinaryIO, header: BatchHeader) -> tuple[Record, ...] | UnreadableRecords:
+    """The records of one batch, as of `read_records`.
+
+    Args:
+        stream: of the file that holds the batch, seekable.
+        header: of the batch, its CRC verified; of one whose CRC was not, the records are decoded as they are.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    found = _read(stream, header, _Budget())
+    return found if isinstance(found, UnreadableRecords) else found[1]
+
+
+def _read(stream: BinaryIO, header: BatchHeader, budget: _Budget) -> tuple[BatchHeader, tuple[Record, ...]] | UnreadableRecords:
+    code, reason = BAD_RECORDS, ""
+    if header.crc_valid is False:
+        code, reason = BAD_CRC, "the batch does not match its CRC"
     elif header.size_bytes > MAX_BATCH_BYTES:
-        reason = f"a batch of {header.size_bytes} bytes is too large to be read, the limit is {MAX_BATCH_BYTES}"
+        code, reason = BEYOND_LIMIT, f"a batch of {header.size_bytes} bytes is too large to be read, the limit is {MAX_BATCH_BYTES}"
     else:
         stream.seek(header.position)
         content = stream.read(header.size_bytes)
         try:
-            return header, _records(content, header) if header.magic == 2 else _legacy_records(content, header)
+            return header, _records(content, header, budget) if header.magic == 2 else _legacy_records(content, header, budget)
+        except BeyondLimitError as error:
+            code, reason = BEYOND_LIMIT, error.reason
         except SegmentError as error:
             reason = error.reason
         except (IndexError, struct.error):
@@ -96,16 +143,31 @@ def _read(stream: BinaryIO, header: BatchHeader) -> tuple[BatchHeader, tuple[Rec
     return UnreadableRecords(code=code, detail=detail, byte_offset=header.position, header=header)
 
 
-def _records(content: bytes, header: BatchHeader) -> tuple[Record, ...]:
+def _decompressed(data: bytes, header: BatchHeader, budget: _Budget) -> bytes:
+    if header.codec == "none":
+        return data
+    limit = budget.limit(len(data))
+    try:
+        found = decompressed(data, header.codec, header.magic, limit)
+    except BeyondLimitError:
+        budget.spend(limit)
+        raise
+    budget.spend(len(found))
+    return found
+
+
+def _records(content: bytes, header: BatchHeader, budget: _Budget) -> tuple[Record, ...]:
     """The records of a batch of magic 2."""
     count = header.record_count
     if not count:
         return ()
     attributes, base_timestamp = V2_HEADER.unpack_from(content)[5:8:2]
     append_time = header.max_timestamp_ms if attributes & _APPEND_TIME else None
-    data = _decompressed(content[V2_HEADER.size :], header.codec)
-    if count > MAX_RECORDS or count * _SMALLEST_RECORD > len(data):
-        raise SegmentError(f"{count} records cannot be in {len(data)} bytes, or are more than the limit of {MAX_RECORDS}")
+    data = _decompressed(content[V2_HEADER.size :], header, budget)
+    if count * _SMALLEST_RECORD > len(data):
+        raise SegmentError(f"{count} records cannot be in {len(data)} bytes")
+    if count > MAX_RECORDS:
+        raise BeyondLimitError(f"{count} records are more than the limit of {MAX_RECORDS}")
     records, at = [], 0
     for _ in range(count):
         record, at = _record(data, at, header.base_offset, base_timestamp)
@@ -126,6 +188,7 @@ def _record(data: bytes, at: int, base_offset: int, base_timestamp: int) -> tupl
     offset_delta, at = zigzag(data, at)
     key, at = _bytes(data, at)
     value, at = _bytes(data, at)
+    headers_at = at
     headers, at = zigzag(data, at)
     if not 0 <= headers <= size:
         raise SegmentError(f"a record with {headers} headers in {size} bytes")
@@ -136,7 +199,7 @@ def _record(data: bytes, at: int, base_offset: int, base_timestamp: int) -> tupl
             raise SegmentError("a header without a key")
     if at != end:
         raise SegmentError(f"a record's fields end {at - end} bytes off its end")
-    return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value), end
+    return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, data[headers_at:end] if headers else b""), end
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
@@ -157,16 +220,18 @@ def _checked(record: Record, first: int, last: int) -> Record:
     return record
 
 
-def _legacy_records(content: bytes, header: BatchHeader) -> tuple[Record, ...]:
+def _legacy_records(content: bytes, header: BatchHeader, budget: _Budget) -> tuple[Record, ...]:
     """The record of an entry of magic 0 or 1, or the records of the entries that are compressed in it."""
     wrapper, attributes = _entry(content)
     if header.codec == "none":
         return (wrapper,)
     if wrapper.value is None:
         raise SegmentError("a compressed entry without a value")
-    entries = list(islice(_inner_entries(_decompressed(wrapper.value, header.codec, header.magic)), MAX_RECORDS + 1))
-    if not 0 < len(entries) <= MAX_RECORDS:
-        raise SegmentError("a compressed entry without records" if not entries else f"more than {MAX_RECORDS} records in an entry")
+    entries = list(islice(_inner_entries(_decompressed(wrapper.value, header, budget)), MAX_RECORDS + 1))
+    if not entries:
+        raise SegmentError("a compressed entry without records")
+    if len(entries) > MAX_RECORDS:
+        raise BeyondLimitError(f"more than {MAX_RECORDS} records in an entry")
     # magic 0 stores the offsets themselves, magic 1 counts them from the first; the entry has the offset of the last
     base = wrapper.offset - entries[-1].offset if header.magic == 1 else 0
     if base < 0:
@@ -206,61 +271,3 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     if at + size > len(data):
         raise SegmentError(f"a field of {size} bytes does not fit into its entry")
     return (None, at) if size < 0 else (data[at : at + size], at + size)
-
-
-def _decompressed(data: bytes, codec: str, magic: int = 2) -> bytes:
-    """What was compressed, of at most `MAX_BATCH_BYTES`."""
-    if codec == "none":
-        return data
-    try:
-        if codec == "snappy":
-            return _unsnapped(data)
-        if codec not in _STREAMED or (codec == "zstd" and magic < 2):
-            raise SegmentError(f"records of magic {magic} compressed with {codec}")
-        return _streamed(_with_header_checksum(data) if codec == "lz4" and magic == 0 else data, _STREAMED[codec])
-    except (OSError, pa.ArrowException) as error:
-        raise SegmentError(f"the records cannot be decompressed: {error}") from None
-
-
-def _streamed(data: bytes, codec: Literal["gzip", "lz4", "zstd"]) -> bytes:
-    found = bytearray()
-    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-        while (chunk := stream.read_buffer(_CHUNK)).size:  # `read` loses its buffer where it fails
-            found += chunk
-            _check_size(len(found))
-    return bytes(found)
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_BATCH_BYTES:
-        raise SegmentError(f"the records are larger than the limit of {MAX_BATCH_BYTES} bytes once decompressed")
-
-
-def _unsnapped(data: bytes) -> bytes:
-    """Snappy as Kafka's clients write it, blocks behind their lengths after a header of xerial's, or a single block without any."""
-    if not data.startswith(_XERIAL):
-        return _snappy_block(data, 0)
-    found, at = bytearray(), 0
-    while at < len(data):
-        if data.startswith(_XERIAL, at):  # streams may follow one another
-            at += len(_XERIAL) + 8
-            continue
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        if end > len(data):
-            raise SegmentError("a snappy block does not fit into the batch")
-        found += _snappy_block(data[at + 4 : end], len(found))
-        at = end
-    return bytes(found)
-
-
-def _snappy_block(data: bytes, before: int) -> bytes:
-    """One block, which tells its size first; `before` bytes were decompressed before it."""
-    size, _at = unsigned(data, 0)
-    _check_size(before + size)
-    return pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
-
-
-def _with_header_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame with the checksum that its header should have: for magic 0 clients computed it over too much (KAFKA-3160)."""
-    end = _LZ4_DESCRIPTOR + (10 if frame[_LZ4_DESCRIPTOR] & _LZ4_CONTENT_SIZE else 2)
-    return frame[:end] + bytes([xxh32_intdigest(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF]) + frame[end + 1 :]
