@@ -8,28 +8,20 @@ there what transactions have not committed yet.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.errors import SegmentError
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.group_offsets.dump_text import (
-    OffsetCommitKey,
-    OffsetCommitValue,
-    TextRecord,
-    Unusable,
-    decoded_commit,
-    text_records,
-)
+from replica_audit.formats.coordinator_records.record_events import RecordDecoder, record_events
+from replica_audit.formats.coordinator_records.text_records import TextRecord
+from replica_audit.formats.coordinator_records.unusable import Unusable, UnusableRecords
+from replica_audit.formats.group_offsets.dump_text import DECODED, OffsetCommitKey, OffsetCommitValue, decoded_commit
 from replica_audit.formats.group_offsets.offset_commit import commit_value, string
-from replica_audit.formats.segment.records import Record, UnreadableRecords, read_records
-from replica_audit.formats.segment.segment_scan import TAILS
-from replica_audit.model import BatchHeader, CommittedOffset, Damage, Problem, SegmentFile
-
-MAX_PROBLEMS = 20  # of one file; one more tells how many there are beyond
+from replica_audit.formats.segment.records import Record
+from replica_audit.model import BatchHeader, CommittedOffset, Problem, SegmentFile
 
 _KIND = "group-offsets"
 _REMEDY = "offsets that were committed in it are not known here; another replica of the partition may have it intact"
@@ -59,7 +51,6 @@ class _EndTransaction(NamedTuple):
 
 
 _Commit = tuple[int, str, OffsetCommitValue]  # at which record offset, in which file, what
-_Event = _OffsetCommit | _EndTransaction | Unusable
 
 
 def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None = None) -> tuple[list[CommittedOffset], list[Problem]]:
@@ -81,47 +72,17 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
     problems: list[Problem] = []
     with KeptText() as kept:
         for file in sorted(files, key=lambda file: file.base_offset):
-            found = _Problems(file.path)
+            found = UnusableRecords(file.path, _KIND, _REMEDY, _DUMP_AGAIN)
             try:
-                for event in _events(file, kept):
+                for event in record_events(file, kept, _DECODER):
                     if isinstance(event, Unusable):
                         found.add(event)
                     elif log_end_offset is None or event.record_offset < log_end_offset:
                         replay.take(event, file.path)
             except OSError as error:
                 problems.append(cannot_read(located(file.path), _KIND, error))
-            problems += found.told()
+            problems += found.problems()
     return replay.committed(), problems
-
-
-class _Problems:
-    """What cannot be used of one file, in as many problems as one may want to read."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._first: list[Unusable] = []
-        self._number = 0
-        self._of_text: dict[str, Unusable] = {}
-
-    def add(self, unusable: Unusable) -> None:
-        """Take one more; what ails a whole text counts once."""
-        if unusable.code in _DUMP_AGAIN:
-            self._of_text.setdefault(unusable.code, unusable)
-            return
-        self._number += 1
-        if self._number <= MAX_PROBLEMS:
-            self._first.append(unusable)
-
-    def told(self) -> Iterator[Problem]:
-        """The problems."""
-        for found in (*self._first, *[self._of_text[code] for code in _DUMP_AGAIN if code in self._of_text][:1]):
-            yield self._problem(found.code, found.reason, found.line, found.byte_offset)
-        if self._number > MAX_PROBLEMS:
-            yield self._problem("more", f"{self._number - MAX_PROBLEMS} more records or batches cannot be used")
-
-    def _problem(self, code: str, detail: str, line: int | None = None, byte_offset: int | None = None) -> Problem:
-        remedy = _DUMP_AGAIN.get(code, _REMEDY)
-        return Problem(path=self._path, kind=_KIND, code=code, detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
 
 
 class _Replay:
@@ -153,30 +114,8 @@ class _Replay:
         ]
 
 
-def _malformed(record_offset: int, reason: str, *, byte_offset: int | None = None, line: int | None = None) -> Unusable:
-    return Unusable(record_offset, "malformed-record", f"the record at offset {record_offset}: {reason}", byte_offset, line)
-
-
-def _raw_events(path: Path) -> Iterator[_Event]:
-    for item in read_records(path):
-        if isinstance(item, UnreadableRecords):
-            yield Unusable(item.header.base_offset, item.code, item.detail, byte_offset=item.byte_offset)
-        elif isinstance(item, Damage):
-            if item.code not in TAILS:
-                reason = f"the segment stops being a log here ({item.detail}): what was committed behind it is not known"
-                yield Unusable(-1, item.code, reason, byte_offset=item.byte_offset)
-        else:
-            batch, records = item
-            for record in records:
-                event: _Event | None
-                try:
-                    event = _end_transaction(record, batch) if batch.is_control else _offset_commit(record, batch)
-                except SegmentError as error:
-                    event = _malformed(record.offset, error.reason, byte_offset=batch.position)
-                except (IndexError, struct.error):
-                    event = _malformed(record.offset, "it ends inside a field", byte_offset=batch.position)
-                if event is not None:
-                    yield event
+def _of_bytes(record: Record, batch: BatchHeader) -> _OffsetCommit | _EndTransaction | None:
+    return _end_transaction(record, batch) if batch.is_control else _offset_commit(record, batch)
 
 
 def _end_transaction(record: Record, batch: BatchHeader) -> _EndTransaction | None:
@@ -199,33 +138,14 @@ def _offset_commit(record: Record, batch: BatchHeader) -> _OffsetCommit | None:
     return _OffsetCommit(record.offset, producer, OffsetCommitKey(group_id, topic, partition), value)
 
 
-def _events(file: SegmentFile, kept: KeptText) -> Iterator[_Event]:
-    if file.source == "raw" or file.copy is not None:
-        return _raw_events(located(file.copy or file.path))
-    if file.source == "dump":
-        return _text_events(file, kept)
-    return iter([Unusable(-1, "not-copied", "the segment was collected without its records")])
-
-
-def _text_events(file: SegmentFile, kept: KeptText) -> Iterator[_Event]:
-    for record in text_records(file, kept):
-        if isinstance(record, Unusable):
-            yield record
-            continue
-        try:
-            event = _told(record)
-        except DumpLogError as error:
-            yield _malformed(record.offset, error.reason, line=record.line)
-            if not record.is_counted:
-                return  # what follows may still be its contents
-            continue
-        if event is not None:
-            yield event
-
-
 def _told(record: TextRecord) -> _OffsetCommit | _EndTransaction | None:
     if record.end_of_txn is not None:
         producer, ends = record.producer_id, record.end_of_txn in ("COMMIT", "ABORT")
         return _EndTransaction(record.offset, producer, record.end_of_txn == "COMMIT") if ends and producer is not None else None
     found = decoded_commit(record)
     return _OffsetCommit(record.offset, record.producer_id, *found) if found else None
+
+
+_DECODER: RecordDecoder[_OffsetCommit | _EndTransaction] = RecordDecoder(
+    of_bytes=_of_bytes, of_text=_told, printed=DECODED, what="what was committed"
+)

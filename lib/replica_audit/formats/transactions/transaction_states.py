@@ -1,0 +1,89 @@
+"""The last state of every transactional id in one partition of `__transaction_state`, from its segments or text of kafka-dump-log.
+
+Source: TransactionStateManager.loadTransactionMetadata (core, 4.2.0): the last record of an id counts, one without a value removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from replica_audit.errors import SegmentError
+from replica_audit.files.kept_text import KeptText
+from replica_audit.files.locations import located
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.coordinator_records.record_events import RecordDecoder, record_events
+from replica_audit.formats.coordinator_records.text_records import TextRecord
+from replica_audit.formats.coordinator_records.unusable import Unusable, UnusableRecords
+from replica_audit.formats.segment.records import Record
+from replica_audit.formats.transactions.transaction_record import transaction_value, transactional_id
+from replica_audit.formats.transactions.transaction_text import DECODED, decoded_state
+from replica_audit.formats.transactions.written_state import WrittenState
+from replica_audit.model import BatchHeader, Problem, SegmentFile, TransactionState
+
+KIND = "transaction-state"
+
+_REMEDY = "what became of the transactions in it is not known here; another replica of the partition may have it intact"
+_DUMP_AGAIN = {
+    "not-decoded": "dump the segment again with --transaction-log-decoder, or give the segment itself",
+    "not-copied": "give the segments of __transaction_state themselves: collect copies none of them",
+    "deletion-without-key": "transactional ids that were deleted may be among those found: dump again with kafka-dump-log 2.4 or newer",
+}
+
+
+class _Written(NamedTuple):
+    """A record of a transactional id; without a value it deletes."""
+
+    record_offset: int
+    transactional_id: str
+    value: WrittenState | None
+
+
+def transaction_states(files: Sequence[SegmentFile], log_end_offset: int | None = None) -> tuple[list[TransactionState], list[Problem]]:
+    """The state that a coordinator that loads the partition would know of each transactional id.
+
+    A batch or record that cannot be used is a problem, of kind `transaction-state`, and left out. Where a segment stops being a log what
+    stands before counts.
+
+    Args:
+        files: the segments that make up the log of one partition, in any order.
+        log_end_offset: where the log ends (exclusive); records at and above it are left out, but reported where they cannot be used. None:
+            all count.
+
+    Returns:
+        States ordered by transactional id; problems in the order of the files, of each some more than `MAX_PROBLEMS` at most.
+    """
+    states: dict[str, WrittenState] = {}
+    problems: list[Problem] = []
+    with KeptText() as kept:
+        for file in sorted(files, key=lambda file: file.base_offset):
+            found = UnusableRecords(file.path, KIND, _REMEDY, _DUMP_AGAIN)
+            try:
+                for event in record_events(file, kept, _DECODER):
+                    if isinstance(event, Unusable):
+                        found.add(event)
+                    elif log_end_offset is not None and event.record_offset >= log_end_offset:
+                        continue
+                    elif event.value is None:
+                        states.pop(event.transactional_id, None)
+                    else:
+                        states[event.transactional_id] = event.value
+            except OSError as error:
+                problems.append(cannot_read(located(file.path), KIND, error))
+            problems += found.problems()
+    return [TransactionState(transactional_id=name, **value._asdict()) for name, value in sorted(states.items())], problems
+
+
+def _of_bytes(record: Record, batch: BatchHeader) -> _Written | None:
+    if batch.is_control:
+        return None
+    if record.key is None:
+        raise SegmentError("it has no key")
+    return _Written(record.offset, transactional_id(record.key), None if record.value is None else transaction_value(record.value))
+
+
+def _of_text(record: TextRecord) -> _Written | None:
+    return None if record.end_of_txn is not None else _Written(record.offset, *decoded_state(record))
+
+
+_DECODER: RecordDecoder[_Written] = RecordDecoder(of_bytes=_of_bytes, of_text=_of_text, printed=DECODED, what="the state of transactions")
