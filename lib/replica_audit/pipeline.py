@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit import tables
@@ -29,11 +29,13 @@ from replica_audit.engine.spark import (
     logged_versions,
     metadata_copies,
     segments,
+    transactions,
     with_commits,
+    with_transactions,
 )
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.findings import all_findings
 from replica_audit.past.report import report_of
@@ -139,16 +141,17 @@ class _Audit:
         sources = [source for root in roots for source in root.sources()]
         listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
-        of_groups = F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC)
-        replicas, files, size, offsets, copies, collections, versions = listed.agg(
+        of_groups, of_transactions = (F.col("topic") == F.lit(topic) for topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+        replicas, files, size, offsets, states, copies, collections, versions = listed.agg(
             F.count(F.when(F.col("is_audited"), F.col("replica"))),
             F.sum(F.size("replica.segments")),
             F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
             F.count(F.when(of_groups, F.col("replica"))),
+            F.count(F.when(of_transactions, F.col("replica"))),
             F.count("metadata_copy"),
             F.count("replica.scans"),
             F.count("versions"),
-        ).first() or (0, 0, 0, 0, 0, 0, 0)
+        ).first() or (0, 0, 0, 0, 0, 0, 0, 0)
         self.has_replicas = bool(replicas)
         if not replicas:
             self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
@@ -163,14 +166,17 @@ class _Audit:
         self.found.problems += brokers_not_there(self.found, self.facts)
         tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
-        committed = None
-        if offsets:  # read a second time, apart, rather than keeping all segments for the sake of a few
-            of_offsets = listed.where(of_groups)
-            committed = commits(gather(of_offsets, read(of_offsets)), self.facts)
-            committed = committed.persist(StorageLevel.MEMORY_AND_DISK)
+
+        def told(is_there: int, of_topic: Column, stage: Callable[..., DataFrame]) -> DataFrame | None:
+            """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""
+            of_coordinators = listed.where(of_topic)
+            found = stage(gather(of_coordinators, read(of_coordinators)), self.facts) if is_there else None
+            return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
+
+        committed, begun = told(offsets, of_groups, commits), told(states, of_transactions, transactions)
         gathered = gather(listed, read(listed))
-        audited = judge(with_commits(gathered, committed), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
-        problems = self._problems(listed, committed, audited)
+        audited = judge(with_transactions(with_commits(gathered, committed), begun), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], audited)
         try:
             found = tally(audited, first_findings.worst_first, first_findings.WORST)
             self.tell(f"compared the replicas of {found.audited} partition(s)")
@@ -180,7 +186,7 @@ class _Audit:
             self._write_tables(audited, problems, found, held)
             self._conclude(found, held)
         finally:
-            for frame in (listed, committed, audited):
+            for frame in (listed, committed, begun, audited):
                 if frame is not None:
                     frame.unpersist()
         self.tell("done")
@@ -213,12 +219,11 @@ class _Audit:
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
         }
 
-    def _problems(self, listed: DataFrame, committed: DataFrame | None, audited: DataFrame) -> DataFrame:
+    def _problems(self, listed: DataFrame, of_coordinators: Sequence[DataFrame], audited: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
         of_files = listed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
-        if committed is not None:
-            of_groups = committed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
-            of_files = of_files.unionByName(of_groups)
+        for told in of_coordinators:
+            of_files = of_files.unionByName(told.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*"))
         of_replicas = audited.select("cluster_id", F.inline("input_errors"))
         rows = [{"run_id": self.request.run_id, **row} for row in self.found.problem_rows()]
         of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")

@@ -27,6 +27,7 @@ VALUES = [
     (shapes.PARTITION_METADATA, model.PartitionMetadata, ("topic", "partition")),
     (shapes.LOG_EVENT, LogEvent, ("topic", "partition", "broker_id")),
     (shapes.COMMITTED_OFFSET, CommittedOffset, ("topic", "partition")),
+    (shapes.TRANSACTION_STATE, model.TransactionState, ()),
     (shapes.LOGGED_VERSIONS, LoggedVersions, ()),
 ]
 

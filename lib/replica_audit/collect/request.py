@@ -12,8 +12,8 @@ from replica_audit.formats.collection.collection_manifest import Manifest, Unrea
 class CollectRequest:
     """What to collect. `log_dirs` and `server_properties` exclude each other; `rate` is in bytes a second, None for as fast as it goes.
 
-    `topics` is a regular expression for whole names, empty for all; `group_offsets_limit` how many bytes of `__consumer_offsets` may be
-    copied.
+    `topics` is a regular expression for whole names, empty for all; `group_offsets_limit` how many bytes of `__consumer_offsets` and
+    `__transaction_state` may be copied.
     """
 
     output: Path

@@ -31,6 +31,8 @@ from replica_audit.stages.topics import topic_filter
 
 _REVISITS = 3
 _TELL_EVERY_S = 5.0
+# internal topics that are copied whole, in this order; other topics come later, and none of their records
+_PHASES = {log_dir.METADATA_TOPIC: 0, log_dir.GROUP_OFFSETS_TOPIC: 1, log_dir.TRANSACTIONS_TOPIC: 2}
 
 
 def collect(request: CollectRequest, tell: Callable[[str], None]) -> CollectResult:
@@ -132,14 +134,14 @@ class _Session:
                     yield capture, directory, parsed
 
     def _is_copied(self, capture: LogDirCapture, directory: str, parsed: log_dir.ReplicaDirectory) -> bool:
-        if parsed.state != "current" or parsed.topic not in (log_dir.METADATA_TOPIC, log_dir.GROUP_OFFSETS_TOPIC):
+        if parsed.state != "current" or parsed.topic not in _PHASES:
             return False
         if parsed.topic == log_dir.METADATA_TOPIC:
             return True
         size = _size_of(capture.path / directory)
         if size > self.offsets_left:
             if self.request.group_offsets_limit:
-                self.tell(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what groups committed in it will not be known")
+                self.tell(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what its coordinator wrote will not be known")
             return False
         self.offsets_left -= size
         return True
@@ -176,7 +178,7 @@ class _Session:
 
 
 def _phase(topic: str) -> int:
-    return {log_dir.METADATA_TOPIC: 0, log_dir.GROUP_OFFSETS_TOPIC: 1}.get(topic, 2)
+    return _PHASES.get(topic, len(_PHASES))
 
 
 def _topic_filter(pattern: str) -> Callable[[str], bool]:
@@ -184,7 +186,7 @@ def _topic_filter(pattern: str) -> Callable[[str], bool]:
         matches = topic_filter(pattern)
     except re.error as error:
         raise UsageError(f"--topics {pattern!r}: not a regular expression: {error}") from None
-    return lambda topic: topic in (log_dir.METADATA_TOPIC, log_dir.GROUP_OFFSETS_TOPIC) or matches(topic)
+    return lambda topic: topic in _PHASES or matches(topic)
 
 
 def _folder_names(paths: Sequence[Path]) -> dict[Path, str]:

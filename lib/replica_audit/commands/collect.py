@@ -155,13 +155,13 @@ COMMAND = Command(
         ),
         Option(
             flag="--topics",
-            help="collect only topics whose whole name matches, and the two internal ones that the audit needs",
+            help="collect only topics whose whole name matches, and the three internal ones that the audit needs",
             arguments={"default": "", "metavar": "REGEX"},
         ),
         Option(
             flag="--group-offsets-limit",
-            help="copy the records of __consumer_offsets up to so many bytes in all, which tell the groups that are affected; "
-            "0 for none (default: 2G)",
+            help="copy the records of __consumer_offsets and __transaction_state up to so many bytes in all, which tell the groups "
+            "that are affected and what became of transactions; 0 for none (default: 2G)",
             arguments={"type": _size, "default": 2 << 30, "metavar": "SIZE"},
         ),
         Option(

@@ -19,7 +19,7 @@ from replica_audit.config import Settings
 from replica_audit.engine.second_process import both
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import SCHEMES
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.garbage import uncollected
 from replica_audit.model import LoggedVersions, MetadataCopy
@@ -28,13 +28,15 @@ from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
+from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
-from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS
+from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.values import Row, metadata_copy
 
 LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
 _MUCH = 200  # replicas, for which a second process is worth to be made
+_OF_COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # what they say goes to the partitions that it is about, so it is read first
 _SOURCE = ("cluster_id", "broker_id", "path", "kind")
 
 Key = tuple[str, int]
@@ -84,10 +86,11 @@ def audit_cluster(
         tell(READING, replicas)
         facts = facts or cluster_facts(head, known.copies, settings, known.versions)
         rows = [row for _key, row in sorted(known.partitions.items())]
-        of_groups = [row for row in rows if row["topic"] == GROUP_OFFSETS_TOPIC]
-        _scan(of_groups)
+        of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
+        _scan([*of_groups, *of_transactions])
         _add_commits(of_groups, known, facts)
-        tables = _audited(rows, facts, lambda: tell(COMPARING, replicas), shares=shares)
+        transactions = _transactions(of_transactions, known, facts)
+        tables = _audited(rows, facts, transactions, lambda: tell(COMPARING, replicas), shares=shares)
     problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
     return ClusterAudit(facts=facts, tables=tables, problems=problems, replicas=replicas)
 
@@ -163,11 +166,15 @@ def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
     return list(_fitting(rows, INVENTORY, refuse_with_problem))
 
 
-def _audited(rows: Sequence[Row], facts: ClusterFacts, compares: Callable[[], None], *, shares: bool) -> dict[str, pa.Table]:
+def _audited(
+    rows: Sequence[Row], facts: ClusterFacts, transactions: TransactionsOfPartitions, compares: Callable[[], None], *, shares: bool
+) -> dict[str, pa.Table]:
     """The rows of every table about some partitions, whose segments are read first."""
 
     def tables_of(some: Sequence[Row], begins: Callable[[], None]) -> dict[str, pa.Table]:
-        _scan([row for row in some if row["topic"] != GROUP_OFFSETS_TOPIC])
+        _scan([row for row in some if row["topic"] not in _OF_COORDINATORS])
+        for row in some:
+            row["transactions"] = transactions.of(row)
         begins()
         return _tables(some, facts)
 
@@ -216,6 +223,16 @@ def _add_commits(of_groups: Iterable[Row], known: _Known, facts: ClusterFacts) -
             known.add_problem(found)
         elif (found["topic"], found["partition"]) in known.partitions:
             known.partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
+
+
+def _transactions(of_transactions: Iterable[Row], known: _Known, facts: ClusterFacts) -> TransactionsOfPartitions:
+    """What coordinators say of transactions."""
+    found = [made for row in of_transactions for made in list_transactions(row, {row["cluster_id"]: facts})]
+    fitted = list(_fitting(found, TRANSACTIONS, refuse_with_problem))
+    for row in fitted:
+        if row.get("problem"):
+            known.add_problem(row)
+    return TransactionsOfPartitions(row for row in fitted if row.get("transaction"))
 
 
 def _tables(rows: Iterable[Row], facts: ClusterFacts) -> dict[str, pa.Table]:

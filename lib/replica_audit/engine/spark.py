@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.stages.commits import KEYS, list_commits
@@ -20,8 +20,9 @@ from replica_audit.stages.inventory import list_source
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
+from replica_audit.stages.transactions import list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, refuse_with_problem
-from replica_audit.tables import AUDITED, COMMITS, INVENTORY, SEGMENTS
+from replica_audit.tables import AUDITED, COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.values import Row, metadata_copy
 
@@ -39,8 +40,8 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
 
     Returns:
         Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
-        replicas of `__consumer_offsets` are listed even where `topics` leaves them out, for they tell who reads the others: `is_audited` is
-        then false.
+        replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, for they tell who reads
+        and writes the others: `is_audited` is then false.
     """
     return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
@@ -179,6 +180,31 @@ def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
         return gathered.where("is_audited")
     per_partition = found.where(F.col("commit").isNotNull()).groupBy(*KEYS).agg(F.collect_list("commit").alias("commits"))
     return gathered.where("is_audited").join(per_partition, on=list(KEYS), how="left")
+
+
+def transactions(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFrame:
+    """The state of every transactional id that the partitions of `__transaction_state` hold, and what of them cannot be read.
+
+    Returns:
+        Rows of the shape TRANSACTIONS: either `transaction` or `problem` is not null.
+    """
+    of_coordinators = gathered.where(F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
+    listed = map_rows(partial(list_transactions, clusters=clusters), TRANSACTIONS, refuse_with_problem)
+    return of_coordinators.mapInArrow(listed, spark_schema(TRANSACTIONS))
+
+
+def with_transactions(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
+    """Gathered partitions, each with `transactions`, an array of the shape TRANSACTION_STATE, null where there are none.
+
+    `found` is what `transactions` gives, None where no `__transaction_state` is in the input.
+    """
+    if found is None:
+        return gathered
+    told = found.where(F.col("transaction").isNotNull())
+    named = told.select("cluster_id", F.explode(F.array_distinct("transaction.partitions")).alias("place"), "transaction")
+    of_partition = named.select("cluster_id", "place.topic", "place.partition", "transaction")
+    per_partition = of_partition.groupBy(*KEYS).agg(F.collect_list("transaction").alias("transactions"))
+    return gathered.join(per_partition, on=list(KEYS), how="left")
 
 
 def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.replicas import broker_files
@@ -25,7 +25,7 @@ def list_source(source: Row, topics: str = "") -> Iterator[Row]:
     for row in _LISTED[source["kind"]](source):
         topic = row.get("topic")
         is_audited = topic is None or is_wanted(topic)
-        if is_audited or topic == GROUP_OFFSETS_TOPIC:
+        if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             yield {**row, "is_audited": is_audited}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from replica_audit.errors import DumpLogError
 from replica_audit.files.locations import located
@@ -15,7 +16,15 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
 from replica_audit.stages.valid_rows import sifted
 from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.values import Row, committed_offset, log_event, partition_metadata, replica_files, scanned_segment
+from replica_audit.tables.values import (
+    Row,
+    committed_offset,
+    log_event,
+    partition_metadata,
+    replica_files,
+    scanned_segment,
+    transaction_state,
+)
 
 _REMEDY = "audit again, best a copy: the file was there when it was scanned; until then, records and bytes that go are not known"
 
@@ -39,8 +48,8 @@ def known_partition(row: Row) -> KnownPartition:
     """A gathered row as a value.
 
     Args:
-        row: cluster_id, topic, partition, and the arrays claims, replicas, segments, events and commits, the last two null where there are
-            none.
+        row: cluster_id, topic, partition, and the arrays claims, replicas, segments, events, commits and transactions, the last three null
+            where there are none.
     """
     topic, partition = row["topic"], row["partition"]
     return KnownPartition(
@@ -52,6 +61,7 @@ def known_partition(row: Row) -> KnownPartition:
         segments=tuple((one["broker_id"], scanned_segment(one["segment"])) for one in row["segments"]),
         events=tuple(log_event(one["broker_id"], topic, partition, one["event"]) for one in row.get("events") or ()),
         commits=tuple(committed_offset(topic, partition, one) for one in row.get("commits") or ()),
+        transactions=tuple(sorted(map(transaction_state, row.get("transactions") or ()), key=attrgetter("transactional_id"))),
     )
 
 

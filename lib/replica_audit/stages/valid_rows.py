@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from replica_audit.errors import visible
+from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
 from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.checks import checker
@@ -155,10 +156,10 @@ def without_misfits(row: AuditedPartition) -> AuditedPartition:
 
 
 def refuse_with_problem(row: Row, misfit: Misfit) -> Row:
-    """In the place of a row of the shapes INVENTORY and COMMITS: its problem."""
-    for name in ("problem", "event", "commit"):
+    """In the place of a row of the shapes INVENTORY, COMMITS and TRANSACTIONS: its problem."""
+    for name in ("problem", "event", "commit", "transaction"):
         if row.get(name):
-            path, kind = str(row[name]["path"]), str(row[name].get("kind", name))
+            path, kind = str(row[name].get("path", TRANSACTIONS_TOPIC)), str(row[name].get("kind", name))
             break
     else:
         replica = row.get("replica") or {}

@@ -17,7 +17,7 @@ from replica_audit.tables.replicas import (
     SEGMENT_EPOCHS,
 )
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.tables.shapes import COMMITS, INVENTORY, SEGMENTS
+from replica_audit.tables.shapes import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of
@@ -77,6 +77,7 @@ __all__ = [
     "SEGMENTS",
     "SEGMENT_EPOCHS",
     "TABLES",
+    "TRANSACTIONS",
     "TRUNCATION_POINTS",
     "WHAT_IF_LEADERS",
     "WHAT_IF_RULES",

@@ -18,6 +18,7 @@ from replica_audit.model import (
     Problem,
     ReplicaFiles,
     SegmentFile,
+    TransactionState,
     Window,
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
@@ -35,6 +36,7 @@ _EPOCHS_AND_IDS = frozenset(
         "leader_id",
         "broker",
         "broker_id",
+        "producer_epoch",
     }
 )
 _PARTITION = ("topic", "partition")
@@ -118,6 +120,7 @@ COMMITTED_OFFSET = struct(
     record_offset=BIGINT,
     path=STRING,
 )
+TRANSACTION_STATE = struct_of_value(TransactionState, partitions=pa.list_(struct(topic=STRING, partition=INT)))
 _REPLICA_KEYS: list[Any] = [
     pa.field("cluster_id", STRING),
     pa.field("broker_id", INT),
@@ -141,3 +144,5 @@ SEGMENTS = pa.schema([*_REPLICA_KEYS, pa.field("segment", SEGMENT_SCAN)])
 COMMITS = pa.schema(
     [*_REPLICA_KEYS, pa.field("commit", COMMITTED_OFFSET), pa.field("problem", PROBLEM)],
 )
+_BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
+TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])

@@ -20,6 +20,7 @@ from replica_audit.model import (
     ScannedSegment,
     Segment,
     SegmentFile,
+    TransactionState,
     Window,
 )
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
@@ -113,6 +114,17 @@ def commit_row(commit: CommittedOffset) -> Row:
 def committed_offset(topic: str, partition: int, row: Row) -> CommittedOffset:
     """A row of the shape COMMITTED_OFFSET as a value."""
     return CommittedOffset(topic=topic, partition=partition, **row)
+
+
+def transaction_row(state: TransactionState) -> Row:
+    """The state of a transactional id as a row of the shape TRANSACTION_STATE."""
+    row = as_dict(state)
+    return {**row, "partitions": [{"topic": topic, "partition": partition} for topic, partition in state.partitions]}
+
+
+def transaction_state(row: Row) -> TransactionState:
+    """A row of the shape TRANSACTION_STATE as a value."""
+    return TransactionState(**{**row, "partitions": tuple((one["topic"], one["partition"]) for one in row["partitions"])})
 
 
 def copy_row(copy: MetadataCopy) -> Row:

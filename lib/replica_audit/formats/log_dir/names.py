@@ -22,6 +22,7 @@ LOCK = ".lock"
 CLUSTER_METADATA = "cluster-metadata.json"
 METADATA_TOPIC = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")

@@ -26,7 +26,7 @@ KIND = "transaction-state"
 _REMEDY = "what became of the transactions in it is not known here; another replica of the partition may have it intact"
 _DUMP_AGAIN = {
     "not-decoded": "dump the segment again with --transaction-log-decoder, or give the segment itself",
-    "not-copied": "give the segments of __transaction_state themselves: collect copies none of them",
+    "not-copied": "collect with a higher --group-offsets-limit",
     "deletion-without-key": "transactional ids that were deleted may be among those found: dump again with kafka-dump-log 2.4 or newer",
 }
 

@@ -14,6 +14,7 @@ from replica_audit.model import (
     ReplicaFiles,
     ScannedSegment,
     SegmentFile,
+    TransactionState,
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
 
@@ -36,7 +37,8 @@ class KnownPartition:
     """One partition as it was read, in any order.
 
     `claims`: what each source of metadata says of it, with the broker whose copy it is, None for the file beside the brokers; `replicas`
-    and `segments`: with their broker; `events`: the lines of brokers' own logs about it; `commits`: what groups committed of it.
+    and `segments`: with their broker; `events`: the lines of brokers' own logs about it; `commits`: what groups committed of it;
+    `transactions`: what coordinators say of the transactional ids whose transaction it takes part in, or whose producer has one open in it.
     """
 
     cluster_id: str
@@ -47,3 +49,4 @@ class KnownPartition:
     segments: tuple[tuple[int, ScannedSegment], ...] = ()
     events: tuple[LogEvent, ...] = ()
     commits: tuple[CommittedOffset, ...] = ()
+    transactions: tuple[TransactionState, ...] = ()

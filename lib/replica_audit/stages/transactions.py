@@ -1,0 +1,40 @@
+"""The partitions of `__transaction_state` → what their coordinators say of each transactional id."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from replica_audit.formats.transactions.transaction_states import transaction_states
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.stages.partitions import partition_audit
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.values import Row, transaction_row
+
+
+def list_transactions(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
+    """The states in one partition of `__transaction_state`, from its leader or, without it, from the longest readable replica."""
+    cluster = row["cluster_id"]
+    replica = partition_audit(row, clusters[cluster]).best_replica
+    if replica is None:
+        return
+    found, problems = transaction_states(replica.files_in_log, replica.log.log_end_offset if replica.log else None)
+    for problem in problems:
+        yield {"cluster_id": cluster, "broker_id": replica.broker_id, "problem": as_dict(problem)}
+    for state in found:
+        yield {"cluster_id": cluster, "transaction": transaction_row(state)}
+
+
+class TransactionsOfPartitions:
+    """What rows of `list_transactions` say of each partition of a cluster."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Take the rows of one cluster that hold a `transaction`."""
+        self._of_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
+        for row in rows:
+            for place in {(one["topic"], one["partition"]) for one in row["transaction"]["partitions"]}:
+                self._of_partition[place].append(row["transaction"])
+
+    def of(self, row: Row) -> list[Row]:
+        """Those of a gathered partition, as rows of the shape TRANSACTION_STATE."""
+        return self._of_partition.get((row["topic"], row["partition"]), [])

@@ -1,0 +1,92 @@
+"""What coordinators say of transactions reaches the partitions that it is about, in both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replica_audit.config import Settings
+from replica_audit.engine import spark as engine
+from replica_audit.partition.known.cluster_facts import cluster_facts
+from replica_audit.stages.partitions import known_partition
+from replica_audit.stages.transactions import TransactionsOfPartitions
+from replica_audit.storage.inputs.sources import discover
+from tests.formats import kafka_files as kf
+from tests.formats import record_files as rf
+from tests.formats import transaction_files as tf
+from tests.support import in_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATES = "__transaction_state-0"
+RECORDS = (
+    rf.batch(0, (tf.key("both"), tf.value(tf.ONGOING, {"orders": [0, 1], "elsewhere": [9]}, producer_id=5))),
+    rf.batch(1, (tf.key("one"), tf.value(tf.PREPARE_ABORT, {"orders": [1, 1]}, producer_id=6, timeout=900_000))),
+    rf.batch(2, (tf.key("done"), tf.value(tf.COMPLETE_COMMIT, {}))),
+    rf.batch(3, (tf.key("gone"), tf.value(tf.ONGOING, {"orders": [0]})), (tf.key("gone"), None)),
+)
+EXPECTED = {("orders", 0): ["both"], ("orders", 1): ["both", "one"]}
+
+
+def cluster(tmp_path: Path, *, records: tuple[bytes, ...] = RECORDS) -> Path:
+    """Two brokers; the leader of the coordinator's partition has all records, its follower the first."""
+    for broker, held in ((1, records), (2, records[:1])):
+        data = kf.log_dir(tmp_path / "cluster" / f"broker-{broker}" / "data", "orders-0", "orders-1", broker_id=broker)
+        kf.replica(data, STATES, batches=held)
+    return tmp_path / "cluster"
+
+
+def sources(root: Path) -> list[tuple[str, int | None, str, str]]:
+    return list(discover([str(root)]).roots[0].sources())
+
+
+def told(row: dict[str, Any]) -> list[str]:
+    return [state.transactional_id for state in known_partition(row).transactions]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("topics", ["", "orders"])
+def test_in_spark(spark: SparkSession, tmp_path: Path, topics: str) -> None:
+    listed = sources(cluster(tmp_path))
+    facts = {listed[0][0]: cluster_facts(None, (), Settings())}
+    inventory = engine.inventory(spark.createDataFrame(listed, engine.SOURCES), topics)
+    gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
+    found = engine.with_transactions(engine.with_commits(gathered, None), engine.transactions(gathered, facts))
+    rows = {(row["topic"], row["partition"]): told(row.asDict(recursive=True)) for row in found.collect()}
+    assert {key: names for key, names in rows.items() if names} == EXPECTED
+    assert ("__transaction_state" in {topic for topic, _partition in rows}) == (not topics)
+    (state, _other) = next(known_partition(r.asDict(recursive=True)).transactions for r in found.where("partition = 1").collect())
+    assert (state.state, state.producer_id, state.partitions) == ("Ongoing", 5, (("orders", 0), ("orders", 1), ("elsewhere", 9)))
+
+
+@pytest.mark.spark
+def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    inventory = engine.inventory(spark.createDataFrame(sources(cluster(tmp_path)), engine.SOURCES))
+    gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
+    assert engine.with_transactions(gathered, None) is gathered
+
+
+def test_of_partitions() -> None:
+    states = [
+        {"transaction": {"transactional_id": name, "partitions": [{"topic": topic, "partition": 0} for topic in topics]}}
+        for name, topics in (("a", ["t", "u", "t"]), ("b", ["u"]), ("c", []))
+    ]
+    found = TransactionsOfPartitions(states)
+    named = {topic: [one["transactional_id"] for one in found.of({"topic": topic, "partition": 0})] for topic in ("t", "u", "v")}
+    assert named == {"t": ["a"], "u": ["a", "b"], "v": []}
+
+
+def test_what_cannot_be_read_is_reported_and_the_audit_goes_on(tmp_path: Path) -> None:
+    broken = rf.batch(5, (tf.key("x"), b"\0\x07"))
+    found = in_process.audit(cluster(tmp_path, records=(*RECORDS, broken)))
+    (problem,) = [row for row in found["problems"] if row["kind"] == "transaction-state"]
+    assert (problem["code"], problem["broker_id"], problem["byte_offset"]) == ("malformed-record", 1, sum(map(len, RECORDS)))
+    assert "version 7 of TransactionLogValue is not known" in problem["detail"]
+    assert len(found["replica_logs"]) == 6
+
+
+def test_a_sound_topic_has_no_problems(tmp_path: Path) -> None:
+    assert in_process.audit(cluster(tmp_path))["problems"] == []
