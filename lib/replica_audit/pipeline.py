@@ -165,7 +165,7 @@ class _Audit:
         }
         self.found.problems += brokers_not_there(self.found, self.facts)
         tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
-        read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections))
+        read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections), compare=settings.compare)
 
         def told(is_there: int, of_topic: Column, stage: Callable[..., DataFrame]) -> DataFrame | None:
             """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""

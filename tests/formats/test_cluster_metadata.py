@@ -74,6 +74,7 @@ def test_every_key():
             isr=(1,),
             source="cluster-metadata",
             known_at_ms=1795239821716,
+            delete_retention_ms=86_400_000,
         )
     ]
 
@@ -139,6 +140,23 @@ def test_not_compacted(configs: dict[str, object]):
     document = whole()
     document["topics"][0]["configs"] = configs
     assert read(document)[1][0].compacted is False
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ({"cleanup.policy": "compact", "delete.retention.ms": "300"}, 300),
+        ({"cleanup.policy": "compact"}, 86_400_000),  # Kafka's default is left out
+        ({}, None),  # perhaps none was asked for
+        ({"cleanup.policy": "compact", "delete.retention.ms": "soon"}, None),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "9" * 30}, None),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "-1"}, None),
+    ],
+)
+def test_delete_retention(configs: dict[str, object], expected: int | None):
+    document = whole()
+    document["topics"][0]["configs"] = configs
+    assert read(document)[1][0].delete_retention_ms == expected
 
 
 def test_leader_none_and_epoch_zero_are_values():

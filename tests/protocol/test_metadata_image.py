@@ -395,6 +395,20 @@ def test_whether_a_topic_is_compacted(configs, compacted):
     assert state(created(), *(ConfigSet(key[0], key[1], key[2], value) for key, value in configs)).compacted is compacted
 
 
+def test_the_delete_retention_of_a_topic():
+    key = (2, "orders", "delete.retention.ms")
+    assert state(created()).delete_retention_ms is None
+    assert state(created(), ConfigSet(*key, "300")).delete_retention_ms == 300
+    assert state(created(), ConfigSet(*key, "300"), ConfigSet(*key, None)).delete_retention_ms is None
+
+
+def test_the_delete_retention_is_the_logs_or_else_the_files():
+    file, log = claim("cluster-metadata", 1, 5), claim(METADATA_LOG, 1, 5)
+    for of_file, of_log, expected in ((7, 8, 8), (7, None, 7), (None, 8, 8), (None, None, None)):
+        found = latest([replace(file, delete_retention_ms=of_file), replace(log, delete_retention_ms=of_log)])
+        assert found is not None and found.delete_retention_ms == expected
+
+
 def test_a_topic_of_the_same_name_does_not_inherit_the_configuration():
     image = replayed(
         created(), ConfigSet(*TOPIC_CONFIG, "compact"), TopicRemoved(T), TopicCreated("orders", OTHER), created(topic_id=OTHER)

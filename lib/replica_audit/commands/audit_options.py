@@ -34,6 +34,12 @@ RULES = (
         arguments={"metavar": "RULE"},
     ),
     Option(
+        flag="--compare",
+        setting="compare",
+        help="how closely: epochs (checkpoints and batch headers only) or content (also the bytes of batches) (default: content)",
+        arguments={"metavar": "MODE"},
+    ),
+    Option(
         flag="--what-if-leaders",
         setting="what_if_leaders",
         help="also compute every replica as the leader of the others: what each choice would lose, ranked",

@@ -24,6 +24,7 @@ from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.garbage import uncollected
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.partitions import judged
@@ -87,7 +88,7 @@ def audit_cluster(
         facts = facts or cluster_facts(head, known.copies, settings, known.versions)
         rows = [row for _key, row in sorted(known.partitions.items())]
         of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
-        _scan([*of_groups, *of_transactions])
+        _scan([*of_groups, *of_transactions], facts.compare)
         _add_commits(of_groups, known, facts)
         transactions = _transactions(of_transactions, known, facts)
         tables = _audited(rows, facts, transactions, lambda: tell(COMPARING, replicas), shares=shares)
@@ -172,7 +173,7 @@ def _audited(
     """The rows of every table about some partitions, whose segments are read first."""
 
     def tables_of(some: Sequence[Row], begins: Callable[[], None]) -> dict[str, pa.Table]:
-        _scan([row for row in some if row["topic"] not in _OF_COORDINATORS])
+        _scan([row for row in some if row["topic"] not in _OF_COORDINATORS], facts.compare)
         for row in some:
             row["transactions"] = transactions.of(row)
         begins()
@@ -186,7 +187,7 @@ def _audited(
     return {name: pa.concat_tables([table, second[name]]) for name, table in first.items()}
 
 
-def _scan(rows: Sequence[Row]) -> None:
+def _scan(rows: Sequence[Row], mode: CompareMode) -> None:
     """Read the segments of partitions."""
     partitions: dict[Key, Row] = {(row["topic"], row["partition"]): row for row in rows}
     places: list[Row] = []
@@ -195,7 +196,7 @@ def _scan(rows: Sequence[Row]) -> None:
         partitions[row["topic"], row["partition"]]["segments"].append({"broker_id": row["broker_id"], "segment": row["segment"]})
 
     with KeptText() as kept:
-        for row in _fitting(_scanned(rows, places, kept), SEGMENTS, refuse_scan):
+        for row in _fitting(_scanned(rows, places, kept, mode), SEGMENTS, refuse_scan):
             add(row)
     if places:
         for batch in collected_scans(iter([pa.RecordBatch.from_pylist(places)])):
@@ -203,7 +204,7 @@ def _scan(rows: Sequence[Row]) -> None:
                 add(row)
 
 
-def _scanned(rows: Iterable[Row], places: list[Row], kept: KeptText) -> Iterator[Row]:
+def _scanned(rows: Iterable[Row], places: list[Row], kept: KeptText, mode: CompareMode) -> Iterator[Row]:
     """The segments of replicas that are read here; of those that were scanned on their brokers the places are added."""
     for partition in rows:
         for of_broker in partition["replicas"]:
@@ -213,7 +214,7 @@ def _scanned(rows: Iterable[Row], places: list[Row], kept: KeptText) -> Iterator
                 continue
             place = {**keys, **{name: replica[name] for name in ("log_dir", "directory", "topic", "partition")}}
             for file in replica["segments"]:
-                yield from scan_segment({**place, "file": file}, kept)
+                yield from scan_segment({**place, "file": file}, kept, mode=mode)
 
 
 def _add_commits(of_groups: Iterable[Row], known: _Known, facts: ClusterFacts) -> None:

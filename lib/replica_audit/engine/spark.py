@@ -15,6 +15,7 @@ from replica_audit.engine.arrow import spark_schema
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.mapping import map_rows, mapped
@@ -63,7 +64,7 @@ def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:
     return found
 
 
-def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool) -> DataFrame:
+def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool, compare: str = "content") -> DataFrame:
     """Scan every segment.
 
     Args:
@@ -71,6 +72,7 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
         tasks: over how many tasks the segments are spread, by bytes.
         total_bytes: the sum of the segments' sizes.
         has_collections: whether any replica was scanned on its broker; if none was, nothing is started to look for such scans.
+        compare: how closely replicas are compared, a `CompareMode`.
 
     Returns:
         Rows of the shape SEGMENTS, one per segment file.
@@ -85,7 +87,7 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
         F.col("replica.directory").alias("directory"),
         F.explode("replica.segments").alias("file"),
     )
-    scanned_here = spread(files, tasks, total_bytes).mapInArrow(scan_segments, spark_schema(SEGMENTS))
+    scanned_here = spread(files, tasks, total_bytes).mapInArrow(partial(scan_segments, mode=CompareMode(compare)), spark_schema(SEGMENTS))
     if not has_collections:
         return scanned_here
     is_collected = F.col("replica.scans").isNotNull()

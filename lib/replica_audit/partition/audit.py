@@ -19,7 +19,7 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
-from replica_audit.partition.pairs.not_compared import not_compared_row
+from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
 from replica_audit.partition.pairs.sides import Side, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
@@ -29,10 +29,11 @@ from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leade
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.pair import Context
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
+from replica_audit.protocol.verdict.verdict import Judgement
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
@@ -259,7 +260,10 @@ class PartitionAudit:
                 made.verdicts.append(not_compared_row(keys, source, self.cluster.applies, pair, inferred_because=why))
                 continue
             events = [event for event in self.events if event.broker_id == follower_id]
-            measured = pairs.with_events(pair, pairs.with_content(pair, pairs.measure(pair)), events, after_copy=self.cluster.logs_go_on)
+            measured = pairs.measure(pair)
+            if self.cluster.compare is not CompareMode.EPOCHS:
+                measured = pairs.with_content(pair, measured)
+            measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
@@ -273,25 +277,7 @@ class PartitionAudit:
 
     def _pair(self, follower_id: int) -> pairs.Pair | Judgement:
         follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
-        if follower is None:
-            return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
-        if follower.log is None or follower.files.checkpoint_state == "unreadable":
-            return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
-        if follower.incomplete:
-            return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
-        if leader is None:
-            named = (
-                "no replica can be inferred to lead"
-                if self.leadership.leader_id < 0
-                else f"the input does not hold the replica of leader {self.leadership.leader_id}"
-            )
-            return inconclusive(Cause.LEADER_UNKNOWN, named)
-        if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
-            return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
-        if leader.files.topic_id and self.metadata.topic_id and leader.files.topic_id != self.metadata.topic_id:
-            reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
-            return inconclusive(Cause.LEADER_UNKNOWN, reason)
-        return self._make_pair(
-            Side(loaded=leader, replica=self.replicas[leader.broker_id]),
-            Side(loaded=follower, replica=self.replicas[follower_id]),
-        )
+        found = why_not_compared(leader, follower, self.leadership.leader_id, self.metadata.topic_id)
+        if isinstance(found, Judgement):
+            return found
+        return self._make_pair(*(Side(loaded=one, replica=self.replicas[one.broker_id]) for one in found))

@@ -17,6 +17,7 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.replicas.replica_reader import scan_of
 from replica_audit.formats.segment.segment_problems import scanned
 from replica_audit.model import SegmentFile
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.mapping import map_rows
 from replica_audit.stages.valid_rows import refuse_scan
 from replica_audit.tables import SEGMENTS
@@ -26,16 +27,19 @@ from replica_audit.tables.values import Row, segment_file
 _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 
 
-def scan_segments(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def scan_segments(files: Iterator[pa.RecordBatch], *, mode: CompareMode = CompareMode.CONTENT) -> Iterator[pa.RecordBatch]:
     """The segment files of one task as rows of the shape SEGMENTS; a packed text is unpacked once if its parts come in order."""
     with KeptText() as kept:
-        yield from map_rows(partial(scan_segment, kept=kept), SEGMENTS, refuse_scan)(files)
+        yield from map_rows(partial(scan_segment, kept=kept, mode=mode), SEGMENTS, refuse_scan)(files)
 
 
-def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
-    """One segment file of a replica as its row of the shape SEGMENTS; `kept` as of `read_segment`."""
-    file = segment_file(row["file"])
-    found, problems, failed = scanned(file, partial(scan_of, kept=kept))
+def scan_segment(row: Row, kept: KeptText | None = None, *, mode: CompareMode = CompareMode.CONTENT) -> Iterator[Row]:
+    """One segment file of a replica as its row of the shape SEGMENTS; `kept` as of `read_segment`.
+
+    Where epochs alone are compared, CRCs are not verified, and there are no digests.
+    """
+    file, reads_content = segment_file(row["file"]), mode is not CompareMode.EPOCHS
+    found, problems, failed = scanned(file, partial(scan_of, kept=kept, verify_crc=reads_content))
     yield {
         **{key: row[key] for key in ("cluster_id", "broker_id", "topic", "partition")},
         "segment": {
@@ -46,7 +50,7 @@ def scan_segment(row: Row, kept: KeptText | None = None) -> Iterator[Row]:
             "damaged": found.damage is not None,
             "failed": failed,
             "problems": [as_dict(problem) for problem in problems],
-            "windows": [window._asdict() for window in found.windows],
+            "windows": [window._asdict() for window in found.windows if reads_content],
         },
     }
 

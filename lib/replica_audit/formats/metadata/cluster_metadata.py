@@ -16,6 +16,7 @@ from typing import Any
 from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.model import PartitionMetadata
+from replica_audit.protocol.cluster.delete_retention import DEFAULT_DELETE_RETENTION_MS, retention_in
 
 CLUSTER_METADATA_FILE = "cluster-metadata"
 _INT32_MAX = 2**31 - 1
@@ -104,7 +105,13 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
+                delete_retention_ms=_delete_retention_ms(configs),
             )
+
+
+def _delete_retention_ms(configs: dict[str, Any]) -> int | None:
+    """Of a topic whose configurations are in the document, which leaves out what is Kafka's default."""
+    return retention_in(configs.get("delete.retention.ms"), DEFAULT_DELETE_RETENTION_MS if "cleanup.policy" in configs else None)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

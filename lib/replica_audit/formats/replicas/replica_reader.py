@@ -55,19 +55,20 @@ def _section(file: SegmentFile) -> dump_log.DumpSection:
     )
 
 
-def scan_of(file: SegmentFile, kept: KeptText | None = None) -> Scan:
+def scan_of(file: SegmentFile, kept: KeptText | None = None, *, verify_crc: bool = True) -> Scan:
     """The scan of one segment: natively where that is worth it.
 
     Args:
         file: the segment.
         kept: as of `read_segment`.
+        verify_crc: whether to, in a raw file; if not, headers are read only.
 
     Raises:
         OSError: the file cannot be read.
         DumpLogError: the text is of a kind that does not tell batches.
     """
     if file.source == "raw":
-        return scan_file(located(file.path))
+        return scan_file(located(file.path), verify_crc=verify_crc)
     if file.source == "dump":
         with _text(file, kept) as stream:
             return scan_section(stream, _section(file))

@@ -11,6 +11,7 @@ from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
 from replica_audit.protocol.cluster.generation import Generation, generation, lowest, protocol_of_moves, release
 from replica_audit.protocol.cluster.metadata_image import BrokerState
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.exchange.replay import Protocol
 
 # a fenced broker may be dead or frozen: of it nothing is known
@@ -23,7 +24,8 @@ class ClusterFacts:
 
     `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
     are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
-    end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time.
+    end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
+    how closely replicas are compared.
     """
 
     generation: Generation
@@ -34,6 +36,7 @@ class ClusterFacts:
     metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
     logs_go_on: bool = False
+    compare: CompareMode = CompareMode.CONTENT
     history: ClusterHistory = field(default_factory=ClusterHistory)
 
     @property
@@ -74,6 +77,7 @@ def cluster_facts(
         metadata_log_end=(copy.log_epoch, copy.log_end_offset) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
+        compare=CompareMode(settings.compare),
         history=_history(copy, (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.partition.pairs.pair import PairKeys
+from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.verdict import Judgement
+from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
 from replica_audit.tables.pairs import ReplicaVerdict
 
 
@@ -57,3 +58,32 @@ def not_compared_row(
         cleaned_beyond_cut=None,
         rests_on=None,
     )
+
+
+def why_not_compared(
+    leader: Loaded | None, follower: Loaded | None, leader_id: int, topic_id: str | None
+) -> Judgement | tuple[Loaded, Loaded]:
+    """The judgement on a follower that cannot be compared; else the two replicas, both of which have a log.
+
+    Args:
+        leader: None if the input does not hold it, or there is none.
+        follower: None if the input does not hold it.
+        leader_id: -1 if none can be inferred.
+        topic_id: by the metadata, None if unknown.
+    """
+    if follower is None:
+        return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
+    if follower.log is None or follower.files.checkpoint_state == "unreadable":
+        return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
+    if follower.incomplete:
+        return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
+    if leader is None:
+        is_known = leader_id >= 0
+        named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred to lead"
+        return inconclusive(Cause.LEADER_UNKNOWN, named)
+    if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
+        return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
+    if leader.files.topic_id and topic_id and leader.files.topic_id != topic_id:
+        reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"
+        return inconclusive(Cause.LEADER_UNKNOWN, reason)
+    return leader, follower

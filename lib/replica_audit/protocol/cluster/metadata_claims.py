@@ -56,7 +56,8 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
         best = replace(file, **left_out)
     topic_id = file.topic_id or log.topic_id
     history = {name: getattr(log, name) for name in ("elections", "isr_changes", "min_isr", "ever_replicas")}
-    return replace(best, compacted=file.compacted or log.compacted, topic_id=topic_id, **history)
+    retention = file.delete_retention_ms if log.delete_retention_ms is None else log.delete_retention_ms
+    return replace(best, compacted=file.compacted or log.compacted, topic_id=topic_id, delete_retention_ms=retention, **history)
 
 
 def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:

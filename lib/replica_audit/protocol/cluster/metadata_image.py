@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
+from replica_audit.protocol.cluster.delete_retention import retention_in
 from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
@@ -210,6 +211,7 @@ class MetadataImage:
                         isr_changes=tuple(self._timed(change) for change in known.isr_changes),
                         min_isr=tuple(self.min_isr.of_topics.get(topic, ())),
                         ever_replicas=tuple(sorted(known.ever_replicas)),
+                        delete_retention_ms=retention_in(self._configs.get((_TOPIC, topic), {}).get("delete.retention.ms")),
                     )
                 )
         return made

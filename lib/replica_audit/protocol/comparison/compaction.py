@@ -1,0 +1,178 @@
+"""Whether what compaction left of a key on two replicas can both be right: for each key the newest record that survives on either.
+
+Replicas compact by themselves, at their own times, so one may have been cleaned further than the other. What a cleaner may do (Cleaner,
+CleanedTransactionMetadata, 4.2.0; KIP-534):
+
+- remove a record for which the log holds a newer one of the same key;
+- remove a tombstone that no newer record replaces, or a transaction marker, from `delete.retention.ms` after the first cleaning that saw
+  it; that is not before it was appended. Older records of the key are gone by then;
+- remove the records of aborted transactions, which are taken as absent on both sides, and records without a key.
+
+So the newest record of a key is never removed, unless it is a tombstone. All else is an illegal difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class CompactionCause(StrEnum):
+    """What is wrong with a key, or with a transaction marker, on one of two replicas."""
+
+    KEY_MISSING = "key-missing"  # a live key that the other replica lacks
+    KEY_RESURRECTED = "key-resurrected"  # a live key whose tombstone the other replica holds, or has already been rid of
+    OTHER_VALUE = "other-value"  # another newest value
+    TOMBSTONE_GONE = "tombstone-gone"  # too early
+    MARKER_GONE = "marker-gone"  # too early
+
+
+class KeyRecord(NamedTuple):
+    """One record of a key. `value_hash` is of its value and headers; `timestamp_ms` is its own, -1 if it has none."""
+
+    offset: int
+    timestamp_ms: int
+    is_tombstone: bool
+    value_hash: int
+
+
+class KeyState(NamedTuple):
+    """What a replica holds of a key: its newest record in all of the log that stays, and its newest one below the end of the comparison.
+
+    Both are None where it holds none there. Records of aborted transactions do not count.
+    """
+
+    newest: KeyRecord | None = None
+    below_end: KeyRecord | None = None
+
+
+NOTHING = KeyState()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLog:
+    """How far a replica can be compared.
+
+    `end_offset`, exclusive: of what it keeps, for a follower that truncates the physical cut. `cleaned_until`: its cleaner checkpoint.
+    `copied_at_ms`: its files were copied no later than then. `last_timestamp_ms`: the newest that it keeps, -1 if unknown. `runs`: its
+    broker was running and the copies were not simultaneous, so that the other one may be newer.
+    """
+
+    broker_id: int
+    start_offset: int
+    end_offset: int
+    cleaned_until: int = 0
+    copied_at_ms: int
+    last_timestamp_ms: int = -1
+    runs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedLogs:
+    """A leader and a follower that are compared key by key. `delete_retention_ms` is None where it is unknown."""
+
+    leader: KeptLog
+    follower: KeptLog
+    delete_retention_ms: int | None = None
+
+    @property
+    def start_offset(self) -> int:
+        """Where the offsets begin that both must agree on, inclusive."""
+        return max(self.leader.start_offset, self.follower.start_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """Where they end, exclusive."""
+        return min(self.leader.end_offset, self.follower.end_offset)
+
+    def expired(self, record: KeyRecord, log: KeptLog) -> bool:
+        """Whether a cleaner of a replica may have removed a tombstone, or a marker, when it was copied."""
+        retention = self.delete_retention_ms
+        return retention is None or record.timestamp_ms < 0 or record.timestamp_ms + retention <= log.copied_at_ms
+
+
+class KeyDifference(NamedTuple):
+    """One key, or marker, of which two replicas differ.
+
+    `broker_id` is the replica that is wrong about it: the one that lacks it, or has it back, or serves the older value. Of two values at
+    one offset, the follower. `cause` is None where it may be that the copies are of different times. `leader` and `follower` are the
+    newest records below the end of the comparison.
+    """
+
+    cause: CompactionCause | None
+    broker_id: int
+    leader: KeyRecord | None
+    follower: KeyRecord | None
+
+
+def key_difference(logs: ComparedLogs, leader: KeyState, follower: KeyState) -> KeyDifference | None:
+    """How two replicas differ in a key in a way that compaction does not allow; None if they do not.
+
+    Args:
+        logs: the two.
+        leader: what the leader holds of the key.
+        follower: what of it the follower keeps.
+    """
+    of_leader, of_follower = leader.below_end, follower.below_end
+    if of_leader == of_follower:
+        return None
+    if of_leader is not None and of_follower is not None and of_leader.offset == of_follower.offset:
+        is_same = of_leader[2:] == of_follower[2:]
+        return None if is_same else KeyDifference(CompactionCause.OTHER_VALUE, logs.follower.broker_id, of_leader, of_follower)
+    if _offset(of_leader) > _offset(of_follower):
+        held, lacks, lacking, holder = of_leader, follower, logs.follower, logs.leader
+    else:
+        held, lacks, lacking, holder = of_follower, leader, logs.leader, logs.follower
+    # beyond the end either replica may hold a newer record: the one that lacks this one has a reason, or the follower fetches it
+    is_replaced = max(_offset(leader.newest), _offset(follower.newest)) >= logs.end_offset
+    if held is None or held.offset < logs.start_offset or is_replaced:
+        return None
+    found = _cause(logs, held, lacks.below_end, lacking, holder)
+    return found and KeyDifference(*found, of_leader, of_follower)
+
+
+def marker_difference(logs: ComparedLogs, leader: KeyRecord | None, follower: KeyRecord | None) -> KeyDifference | None:
+    """The same for a transaction marker, of which one of the two has none; its timestamp is when the leader of then wrote it."""
+    held, lacking = (leader, logs.follower) if follower is None else (follower, logs.leader)
+    if held is None or (leader is not None and follower is not None) or not logs.start_offset <= held.offset < logs.end_offset:
+        return None
+    gone = None if logs.expired(held, lacking) else KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)
+    return gone
+
+
+def _cause(
+    logs: ComparedLogs, held: KeyRecord, older: KeyRecord | None, lacking: KeptLog, holder: KeptLog
+) -> tuple[CompactionCause | None, int] | None:
+    """Why it is illegal that a replica lacks the newest record that the other holds, and which of the two is wrong; None if it is legal.
+
+    Args:
+        logs: the two replicas.
+        held: the record.
+        older: what the replica that lacks it has of the key instead.
+        lacking: that replica.
+        holder: the other one.
+    """
+    has_older_value = older is not None and not older.is_tombstone
+    if held.is_tombstone:
+        if has_older_value:
+            return CompactionCause.KEY_RESURRECTED, lacking.broker_id
+        is_deleted = older is not None or logs.expired(held, lacking)
+        return None if is_deleted else (CompactionCause.TOMBSTONE_GONE, lacking.broker_id)
+    if has_older_value:
+        return CompactionCause.OTHER_VALUE, lacking.broker_id
+    if not _deleted_later(logs, lacking, holder):
+        return CompactionCause.KEY_MISSING, lacking.broker_id
+    return (None if holder.runs else CompactionCause.KEY_RESURRECTED), holder.broker_id  # one that is behind for good never sees it
+
+
+def _deleted_later(logs: ComparedLogs, lacking: KeptLog, holder: KeptLog) -> bool:
+    """Whether a tombstone beyond the other's end may have come and gone again."""
+    if lacking.end_offset <= logs.end_offset or not (lacking.cleaned_until > logs.end_offset or lacking.runs or holder.runs):
+        return False
+    retention, last = logs.delete_retention_ms, holder.last_timestamp_ms
+    return retention is None or last < 0 or last + retention <= lacking.copied_at_ms
+
+
+def _offset(record: KeyRecord | None) -> int:
+    return -1 if record is None else record.offset
