@@ -14,6 +14,7 @@ import pytest
 
 from replica_audit.engine import spark as spark_stages
 from replica_audit.engine.spark import SOURCES, inventory, segments
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.segments import scan_segments
 from tests.formats import packed_dumps
@@ -105,9 +106,9 @@ def test_an_audit_in_process_unpacks_a_text_to_list_it_and_to_scan_it(tmp_path: 
 def counting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """`scan_segments`, which besides writes into the folder what each task unpacked."""
 
-    def scan(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def scan(files: Iterator[pa.RecordBatch], *, mode: CompareMode) -> Iterator[pa.RecordBatch]:
         with packed_dumps.unpacked() as sizes:
-            yield from scan_segments(files)
+            yield from scan_segments(files, mode=mode)
         (folder / uuid.uuid4().hex).write_text(json.dumps(sizes), encoding="utf-8")
 
     return scan
