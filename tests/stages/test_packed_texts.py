@@ -103,7 +103,7 @@ def test_an_audit_in_process_unpacks_a_text_to_list_it_and_to_scan_it(tmp_path: 
     assert sizes == [len(sound)] * 2
 
 
-def counting(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def counting(folder: Path) -> Callable[..., Iterator[pa.RecordBatch]]:
     """`scan_segments`, which besides writes into the folder what each task unpacked."""
 
     def scan(files: Iterator[pa.RecordBatch], *, mode: CompareMode) -> Iterator[pa.RecordBatch]:
