@@ -16,7 +16,8 @@ from replica_audit.formats.collection.broker_folder import ROWS, log_dirs_of
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.model import Problem, ReplicaFiles, SequenceGap
+from replica_audit.protocol.transactions.producer_spans import of_batch
 from replica_audit.stages.segments import collected_scans
 from tests.collect.collections import collect_broker
 
@@ -111,6 +112,8 @@ def test_rows_that_are_of_no_segment(collected: Path, change: Callable[[Row], No
 
 RUN = {"leader_epoch": 0, "first_offset": 0, "last_offset": 3, "batch_count": 1, "record_count": 4, "size_bytes": 90}
 RUN |= {"min_timestamp_ms": 0, "max_timestamp_ms": 0, "magic": 2, "intact": True}
+SPAN = of_batch(7, 0, 0, 0, 0, 1, 1_000, 0, 0)
+GAP = SequenceGap(7, 0, 1, 0, 0, 1, 5, 4, 1_000, 1_000)
 PROBLEM = {"path": None, "kind": "segment", "code": "c", "detail": "d", "remedy": "r", "line": None, "byte_offset": None}
 
 
@@ -124,6 +127,12 @@ PROBLEM = {"path": None, "kind": "segment", "code": "c", "detail": "d", "remedy"
         {"runs": [RUN, RUN]},
         {"runs": None},
         {"windows": [{"window_start_offset": 9, "window_end_offset": 9, "digest": 0, "batch_count": 1}]},
+        {"producers": {"spans": None, "gaps": [], "untold_batches": 0}},
+        {"producers": {"spans": [], "gaps": [], "untold_batches": -1}},
+        {"producers": {"spans": [SPAN._replace(last_offset=-1)._asdict()], "gaps": [], "untold_batches": 0}},
+        {"producers": {"spans": [SPAN._replace(missing_count=-1)._asdict()], "gaps": [], "untold_batches": 0}},
+        {"producers": {"spans": [{**SPAN._asdict(), "last_sequence": None}], "gaps": [], "untold_batches": 0}},
+        {"producers": {"spans": [], "gaps": [GAP._replace(first_offset_after=0)._asdict()], "untold_batches": 0}},
         {"problems": [PROBLEM]},
         {"topic": "another"},
         {"damaged": None},
@@ -142,6 +151,23 @@ def test_a_scan_that_cannot_be_one_is_a_segment_that_could_not_be_read(collected
     (problem,) = found[keys]["problems"]
     assert problem["code"] == "incomplete-collection"
     assert len(found) > 1
+
+
+def test_producers_that_a_scan_may_have(collected: Path):
+    told = {"spans": [SPAN._asdict()], "gaps": [GAP._asdict()], "untold_batches": 3}
+    rewritten(collected, lambda row: row.update(producers=told))
+    found = scans(collected)
+    assert {one["failed"] for one in found} == {False}
+    assert [one["producers"] for one in found] == [told] * len(found)
+
+
+def test_of_a_collection_of_an_older_release_the_producers_are_unknown(collected: Path):
+    rewritten(collected, lambda row: row.pop("producers"), pa.schema([field for field in ROWS if field.name != "producers"]))
+    replicas, problems = listed(collected)
+    found = scans(collected)
+    assert replicas
+    assert problems == []
+    assert {(one["failed"], one["producers"]) for one in found} == {(False, None)}
 
 
 def test_scans_that_go_while_they_are_read_are_told_for_every_replica(collected: Path):

@@ -47,7 +47,9 @@ def mixed_segment() -> bytes:
     for number in range(120):
         size = chance.choice([0, 1, 40, 300, 4000, 5000, 20_000, 140_000] if number % 8 == 0 else [0, 10, 300, 700])
         deltas = range(chance.randint(1, 3))
-        made += kf.batch(offset, number // 30, deltas=deltas, value=chance.randbytes(size), timestamp=chance.randint(0, 10**12))
+        producer = chance.choice([(-1, -1, -1), (7, 0, number), (8, 1, 5)])
+        content: dict[str, Any] = {"value": chance.randbytes(size), "timestamp": chance.randint(0, 10**12)}
+        made += kf.batch(offset, number // 30, deltas=deltas, producer=producer, transactional=producer[0] == 8, **content)
         offset += len(deltas) + (chance.random() < 0.05)
     return bytes(made + kf.empty_batch(offset, 9, last_delta=3) + kf.control_batch(offset + 70_000, 9))
 

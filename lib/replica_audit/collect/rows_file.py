@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from replica_audit.collect.output import abandon, writing
 from replica_audit.formats.collection.broker_folder import ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
+from replica_audit.tables.values import producers_row
 
 _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20
@@ -40,6 +41,7 @@ def row_content(name: str, base_offset: int, *, swap: bool, size_bytes: int, ind
             "failed": found.failed,
             "problems": [asdict(problem) for problem in found.problems],
             "windows": [window._asdict() for window in scan.windows],
+            "producers": None if found.failed else producers_row(scan.producers),
         }
     ).encode()
 

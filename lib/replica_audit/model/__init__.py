@@ -1,6 +1,17 @@
 """The values that pass between layers. Pure data; offsets are record offsets, `end` and `log_end_offset` are exclusive."""
 
-from replica_audit.model.batches import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, BatchHeader, BatchRun, Damage, Segment, Window
+from replica_audit.model.batches import (
+    UNDEFINED_EPOCH,
+    UNDEFINED_EPOCH_OFFSET,
+    BatchHeader,
+    BatchRun,
+    Damage,
+    Producers,
+    ProducerSpan,
+    Segment,
+    SequenceGap,
+    Window,
+)
 from replica_audit.model.metadata import (
     BrokerEvent,
     BrokerStanding,
@@ -30,10 +41,13 @@ __all__ = [
     "MinIsrSetting",
     "PartitionMetadata",
     "Problem",
+    "ProducerSpan",
+    "Producers",
     "ReplicaFiles",
     "ScannedSegment",
     "Segment",
     "SegmentFile",
+    "SequenceGap",
     "TransactionState",
     "Window",
 ]

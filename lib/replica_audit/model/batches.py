@@ -83,11 +83,83 @@ class Window(NamedTuple):
     batch_count: int
 
 
+class ProducerSpan(NamedTuple):
+    """What the batches of one producer id in a segment, or in several that follow each other, come to.
+
+    Offsets are inclusive, -1 where there is nothing of the kind; so are epochs and sequences. Batches of records are counted apart from
+    transaction markers, and only they have sequences: of the first one `first_data_offset`, `first_epoch`, `first_sequence` and
+    `first_timestamp_ms`; of the last one `last_data_offset`, `last_epoch`, `last_sequence` (of its last record) and `last_timestamp_ms`. A
+    sequence of -1: the batch has none, as a transaction's committed offsets. `min_` and `max_timestamp_ms` are over the max timestamps of
+    all batches, markers too. `gap_count` and `missing_count`: how often sequences are missing between two batches of the span, and how
+    many in all.
+
+    The first marker also ends a transaction that began before the span. `open_first_offset` and `open_timestamp_ms` are those of the first
+    batch of the transaction that no marker of the span ends, as far as it lies in the span.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    batch_count: int
+    record_count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    first_data_offset: int
+    first_epoch: int
+    first_sequence: int
+    first_timestamp_ms: int
+    last_data_offset: int
+    last_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    gap_count: int
+    missing_count: int
+    marker_count: int
+    first_marker_offset: int
+    last_marker_offset: int
+    last_marker_epoch: int
+    open_first_offset: int
+    open_timestamp_ms: int
+
+
+class SequenceGap(NamedTuple):
+    """Two batches of a producer id that follow each other, and between whose sequences others are missing.
+
+    `last_offset_before` and `first_offset_after` are where the one before ends and the next begins, both inclusive: what lies between them
+    is of other producers. The next one has the sequence `found_sequence` in the place of `expected_sequence`: that behind the last one
+    before, or 0 if its epoch `producer_epoch` is another than `producer_epoch_before`. `missing_count` is 0 where sequences went back.
+    """
+
+    producer_id: int
+    last_offset_before: int
+    first_offset_after: int
+    producer_epoch_before: int
+    producer_epoch: int
+    expected_sequence: int
+    found_sequence: int
+    missing_count: int
+    timestamp_before_ms: int
+    timestamp_after_ms: int
+
+
+class Producers(NamedTuple):
+    """Who wrote a segment: a span for each producer id, by first offset, and the first gaps in their sequences, by offset.
+
+    Spans count all gaps, also those that are not listed. `untold_batches`: batches with a producer id that are in no span, for there were
+    too many ids, or the batch does not match its CRC. Where there are any, what is not told here may still be in the segment.
+    """
+
+    spans: tuple[ProducerSpan, ...]
+    gaps: tuple[SequenceGap, ...]
+    untold_batches: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """One segment as it was read: its runs in file order, digests of its batches, and whether the reader stopped before its end.
 
     `base_offset` is the number in the file name. `swap` marks a `.swap` file, a finished replacement that was not yet renamed.
+    `producers` are those of the batches before the damage; None where an older version collected it: then nothing is known of them.
     """
 
     base_offset: int
@@ -95,6 +167,7 @@ class Segment:
     damaged: bool = False
     swap: bool = False
     windows: tuple[Window, ...] = ()
+    producers: Producers | None = None
 
     @property
     def next_offset(self) -> int:

@@ -22,7 +22,7 @@ from replica_audit.stages.mapping import map_rows
 from replica_audit.stages.valid_rows import refuse_scan
 from replica_audit.tables import SEGMENTS
 from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, segment_file
+from replica_audit.tables.values import Row, producers_row, segment_file
 
 _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 
@@ -51,6 +51,7 @@ def scan_segment(row: Row, kept: KeptText | None = None, *, mode: CompareMode = 
             "failed": failed,
             "problems": [as_dict(problem) for problem in problems],
             "windows": [window._asdict() for window in found.windows if reads_content],
+            "producers": None if failed else producers_row(found.producers),
         },
     }
 
@@ -85,5 +86,5 @@ def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) 
             continue
         file = as_dict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
         segment = {"log_dir": place, "directory": directory, "file": file}
-        told = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
+        told = {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
         yield {"topic": name.topic, "partition": name.partition, "segment": {**segment, **told}}

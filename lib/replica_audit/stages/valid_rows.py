@@ -173,5 +173,5 @@ def refuse_scan(row: Row, misfit: Misfit) -> Row:
     """In the place of a row of the shape SEGMENTS: a segment that could not be read."""
     segment = row["segment"]
     problem = problem_row(segment["file"]["path"], "segment", misfit)
-    nothing = {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [problem]}
+    nothing = {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
     return {**row, "segment": {**segment, **nothing}}

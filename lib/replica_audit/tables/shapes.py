@@ -16,8 +16,11 @@ from replica_audit.model import (
     MinIsrSetting,
     PartitionMetadata,
     Problem,
+    Producers,
+    ProducerSpan,
     ReplicaFiles,
     SegmentFile,
+    SequenceGap,
     TransactionState,
     Window,
 )
@@ -31,12 +34,20 @@ _EPOCHS_AND_IDS = frozenset(
         "answered_epoch",
         "log_epoch",
         "magic",
+        "producer_epoch",
+        "producer_epoch_before",
+        "first_epoch",
+        "last_epoch",
+        "last_marker_epoch",
+        "first_sequence",
+        "last_sequence",
+        "expected_sequence",
+        "found_sequence",
         "partition",
         "leader",
         "leader_id",
         "broker",
         "broker_id",
-        "producer_epoch",
     }
 )
 _PARTITION = ("topic", "partition")
@@ -70,6 +81,7 @@ def _type_of(name: str, annotation: Any) -> pa.DataType:
 
 RUN = struct_of_value(BatchRun)
 WINDOW = struct_of_value(Window)
+PRODUCERS = struct_of_value(Producers, spans=pa.list_(struct_of_value(ProducerSpan)), gaps=pa.list_(struct_of_value(SequenceGap)))
 PROBLEM = struct_of_value(Problem)
 SEGMENT_FILE = struct_of_value(SegmentFile)
 REPLICA_FILES = struct_of_value(
@@ -88,6 +100,7 @@ SEGMENT_SCAN = struct(
     failed=BOOLEAN,
     problems=pa.list_(PROBLEM),
     windows=pa.list_(WINDOW),
+    producers=PRODUCERS,
 )
 ELECTION = struct_of_value(Election)
 ISR_CHANGE = struct_of_value(IsrChange)

@@ -16,10 +16,13 @@ from replica_audit.model import (
     MinIsrSetting,
     PartitionMetadata,
     Problem,
+    Producers,
+    ProducerSpan,
     ReplicaFiles,
     ScannedSegment,
     Segment,
     SegmentFile,
+    SequenceGap,
     TransactionState,
     Window,
 )
@@ -29,6 +32,7 @@ from replica_audit.tables.encoding import as_dict
 Row = dict[str, Any]
 # the values of such rows in the order of the tuples that they become
 _RUN, _WINDOW = itemgetter(*BatchRun._fields), itemgetter(*Window._fields)
+_SPAN, _GAP = itemgetter(*ProducerSpan._fields), itemgetter(*SequenceGap._fields)
 _CHECKPOINT_ENTRY, _EPOCH_ENTRY = itemgetter("line", "epoch", "start_offset"), itemgetter("epoch", "start_offset")
 
 
@@ -83,6 +87,7 @@ def scanned_segment(row: Row) -> ScannedSegment:
         damaged=row["damaged"],
         runs=tuple(map(BatchRun._make, map(_RUN, row["runs"]))),
         windows=tuple(map(Window._make, map(_WINDOW, row["windows"] or ()))),
+        producers=_producers(row["producers"]),
     )
     return ScannedSegment(
         log_dir=row["log_dir"],
@@ -92,6 +97,19 @@ def scanned_segment(row: Row) -> ScannedSegment:
         failed=row["failed"],
         problems=tuple(Problem(**problem) for problem in row["problems"]),
     )
+
+
+def producers_row(producers: Producers) -> Row:
+    """The producers of a segment as a row of the shape PRODUCERS."""
+    row: Row = producers._asdict()
+    return {**row, **{name: [one._asdict() for one in row[name]] for name in ("spans", "gaps")}}
+
+
+def _producers(row: Row | None) -> Producers | None:
+    if row is None:
+        return None
+    spans, gaps = map(ProducerSpan._make, map(_SPAN, row["spans"])), map(SequenceGap._make, map(_GAP, row["gaps"]))
+    return Producers(tuple(spans), tuple(gaps), row["untold_batches"])
 
 
 def event_row(event: LogEvent) -> Row:

@@ -24,12 +24,19 @@ import pyarrow.parquet as pq
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import random_access
 from replica_audit.files.tree_walk import Folder, cannot_read
-from replica_audit.formats.collection.collected_rows import ForgedError, check_file, check_scan, check_segment, told
+from replica_audit.formats.collection.collected_rows import (
+    LATER_COLUMNS,
+    ForgedError,
+    check_file,
+    check_scan,
+    check_segment,
+    told,
+)
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
-from replica_audit.tables.shapes import PROBLEM, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
+from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
@@ -52,6 +59,7 @@ ROWS = pa.schema(
             failed=BOOLEAN,
             problems=pa.list_(PROBLEM),
             windows=pa.list_(WINDOW),
+            producers=PRODUCERS,
         )
     )
 )
@@ -168,7 +176,8 @@ class CollectedLogDir:
             except ForgedError as error:
                 is_forged = True
                 problem = cannot_read(self.store, "collection", error)
-                row |= {"runs": [], "windows": [], "damaged": False, "failed": True, "problems": [asdict(problem)]}
+                row |= {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True}
+                row["problems"] = [asdict(problem)]
                 parsed = log_dir.replica_directory(row["directory"])
                 row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
         return pa.RecordBatch.from_pylist(made, schema=ROWS) if is_forged else rows
@@ -188,6 +197,8 @@ class CollectedLogDir:
             left = check_file(file, self.said.segments_bytes, ROWS)
             for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
                 left -= rows.num_rows
+                for name in (name for name in LATER_COLUMNS if name in columns and name not in rows.schema.names):
+                    rows = rows.append_column(ROWS.field(name), pa.nulls(rows.num_rows, ROWS.field(name).type))
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
                 yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
             if left:

@@ -15,6 +15,8 @@ from replica_audit.formats.segment.record_batch import LAST_OFFSET
 
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB
 _COUNTS = ("batch_count", "record_count", "size_bytes")
+_COUNTS_OF_PRODUCER = ("batch_count", "record_count", "marker_count", "gap_count", "missing_count")
+LATER_COLUMNS = ("producers",)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
 
 
@@ -41,6 +43,8 @@ def told() -> Iterator[None]:
 def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> int:
     """Refuse a file with other columns, or with more rows than its bytes can hold: each has a name and a place of its own.
 
+    It may lack LATER_COLUMNS.
+
     Returns:
         How many rows it says that it has.
 
@@ -48,7 +52,8 @@ def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> int:
         ForgedError: so it is.
     """
     found = file.schema_arrow
-    other = [field.name for field in schema if found.get_field_index(field.name) < 0 or not found.field(field.name).equals(field)]
+    expected = [field for field in schema if field.name not in LATER_COLUMNS or field.name in found.names]
+    other = [field.name for field in expected if found.get_field_index(field.name) < 0 or not found.field(field.name).equals(field)]
     if other:
         raise ForgedError(f"the column {other[0]} is missing, or of another type")
     if file.metadata.num_rows > size_bytes:
@@ -71,7 +76,7 @@ def check_segment(row: Mapping[str, Any]) -> None:
 
 
 def check_scan(row: Mapping[str, Any]) -> None:
-    """Refuse a row whose runs, windows or problems no scan has; its directory says which replica it is of.
+    """Refuse a row whose runs, windows, producers or problems no scan has; its directory says which replica it is of.
 
     Raises:
         ForgedError: so it is.
@@ -85,6 +90,7 @@ def check_scan(row: Mapping[str, Any]) -> None:
         and row["failed"] is not None
         and _are_runs(row["runs"])
         and _are_windows(row["windows"])
+        and _are_producers(row["producers"])
         and _are_problems(row["problems"])
     )
     if not fits:
@@ -112,6 +118,22 @@ def _are_windows(windows: Any) -> bool:
         and 0 <= window["window_start_offset"] < window["window_end_offset"]
         and window["batch_count"] >= 1
         for window in windows or ()
+    )
+
+
+def _are_producers(producers: Any) -> bool:
+    if producers is None:
+        return True
+    spans, gaps, untold = producers["spans"], producers["gaps"], producers["untold_batches"]
+    return (
+        spans is not None
+        and gaps is not None
+        and untold is not None
+        and untold >= 0
+        and all(one is not None and None not in one.values() and one["producer_id"] >= 0 for one in (*spans, *gaps))
+        and all(0 <= span["first_offset"] <= span["last_offset"] <= LAST_OFFSET for span in spans)
+        and all(span[count] >= 0 for span in spans for count in _COUNTS_OF_PRODUCER)
+        and all(0 <= gap["last_offset_before"] < gap["first_offset_after"] <= LAST_OFFSET for gap in gaps)
     )
 
 

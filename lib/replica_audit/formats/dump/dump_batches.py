@@ -98,7 +98,7 @@ class SectionLog:
         self._pick_steady: _Pick
         self._words: tuple[bytes, ...] = ()
         self._values: tuple[int, int, int, int, int, int, str, bool, bool, bool]
-        self._is_possible = False
+        self._is_possible, self._tells_control = False, True
 
     def take(self, line: bytes, number: int) -> BatchHeader | Damage | None:
         """Take a line that begins like a batch line; None if it is the content of a record."""
@@ -143,7 +143,7 @@ class SectionLog:
         if len(tokens) & 1 or tokens[::2] != self._keys:
             tokens = _pairs(tokens)
             self._pick_numbers, self._pick_steady = _columns(tuple(tokens[::2]))
-            self._keys = tokens[::2]
+            self._keys, self._tells_control = tokens[::2], b"isControl:" in tokens
         tokens += _ABSENT
         words = self._pick_steady(tokens)
         if words != self._words:
@@ -160,6 +160,7 @@ class SectionLog:
             base = last if records or self._next_offset is None else min(self._next_offset, last)
         elif magic < 2:
             raise ValueError(f"magic {magic} with a base offset")
+        control |= not self._tells_control and transactional and sequence < 0  # before 2.0 a line does not say that it is a marker
         self._is_possible = size >= least_size and LAST_OFFSET >= last >= base and count >= -1
         told = (position, base, last, size, magic, epoch, records, timestamp, crc, valid, codec, transactional, control)
         return BatchHeader._make((*told, producer, producer_epoch, sequence))

@@ -15,7 +15,7 @@ import pyarrow.csv as csv
 
 from replica_audit.formats.dump.dump_batches import BATCH
 from replica_audit.formats.segment.batch_columns import BatchColumns
-from replica_audit.formats.segment.record_batch import LAST_OFFSET, LOG_OVERHEAD, RAW_HEADER, V2_HEADER
+from replica_audit.formats.segment.record_batch import CONTROL, LAST_OFFSET, LOG_OVERHEAD, RAW_HEADER, TRANSACTIONAL, V2_HEADER
 
 _INT16, _INT32, _INT64 = 2**15, 2**31, 2**63
 _TIMES = (b"CreateTime:", b"LogAppendTime:", b"NoTimestampType:")
@@ -115,11 +115,24 @@ class LineForm:
             "magic": numbers[b"magic:"],
         }
         told |= {"crc": numbers[b"crc:"], "last_offset_delta": delta, "max_timestamp": numbers[self._time]}
-        told |= {"record_count": np.where(count < 0, delta + 1, count)}
+        told |= {"record_count": np.where(count < 0, delta + 1, count)} | _producers(numbers, values)
         for name, column in told.items():
             headers[name] = column[:sound]
-        valid = np.unpackbits(np.frombuffer(_values(values[b"isvalid:"]), np.uint8), count=sound, bitorder="little")
-        return BatchColumns(positions[:sound], headers, valid != 0)
+        return BatchColumns(positions[:sound], headers, _flags(values[b"isvalid:"])[:sound])
+
+
+def _producers(numbers: dict[bytes, Any], values: dict[bytes, Any]) -> dict[str, Any]:
+    """What lines tell of producers, as the columns of headers."""
+    none = np.full(len(numbers[b"baseOffset:"]), -1)
+    keys = {"producer_id": b"producerId:", "producer_epoch": b"producerEpoch:", "base_sequence": b"baseSequence:"}
+    told = {name: numbers.get(key, none) for name, key in keys.items()}
+    transactional = _flags(values[b"isTransactional:"]) if b"isTransactional:" in values else none == 0
+    control = _flags(values[b"isControl:"]) if b"isControl:" in values else transactional & (told["base_sequence"] < 0)
+    return told | {"attributes": np.where(transactional, TRANSACTIONAL, 0) | np.where(control, CONTROL, 0)}
+
+
+def _flags(column: pa.Array[Any]) -> Any:
+    return np.unpackbits(np.frombuffer(_values(column), np.uint8), count=len(column), bitorder="little") != 0
 
 
 def _values(column: pa.Array[Any]) -> Any:

@@ -26,8 +26,9 @@ from replica_audit.formats.segment import content_digest, record_batch
 from replica_audit.garbage import uncollected
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs import runs
+from replica_audit.protocol.transactions import producer_spans
 
-SegmentScan = Callable[[Words, Words, Words, Words], int]
+SegmentScan = Callable[[Words, Words, Words, Words, Words, Words], int]
 WORTH_LOADING = 1 << 19  # batches: half a second in plain Python, as long as loading takes
 _DAMAGED = (OSError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError, pickle.PickleError)
 _lock = threading.Lock()
@@ -58,17 +59,17 @@ def _loaded() -> SegmentScan | None:
 def _compiled() -> SegmentScan:
     from numba import from_dtype, njit, types
 
-    from replica_audit.formats.native import crc_kernel, segment_kernel
+    from replica_audit.formats.native import crc_kernel, producer_kernel, segment_kernel
 
-    compiled = (crc_kernel, scan_tables, segment_kernel, content_digest, record_batch, runs)
+    compiled = (crc_kernel, scan_tables, segment_kernel, producer_kernel, content_digest, record_batch, runs, producer_spans)
     sources = (__name__, *(module.__name__ for module in compiled), BatchRun.__module__)
     version = 1 << 32 | zlib.crc32(b"".join(_source(name) for name in sources))
 
-    def scan(words: Words, rows: Words, windows: Words, headers: Words) -> int:
-        return segment_kernel.scan(words, rows, windows, headers) if version else 0
+    def scan(words: Words, rows: Words, windows: Words, headers: Words, producers: Words, gaps: Words) -> int:
+        return segment_kernel.scan(words, rows, windows, headers, producers, gaps) if version else 0
 
     table = types.int64[:, ::1]
-    signature = types.int64(from_dtype(STATE)[::1], table, table, table)
+    signature = types.int64(from_dtype(STATE)[::1], table, table, table, table, table)
     found: SegmentScan
     try:
         found = njit(signature, nogil=True, cache=True)(scan)

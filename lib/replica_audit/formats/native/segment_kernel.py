@@ -13,16 +13,19 @@ from numba import njit
 from numba.extending import register_jitable
 
 from replica_audit.formats.native import crc_kernel as memory
+from replica_audit.formats.native import producer_kernel as producing
 from replica_audit.formats.native.scan_tables import DONE, MORE, SKIP_FROM
 from replica_audit.formats.segment import content_digest
 from replica_audit.formats.segment.record_batch import (
     CODEC,
+    CONTROL,
     HEADER_UP_TO_MAGIC,
     LAST_OFFSET,
     LEGACY_AT,
     LEGACY_CRC_FROM,
     LOG_OVERHEAD,
     SMALLEST_SIZE,
+    TRANSACTIONAL,
     V2_AT,
     V2_CRC_FROM,
 )
@@ -51,21 +54,13 @@ def last_run(runs: Any) -> BatchRun:
     return BatchRun(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9])
 
 
-@njit
-def store(table: Any, number: int, row: Any) -> None:
-    """Write a row of a table, unless it is none: number -1."""
-    if number >= 0:
-        for place, value in enumerate(row):
-            table[number, place] = value
-
-
 @njit(forceinline=True)
 def into_run(runs: Any, number: int, run: BatchRun, batch: BatchRun, runs_left: int) -> tuple[int, BatchRun]:
     """Number and content of the last run once a batch, given as a run of its own, is in it or begins the next."""
     is_any_gap = number + 1 >= runs_left
     if number >= 0 and (protocol.continues(run, batch) or (is_any_gap and protocol.same_kind(run, batch))):
         return number, protocol.joined(run, batch)
-    store(runs, number, run)
+    producing.store(runs, number, run)
     return number + 1, batch
 
 
@@ -73,7 +68,7 @@ def into_run(runs: Any, number: int, run: BatchRun, batch: BatchRun, runs_left: 
 def into_window(windows: Any, number: int, window: Any, first: int, delta: int, crc: int) -> Any:
     """Number and content of the last window once a batch is in it or in the next."""
     if first >> _WINDOW_BITS != window[0]:
-        store(windows, number, window)
+        producing.store(windows, number, window)
         number, window = number + 1, (first >> _WINDOW_BITS, 0, 0)
     digest = content_digest.digest(np.uint64(first), np.uint64(delta), np.uint64(crc))
     return number, (window[0], window[1] + np.int64(digest), window[2] + 1)
@@ -82,8 +77,8 @@ def into_window(windows: Any, number: int, window: Any, first: int, delta: int, 
 @njit
 def finish(state: Any, runs: Any, windows: Any, run_number: int, run: BatchRun, window_number: int, window: Any) -> None:
     """Write the last rows of both tables."""
-    store(runs, run_number, run)
-    store(windows, window_number, window)
+    producing.store(runs, run_number, run)
+    producing.store(windows, window_number, window)
     state.run_count, state.window_count = run_number + 1, window_number + 1
 
 
@@ -129,7 +124,11 @@ def _is_intact(state: Any, position: int, size: int, covered_from: int, stored: 
         part, address = min(stop, state.end) - at, state.buffer + at - state.begin
         crc = _legacy_crc(crc, address, part) if covered_from == LEGACY_CRC_FROM else _v2_crc(crc, address, part)
         at += part
-    return 1 if state.verify_crc == 0 or crc ^ _ALL_ONES == stored else 0
+    if state.verify_crc == 0 or crc ^ _ALL_ONES == stored:
+        return 1
+    if state.first_bad_crc < 0:
+        state.first_bad_crc = position
+    return 0
 
 
 @njit(forceinline=True)
@@ -141,16 +140,22 @@ def _of_producer(at: int, magic: int) -> tuple[int, int, int, int]:
 
 
 @njit
-def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
-    """Take batches from `position` on: a state (STATE, in an array of one), and tables of runs, windows and headers (HEADER)."""
+def _tell(headers: Any, number: int, header: Any) -> None:
+    for row, value in enumerate(header):
+        headers[row, number] = value
+
+
+@njit
+def scan(words: Any, runs: Any, windows: Any, headers: Any, producers: Any, gaps: Any) -> int:
+    """Take batches from `position` on: a state (STATE, in an array of one), and the tables of `ScanTables`."""
     state = words[0]
     position, next_offset, file_size, buffer, runs_left = state.position, state.next_offset, state.size, state.buffer, state.runs_left
     # The last rows are kept in registers and written when the next begins; to add in memory costs a quarter more than the loop takes.
     run_number, run, window_number, window = state.run_count - 1, last_run(runs), -1, (-1, 0, 0)
-    result, header_count, room = DONE, state.header_count, headers.shape[1]
+    result, header_count, room, slot, span = DONE, state.header_count, headers.shape[1], -1, producing.row_at(producers, 0)
     while file_size - position > HEADER_UP_TO_MAGIC:
         is_full = run_number + 1 >= len(runs) or window_number + 1 >= len(windows) or 0 < room <= header_count
-        if is_full or position >= state.stop:
+        if is_full or 2 * state.producer_count >= len(producers) or position >= state.stop:
             result = MORE
             break
         if not _is_there(state, position, min(_SMALLEST_2, file_size - position)):
@@ -161,21 +166,24 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any) -> int:
             break
         for line in range(_AHEAD, _AHEAD + _SMALL_BATCH, 64):
             memory.prefetch(at + line)
-        more = _of_producer(at, magic) if room else (0, 0, 0, 0)
+        attributes, producer, producer_epoch, sequence = more = _of_producer(at, magic)
         intact = _is_intact(state, position, size, covered_from, stored)
         if intact < 0:
             break
         if room:
-            for row, value in enumerate((position, base, last, size, magic, epoch, count, time, stored, *more, intact)):
-                headers[row, header_count] = value
+            _tell(headers, header_count, (position, base, last, size, magic, epoch, count, time, stored, *more, intact))
             header_count += 1
-        if intact == 0 and state.first_bad_crc < 0:
-            state.first_bad_crc = position
         batch = BatchRun(epoch, base, last, 1, count, size, time, time, magic, intact)
         run_number, run = into_run(runs, run_number, run, batch, runs_left)
         first = base if magic == 2 else last
         window_number, window = into_window(windows, window_number, window, first, last - first, stored)
+        named = (producer, producer_epoch, sequence, base, last, count, time, attributes & TRANSACTIONAL, attributes & CONTROL)
+        if producing.is_next(slot, span, named, intact):
+            span = producing.carried_on(span, named)
+        elif producer >= 0:
+            slot, span = producing.joined(state, producers, gaps, slot, span, named, intact)
         position, next_offset, state.last_size = position + size, last + 1, size
     finish(state, runs, windows, run_number, run, window_number, window)
+    producing.store(producers, slot, span)
     state.position, state.next_offset, state.header_count = position, next_offset, header_count
     return result

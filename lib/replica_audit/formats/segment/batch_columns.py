@@ -15,8 +15,9 @@ import crc32c
 import numpy as np
 
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, WindowSums, digest
+from replica_audit.formats.segment.producer_columns import producers_of
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, LOG_OVERHEAD, RAW_HEADER, V2_AT, V2_CRC_FROM, V2_HEADER
-from replica_audit.model import BatchRun
+from replica_audit.model import BatchRun, Producers
 from replica_audit.protocol.epochs.runs import continues
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -92,6 +93,10 @@ class BatchColumns:
         counts = np.diff(np.append(starts, len(self)))
         for number, total, count in zip(numbers[starts].tolist(), np.add.reduceat(digests, starts).tolist(), counts.tolist(), strict=True):
             windows.add(number, total, count)
+
+    def producers(self) -> Producers:
+        """Who wrote them."""
+        return producers_of(self.each, self.headers, self.crc_valid)
 
 
 def read_columns(stream: BinaryIO, size: int, position: int, next_offset: int, *, verify_crc: bool) -> BatchColumns:

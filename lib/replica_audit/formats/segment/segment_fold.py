@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.segment.content_digest import WindowSums
-from replica_audit.model import BatchHeader, BatchRun, Damage, Window
+from replica_audit.formats.segment.producer_sums import NO_PRODUCERS, ProducerSums
+from replica_audit.model import BatchHeader, BatchRun, Damage, Producers, Window
 from replica_audit.protocol.epochs.runs import continues, joined, same_kind
 from replica_audit.protocol.exchange.cuts import records_in
 
@@ -17,13 +18,14 @@ MAX_RUNS = 10_000  # per segment; only a compacted one has that many holes, and 
 class Scan:
     """One segment in few rows: `runs` in file order, where reading stopped, and the byte position of the first batch with a wrong CRC.
 
-    `windows` are digests of the batches before the damage, by offset.
+    `windows` are digests of the batches before the damage, by offset; `producers` are theirs.
     """
 
     runs: tuple[BatchRun, ...]
     damage: Damage | None
     first_bad_crc: int | None
     windows: tuple[Window, ...] = ()
+    producers: Producers = NO_PRODUCERS
 
 
 class SegmentFold:
@@ -37,6 +39,7 @@ class SegmentFold:
         self.next_offset = base_offset
         self.runs: list[BatchRun] = []
         self.windows = WindowSums()
+        self.producers = ProducerSums()
         self.first_bad_crc: int | None = None
         self._damage: Damage | None = None
 
@@ -51,6 +54,7 @@ class SegmentFold:
         counts = (1, records_in(item), item.size_bytes)
         self._add_run(BatchRun(item.leader_epoch, item.base_offset, item.last_offset, *counts, time, time, item.magic, intact))
         self.windows.add_batch(item)
+        self.producers.add_batch(item)
         self.position, self.next_offset = item.position + item.size_bytes, item.last_offset + 1
 
     def add_columns(self, batches: BatchColumns) -> None:
@@ -61,6 +65,7 @@ class SegmentFold:
         for run in runs:
             self._add_run(run)
         batches.add_to(self.windows)
+        self.producers.add(*batches.producers())
         self.position += sum(run.size_bytes for run in runs)
         self.next_offset = runs[-1].last_offset + 1
 
@@ -77,4 +82,10 @@ class SegmentFold:
 
     def scan(self) -> Scan:
         """All that was read."""
-        return Scan(runs=tuple(self.runs), damage=self._damage, first_bad_crc=self.first_bad_crc, windows=self.windows.windows())
+        return Scan(
+            runs=tuple(self.runs),
+            damage=self._damage,
+            first_bad_crc=self.first_bad_crc,
+            windows=self.windows.windows(),
+            producers=self.producers.producers(),
+        )

@@ -1,0 +1,1 @@
+"""Producers and their transactions, as a broker keeps them for each partition."""
