@@ -339,6 +339,7 @@ def _rows(logs: Logs, names: list[str], batches: Batches) -> pa.Table:
         "failed": np.zeros(size, bool),
         "problems": [[]] * size,
         "windows": pa.ListArray.from_arrays(pa.array(np.arange(size + 1), pa.int32()), windows),
+        "producers": [{"spans": [], "gaps": [], "untold_batches": 0}] * size,
     }
     made = [
         one.cast(ROWS.field(name).type) if isinstance(one, pa.Array) else pa.array(one, ROWS.field(name).type)
