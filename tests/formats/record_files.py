@@ -50,6 +50,20 @@ def batch(
     return with_codec(kf.with_field(bytes(builder.build()), ">q", 0, base_offset), codec)
 
 
+def records_batch(
+    records: Sequence[tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]],
+    *,
+    codec: Codec = "none",
+    producer_id: int = -1,
+) -> bytes:
+    """A batch of records by offset, milliseconds behind TIMESTAMP, key, value and headers; a producer id makes it transactional."""
+    is_transactional, base = producer_id >= 0, records[0][0]
+    builder = DefaultRecordBatchBuilder(2, 0, is_transactional, producer_id, 0 if is_transactional else -1, -1, 1 << 30)
+    for offset, delay, key, value, headers in records:
+        builder.append(offset - base, TIMESTAMP + delay, key, value, list(headers))
+    return with_codec(kf.with_field(bytes(builder.build()), ">q", 0, base), codec)
+
+
 def encoded(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Headers as they stand in a record, with their number before them; nothing where there are none. Each part has 63 bytes at most."""
     made = bytes([2 * len(headers)])

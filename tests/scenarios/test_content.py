@@ -11,7 +11,7 @@ from replica_audit import cli
 from replica_audit.partition.pairs import content
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.formats import kafka_files as kf
-from tests.scenarios.disks import TOPIC, Audited, Cluster, Disk
+from tests.scenarios.disks import TOPIC, Audited, Cluster, Disk, Row
 from tests.support import in_process
 
 RULE = Protocol.TRUNCATE_ON_FETCH
@@ -27,6 +27,16 @@ def disk(batches: list[tuple[int, int, int]], **given: object) -> Disk:
     return Disk(batches=batches, high_watermark=batches[-1][2] + 1, **given)  # type: ignore[arg-type]
 
 
+def with_follower(tmp_path: Path, *batches: bytes) -> Row:
+    """The verdict on a follower with these batches, whose leader has SHORT."""
+    Cluster(disks={1: disk(SHORT), 2: disk(SHORT)}, leader_epoch=2, isr=(1, 2)).audit(tmp_path, RULE)
+    (home,) = tmp_path.iterdir()
+    (own,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
+    own.write_bytes(b"".join(batches))
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    return row
+
+
 @pytest.mark.parametrize("other_from", [0, 5, 10])
 def test_the_first_other_batch_is_named_with_both_crcs(tmp_path: Path, other_from: int) -> None:
     found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=other_from))
@@ -36,16 +46,40 @@ def test_the_first_other_batch_is_named_with_both_crcs(tmp_path: Path, other_fro
     base, last = next((first, last) for _epoch, first, last in SHORT if first == other_from)
     crcs = [int.from_bytes(kf.batch(base, 1, deltas=range(last - base + 1), value=value)[17:21], "big") for value in (b"value", b"other")]
     assert row["reason"] == (
-        f"offsets {base}..{last} are another batch than the leader's: leader CRC {crcs[0]:08x}, follower CRC {crcs[1]:08x}"
+        f"offsets {base}..{last} are another batch than the leader's: leader CRC {crcs[0]:08x}, follower CRC {crcs[1]:08x}; "
+        f"the first record that differs is at offset {base}, in its value"
     )
+    mismatch = row["mismatch"]
+    assert (mismatch["kind"], mismatch["record"]["offset"], mismatch["record"]["parts"]) == ("other_records", base, ["value"])
+    assert [mismatch[side]["crc"] for side in ("leader", "follower")] == crcs
+    assert (mismatch["leader"]["first_offset"], mismatch["leader"]["last_offset"]) == (base, last)
+    assert "broker-2" in mismatch["follower"]["path"]
+    (finding,) = found.tables["found"]
+    assert finding["mismatch"] == mismatch
     assert f"has epoch {2 if base == 10 else 1} at {base}" in row["evidence"]
     assert row["truncation_offset"] is None and row["removed_offsets"] == 0
 
 
 def test_a_batch_that_one_side_has_in_two_is_told_as_such(tmp_path: Path) -> None:
-    found = audit(tmp_path, disk(SHORT), disk([(1, 0, 4), (1, 5, 6), (1, 7, 9), (2, 10, 11)]))
-    assert found.verdict() == "content_mismatch"
-    assert found.row()["divergence_offset"] == 5
+    split = [kf.batch(5, 1, deltas=range(2)), kf.batch(7, 1, deltas=range(3), timestamp=1_002)]
+    row = with_follower(tmp_path, kf.batch(0, 1, deltas=range(5)), *split, kf.batch(10, 2, deltas=range(2)))
+    assert (row["verdict"], row["severity"], row["divergence_offset"]) == ("rebatched", "warning", 5)
+    assert row["mismatch"]["kind"] == "other_batching"
+    assert row["reason"] == "the same records as the leader's, in other batches from offset 5 on"
+    assert row["mismatch"]["compared_end_offset"] == 12
+
+
+def test_a_log_that_is_compressed_otherwise_is_told_as_such(tmp_path: Path) -> None:
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, codec=kf.GZIP))
+    assert (found.row()["verdict"], found.row()["mismatch"]["kind"]) == ("rebatched", "other_encoding")
+
+
+def test_other_batches_before_another_record_are_no_excuse(tmp_path: Path) -> None:
+    """The log is split otherwise at 5, and holds another record at 10: the record counts."""
+    split = [kf.batch(5, 1, deltas=range(2)), kf.batch(7, 1, deltas=range(3), timestamp=1_002)]
+    row = with_follower(tmp_path, kf.batch(0, 1, deltas=range(5)), *split, kf.batch(10, 2, deltas=range(2), value=b"other"))
+    assert (row["verdict"], row["severity"], row["divergence_offset"]) == ("content_mismatch", "critical", 5)
+    assert row["mismatch"]["record"]["offset"] == 10
 
 
 @pytest.mark.parametrize("other_from", [20_000, 70_000, 140_000])

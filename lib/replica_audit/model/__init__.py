@@ -23,11 +23,13 @@ from replica_audit.model.metadata import (
     PartitionMetadata,
 )
 from replica_audit.model.replicas import CommittedOffset, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
 from replica_audit.model.transactions import TransactionState
 
 __all__ = [
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",
+    "BatchBody",
     "BatchHeader",
     "BatchRun",
     "BrokerEvent",
@@ -35,6 +37,7 @@ __all__ = [
     "CommittedOffset",
     "Damage",
     "Election",
+    "HashedRecord",
     "IsrChange",
     "LoggedVersions",
     "MetadataCopy",
@@ -48,6 +51,9 @@ __all__ = [
     "Segment",
     "SegmentFile",
     "SequenceGap",
+    "StoredBatch",
+    "StoredDamage",
+    "StoredHeader",
     "TransactionState",
     "Window",
 ]

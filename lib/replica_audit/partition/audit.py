@@ -16,13 +16,15 @@ from replica_audit.partition.findings.found_rows import Audited, ComparedPairs, 
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadStored
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
 from replica_audit.partition.pairs.sides import Side, witnesses
 from replica_audit.partition.replicas import loading as replicas
+from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
+from replica_audit.partition.replicas.damaged_batches import damaged_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
 from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
@@ -35,6 +37,7 @@ from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement
 from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
 from replica_audit.tables.replicas import ReplicaRole
@@ -47,17 +50,18 @@ _ALIVE = {"up": True, "paused": True, "down": False}
 class PartitionAudit:
     """The audit of one partition."""
 
-    def __init__(self, known: KnownPartition, cluster: ClusterFacts, read_again: ReadAgain) -> None:
+    def __init__(self, known: KnownPartition, cluster: ClusterFacts, read_again: ReadAgain, read_stored: ReadStored) -> None:
         """Load every replica of a partition.
 
         Args:
             known: what was read of it.
             cluster: the facts of its cluster.
             read_again: reads batches again where those of a scan are not enough.
+            read_stored: reads them with their bytes, where headers are not.
         """
         self.cluster = cluster
         self.known = known
-        self.read_again = read_again
+        self.read_again, self.read_stored = read_again, read_stored
         self.topic, self.partition = known.topic, known.partition
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
@@ -111,12 +115,14 @@ class PartitionAudit:
         made, commits = self._pairs(), self.known.commits
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
-        audited = self._audited(made, choices, incidents)
+        is_compacted = self.context.compacted or self.cleaned_until > 0
+        damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=is_compacted))
+        audited = self._audited(made, choices, incidents, damaged)
         led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
         epochs = [
             found
             for one in self.loaded
-            for found in replicas.epoch_rows(
+            for found in replica_rows.epoch_rows(
                 one,
                 leader=leader,
                 cleaned_until=self.cleaned_until,
@@ -127,11 +133,11 @@ class PartitionAudit:
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
-            replica_logs=[replicas.log_row(one) for one in self.loaded],
+            replica_logs=[replica_rows.log_row(one) for one in self.loaded],
             segment_epochs=[
-                found for broker, scan in self.known.segments for found in replicas.segment_rows(broker, scan, self.topic, self.partition)
+                found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],
-            content_windows=[found for one in self.loaded for found in replicas.window_rows(one)],
+            content_windows=[found for one in self.loaded for found in replica_rows.window_rows(one)],
             epoch_start_offsets=epochs,
             epoch_end_offsets=made.lookups,
             truncation_points=made.points,
@@ -151,6 +157,7 @@ class PartitionAudit:
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
                 )
             ),
+            damaged_batches=damaged,
             input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
             + made.problems
             + self.outdated
@@ -198,7 +205,9 @@ class PartitionAudit:
         yield from rows
         yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
 
-    def _audited(self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident]) -> Audited:
+    def _audited(
+        self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident], damaged: Sequence[DamagedBatch]
+    ) -> Audited:
         return Audited(
             metadata=self.metadata,
             because=self.because,
@@ -211,6 +220,7 @@ class PartitionAudit:
             made=made,
             choices=choices,
             incidents=incidents,
+            damaged=damaged,
         )
 
     def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:
@@ -234,9 +244,12 @@ class PartitionAudit:
         for broker, files in self.known.replicas:
             found = scans[broker, files.log_dir, files.directory]
             alive, compacted = self._alive(broker, files), self.metadata.compacted
-            loaded.append(replicas.load(broker, files, found, self.read_again, alive=alive, compacted=compacted))
+            loaded.append(replicas.load(broker, files, found, self.read_again, self.read_stored, alive=alive, compacted=compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return with_corrections(replicas.refuse_twins(loaded), alive=lambda one: self._alive(one.broker_id, one.files))
+        return with_corrections(replicas.refuse_twins(loaded), alive=self._runs)
+
+    def _runs(self, one: replicas.Loaded) -> bool | None:
+        return self._alive(one.broker_id, one.files)
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
         """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 
@@ -10,7 +11,8 @@ from replica_audit.errors import DumpLogError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.replicas.replica_reader import batches_from
-from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile
+from replica_audit.formats.replicas.stored_batches import stored_batches
+from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
@@ -41,7 +43,7 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
 
 def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:
     """The audit of a gathered partition, whose batches are read again from its files."""
-    return PartitionAudit(known_partition(row), cluster, read_again)
+    return PartitionAudit(known_partition(row), cluster, read_again, read_stored)
 
 
 def known_partition(row: Row) -> KnownPartition:
@@ -73,8 +75,27 @@ def read_again(
     Raises:
         UnreadBatchesError: they can no longer be read.
     """
-    try:
+    with _told(broker_id, replica):
         yield from batches_from(scanned, offset, scanned)
+
+
+def read_stored(
+    broker_id: int, replica: ReplicaFiles, scanned: Mapping[SegmentFile, Sequence[BatchRun]], offset: int
+) -> Iterator[StoredBatch | StoredDamage]:
+    """The same with their files and bytes, as of `ReadStored`.
+
+    Raises:
+        UnreadBatchesError: they can no longer be read.
+    """
+    with _told(broker_id, replica):
+        yield from stored_batches(tuple(scanned), offset)
+
+
+@contextmanager
+def _told(broker_id: int, replica: ReplicaFiles) -> Iterator[None]:
+    """Make a problem of what cannot be read."""
+    try:
+        yield
     except DumpLogError as error:
         problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_REMEDY, line=error.line)
         raise UnreadBatchesError(broker_id, problem) from None

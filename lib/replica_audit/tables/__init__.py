@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from replica_audit.tables.columns import STRING, Column, Table, shape
+from replica_audit.tables.damage import DAMAGED_BATCHES
 from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
@@ -36,6 +37,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
     CONTENT_WINDOWS,
+    DAMAGED_BATCHES,
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 
@@ -61,6 +63,7 @@ __all__ = [
     "COMMITS",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
+    "DAMAGED_BATCHES",
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
@@ -32,6 +33,7 @@ class AuditedPartition:
     logged_incidents: Sequence[LoggedIncident] = ()
     consumer_impacts: Sequence[ConsumerImpact] = ()
     content_windows: Sequence[ContentWindow] = ()
+    damaged_batches: Sequence[DamagedBatch] = ()
     input_errors: Sequence[ReportedProblem] = ()
     found: Sequence[FoundFinding] = ()
     checked: Sequence[CheckedPartition] = ()

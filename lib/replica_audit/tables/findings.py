@@ -19,7 +19,8 @@ from replica_audit.tables.columns import (
     struct_of,
     table,
 )
-from replica_audit.tables.pairs import AlreadyTruncated, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
+from replica_audit.tables.damage import DamagedBatch
+from replica_audit.tables.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
 from replica_audit.tables.what_if import WhatIfLeader
 
 
@@ -48,6 +49,28 @@ class ElectionChoice:
     def of(cls, choice: WhatIfLeader) -> ElectionChoice:
         """The same columns of the row."""
         return cls(**{name: getattr(choice, name) for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDamage:
+    """Of a damaged batch, as in `damaged_batches`, as much as a list of findings shows."""
+
+    damage: str
+    first_offset: Bigint
+    last_offset: Bigint | None
+    path: str
+    byte_offset: Bigint | None
+    stored_crc: Bigint | None
+    computed_crc: Bigint | None
+    good_broker_ids: tuple[Int, ...]
+    recovery: str
+    recover_from_id: Int | None
+    cut_by_recovery: bool
+
+    @classmethod
+    def of(cls, damaged: DamagedBatch) -> BatchDamage:
+        """The same columns of the row."""
+        return cls(**{name: getattr(damaged, name) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +148,11 @@ class FindingFacts:
         None
     )
     is_certain: Annotated[bool | None, "leader_epoch_missing, in_sync_outside_isr: a copy of another moment cannot explain it"] = None
+    mismatch: FirstMismatch = None
+    damaged: Annotated[
+        tuple[Annotated[BatchDamage, NOT_NULL_KEPT], ...] | None,
+        "batches of this replica that are damaged, and who holds them well, as in damaged_batches; the first 5",
+    ] = None
 
 
 # the columns of the last of the bases come first

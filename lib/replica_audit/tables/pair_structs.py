@@ -124,6 +124,56 @@ class ContradictingLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFacts:
+    """A batch as its header tells it; offsets are inclusive, `byte_offset` is its place in the file."""
+
+    path: str
+    byte_offset: Bigint | None
+    first_offset: Bigint
+    last_offset: Bigint
+    leader_epoch: Int
+    crc: Bigint
+    producer_id: Bigint
+    producer_epoch: Int
+    base_sequence: Int
+    record_count: Int | None
+    max_timestamp_ms: Bigint
+    size_bytes: Bigint
+    codec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSizes:
+    """A record, without what it holds; a size of null: it has none."""
+
+    timestamp_ms: Bigint
+    key_bytes: Int | None
+    value_bytes: Int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordMismatch:
+    """A record that two logs do not hold alike; null for a side that does not hold it."""
+
+    offset: Bigint
+    parts: tuple[str, ...]
+    leader: RecordSizes | None
+    follower: RecordSizes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMismatch:
+    """Where the batches of two logs first differ, and how."""
+
+    kind: str
+    leader: BatchFacts | None
+    follower: BatchFacts | None
+    record: RecordMismatch | None
+    compared_end_offset: Bigint | None
+    unread: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFact:
     """A file, and what it has at an offset, also in words."""
 

@@ -20,6 +20,7 @@ from replica_audit.tables.columns import (
 )
 from replica_audit.tables.pair_structs import (
     AddedTableEntry,
+    BatchMismatch,
     CommittedSpan,
     ContradictingLine,
     DifferingOffsets,
@@ -47,6 +48,13 @@ LogHole = Annotated[
     MissingOffsets | None,
     "where a log_matching_violation is that one log misses offsets: the broker that misses them, [first, end), the base offsets of"
     " the segments before and after it (null: inside a segment), and whether the cut makes it",
+]
+FirstMismatch = Annotated[
+    BatchMismatch | None,
+    "of content_mismatch and rebatched: the first batches that are not the same (null: that side has none there) and the first such record,"
+    " by its offset, sizes and timestamps. kind: other_records, other_batching (the same records in other batches), other_encoding (in the"
+    " same batches, compressed otherwise) or not_read. parts: presence, key, value, headers, timestamp or producer (id, epoch, sequence,"
+    " transaction). compared_end_offset: all records below it were compared; unread: why none from there on were",
 ]
 NotComparedBecause = Annotated[
     str | None,
@@ -215,6 +223,7 @@ class ReplicaVerdict:
     ]
     cleaned_beyond_cut: Annotated[bool | None, "whether the follower's cleaner had gone on beyond the cut"]
     rests_on: Annotated[tuple[EvidenceFact, ...] | None, "the evidence fact by fact: a file, and what it has at an offset, also in words"]
+    mismatch: FirstMismatch
 
 
 REPLICA_VERDICTS = table(

@@ -25,13 +25,14 @@ from replica_audit.protocol.verdict.partition_findings import (
     was_stopped_in_order,
 )
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
+from replica_audit.tables.damage import DamagedBatch
+from replica_audit.tables.findings import BatchDamage, CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 
-_NOBODY = -1
+_NOBODY, _MOST_DAMAGED = -1, 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +67,12 @@ class Audited:
     made: ComparedPairs
     choices: Sequence[WhatIfLeader]
     incidents: Sequence[LoggedIncident] = ()
+    damaged: Sequence[DamagedBatch] = ()
+
+    def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
+        """The column `damaged` of a finding about a replica."""
+        found = [BatchDamage.of(one) for one in self.damaged if one.broker_id == broker_id]
+        return tuple(found[:_MOST_DAMAGED]) or None
 
     def finding_key(self, code: str, broker_id: int) -> str:
         """What names a finding in every run; `broker_id` is -1 where it is about the partition."""
@@ -154,13 +161,16 @@ def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: 
         hole=verdict.hole,
         cause=verdict.cause,
         evidence=verdict.evidence,
+        mismatch=verdict.mismatch,
+        damaged=audited.damage_of(verdict.follower_id),
     )
 
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.compared.get(audited.leadership.leader_id)
     if leader is not None and leader.unreadable and not leader.incomplete:
-        yield _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
+        found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
+        yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)
 
 

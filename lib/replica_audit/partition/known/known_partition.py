@@ -14,6 +14,8 @@ from replica_audit.model import (
     ReplicaFiles,
     ScannedSegment,
     SegmentFile,
+    StoredBatch,
+    StoredDamage,
     TransactionState,
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
@@ -21,6 +23,10 @@ from replica_audit.protocol.cluster.log_events import LogEvent
 # Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other; the
 # runs that their scans found are given. Raises UnreadBatchesError where they can no longer be read.
 ReadAgain = Callable[[int, ReplicaFiles, Mapping[SegmentFile, Sequence[BatchRun]], int], Iterator[BatchHeader]]
+
+
+# The same, each batch with the file that holds it and, where the input has them, its bytes; and where a segment stops being a log.
+ReadStored = Callable[[int, ReplicaFiles, Mapping[SegmentFile, Sequence[BatchRun]], int], Iterator[StoredBatch | StoredDamage]]
 
 
 class UnreadBatchesError(Exception):

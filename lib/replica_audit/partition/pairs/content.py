@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 from replica_audit.formats.segment.content_digest import digest_offset
@@ -10,6 +11,7 @@ from replica_audit.model import BatchHeader
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows
+from replica_audit.protocol.comparison.located import LocatedDifference, locate
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.epochs.lineage import Span
 
@@ -42,11 +44,21 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> Content
         is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
         found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
-            return ContentComparison(difference=found, whole=False)
+            end = min(comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset)
+            located = _located(leader, follower, found.first_offset, end)
+            return ContentComparison(difference=replace(found, located=located), whole=False)
         if differs and not found:
             return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
         whole = whole and found and not differs  # what differed and no longer does was being written
     return ContentComparison(difference=None, whole=whole)
+
+
+def _located(leader: Loaded, follower: Loaded, first: int, end: int) -> LocatedDifference | None:
+    """What differs from a batch on, down to the record."""
+    try:
+        return locate(leader.stored_from(first), follower.stored_from(first), first, end)
+    except UnreadBatchesError:
+        return None
 
 
 def only_in_follower(leader: Loaded, follower: Loaded, part: Offsets) -> list[Span]:

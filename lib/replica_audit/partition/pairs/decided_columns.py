@@ -6,13 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from replica_audit.model import HashedRecord, StoredBatch
 from replica_audit.protocol.comparison.afterwards import conflicts, differences
+from replica_audit.protocol.comparison.located import DifferingRecord
 from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
-from replica_audit.protocol.verdict.verdict import Judgement
-from replica_audit.tables.pair_structs import ContradictingLine, DifferingOffsets, WrongTableEpoch
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict
+from replica_audit.tables.pair_structs import (
+    BatchFacts,
+    BatchMismatch,
+    ContradictingLine,
+    DifferingOffsets,
+    RecordMismatch,
+    RecordSizes,
+    WrongTableEpoch,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +35,7 @@ class DecidedColumns:
     differences: tuple[DifferingOffsets, ...]
     conflicts: tuple[DifferingOffsets, ...]
     cleaned_beyond_cut: bool | None
+    mismatch: BatchMismatch | None
 
 
 def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
@@ -36,6 +47,7 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         differences=_pieces(differences(comparison)),
         conflicts=_pieces(conflicts(comparison)),
         cleaned_beyond_cut=comparison.cleaned_beyond_the_cut,
+        mismatch=_mismatch(comparison, judgement),
     )
 
 
@@ -49,6 +61,55 @@ def _line(found: Disobedience | None) -> ContradictingLine | None:
     if found is None:
         return None
     return ContradictingLine(offset=found.offset, path=found.path, line=found.line, rule_offset=found.rule_offset)
+
+
+def _mismatch(comparison: Comparison, judgement: Judgement) -> BatchMismatch | None:
+    difference = comparison.content.difference if comparison.content else None
+    found = difference.located if difference else None
+    if found is None or judgement.verdict not in (Verdict.CONTENT_MISMATCH, Verdict.REBATCHED):
+        return None
+    return BatchMismatch(
+        kind=str(found.kind),
+        leader=_batch(found.leader),
+        follower=_batch(found.follower),
+        record=_record(found.record),
+        compared_end_offset=found.compared_end_offset,
+        unread=found.unread,
+    )
+
+
+def _batch(found: StoredBatch | None) -> BatchFacts | None:
+    if found is None:
+        return None
+    header = found.header
+    return BatchFacts(
+        path=found.path,
+        byte_offset=header.position if header.position >= 0 else None,
+        first_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.leader_epoch,
+        crc=header.crc,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        record_count=header.record_count,
+        max_timestamp_ms=header.max_timestamp_ms,
+        size_bytes=header.size_bytes,
+        codec=header.codec,
+    )
+
+
+def _record(found: DifferingRecord | None) -> RecordMismatch | None:
+    if found is None:
+        return None
+    parts = tuple(map(str, found.parts))
+    return RecordMismatch(offset=found.offset, parts=parts, leader=_sizes(found.leader), follower=_sizes(found.follower))
+
+
+def _sizes(found: HashedRecord | None) -> RecordSizes | None:
+    if found is None:
+        return None
+    return RecordSizes(timestamp_ms=found.timestamp_ms, key_bytes=found.key_bytes, value_bytes=found.value_bytes)
 
 
 def optional_text(value: StrEnum | None) -> str | None:

@@ -57,6 +57,7 @@ def not_compared_row(
         conflicts=None,
         cleaned_beyond_cut=None,
         rests_on=None,
+        mismatch=None,
     )
 
 

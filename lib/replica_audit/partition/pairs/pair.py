@@ -249,6 +249,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         conflicts=decided.conflicts,
         cleaned_beyond_cut=decided.cleaned_beyond_cut,
         rests_on=facts.rests_on,
+        mismatch=decided.mismatch,
     )
 
 

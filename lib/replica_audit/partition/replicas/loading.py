@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
-from replica_audit.model import UNDEFINED_EPOCH, BatchHeader, BatchRun, Problem, ReplicaFiles, ScannedSegment, SegmentFile
-from replica_audit.partition.known.known_partition import ReadAgain
-from replica_audit.partition.replicas.leader_epochs import utc
+from replica_audit.model import (
+    BatchHeader,
+    BatchRun,
+    Problem,
+    ReplicaFiles,
+    ScannedSegment,
+    SegmentFile,
+    StoredBatch,
+    StoredDamage,
+)
+from replica_audit.partition.known.known_partition import ReadAgain, ReadStored
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
-from replica_audit.protocol.comparison.content import merged
-from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, table
+from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
-from replica_audit.protocol.epochs.runs import joined
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, ReplicaLog, SegmentEpoch
-
-_EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Loaded:
     scanned: Mapping[SegmentFile, Sequence[BatchRun]]
     problems: tuple[Problem, ...]
     read_again: ReadAgain
+    read_stored: ReadStored
     incomplete: bool = False
     corrected_checkpoint: str | None = None
 
@@ -84,6 +86,14 @@ class Loaded:
         """
         return self.read_again(self.broker_id, self.files, self.scanned, offset)
 
+    def stored_from(self, offset: int) -> Iterator[StoredBatch | StoredDamage]:
+        """The same with their files and bytes, and where a segment stops being a log.
+
+        Raises:
+            UnreadBatchesError: they can no longer be read.
+        """
+        return self.read_stored(self.broker_id, self.files, self.scanned, offset)
+
     def file_at(self, offset: int) -> str:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
@@ -96,7 +106,14 @@ def _history(runs: Sequence[BatchRun]) -> tuple[Span, ...]:
 
 
 def load(
-    broker_id: int, files: ReplicaFiles, scans: Sequence[ScannedSegment], read_again: ReadAgain, *, alive: bool | None, compacted: bool
+    broker_id: int,
+    files: ReplicaFiles,
+    scans: Sequence[ScannedSegment],
+    read_again: ReadAgain,
+    read_stored: ReadStored,
+    *,
+    alive: bool | None,
+    compacted: bool,
 ) -> Loaded:
     """Load one replica.
 
@@ -105,6 +122,7 @@ def load(
         files: what its small files say.
         scans: its segments as they were read, any order.
         read_again: reads its batches again.
+        read_stored: reads them with their bytes.
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether metadata says that the topic is compacted.
     """
@@ -140,6 +158,7 @@ def load(
         scanned=scanned,
         problems=tuple(problems),
         read_again=read_again,
+        read_stored=read_stored,
         incomplete=is_incomplete,
     )
 
@@ -184,116 +203,3 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
             one = replace(one, unreadable=reason, problems=(*one.problems, problem))
         checked.append(one)
     return checked
-
-
-def log_row(loaded: Loaded) -> ReplicaLog:
-    """The replica as a row of `replica_logs`, without the run's keys."""
-    files, log = loaded.files, loaded.log
-    runs = log.runs if log else ()
-    return ReplicaLog(
-        topic=files.topic,
-        partition=files.partition,
-        broker_id=loaded.broker_id,
-        log_dir=files.log_dir,
-        directory=files.directory,
-        topic_id=files.topic_id,
-        state=files.state,
-        log_start_offset=log.log_start_offset if log else None,
-        log_end_offset=log.log_end_offset if log else None,
-        high_watermark=files.high_watermark,
-        recovery_point=files.recovery_point,
-        cleaner_offset=files.cleaner_offset,
-        last_epoch=runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
-        batch_count=sum(run.batch_count for run in runs),
-        record_count=sum(run.record_count for run in runs),
-        size_bytes=sum(run.size_bytes for run in runs),
-        checkpoint_state=files.checkpoint_state,
-        corrected_checkpoint=loaded.corrected_checkpoint,
-        recovery_cut_offset=log.recovery_cut if log else None,
-        unreadable_reason=loaded.unreadable,
-        captured_at=utc(files.captured_at_ms),
-    )
-
-
-def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: int) -> Iterator[SegmentEpoch]:
-    """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
-    runs: list[BatchRun] = []
-    for run in scan.segment.runs:
-        if runs and runs[-1].leader_epoch == run.leader_epoch:
-            runs[-1] = joined(runs[-1], run)
-        else:
-            runs.append(run)
-    for run in runs:
-        yield SegmentEpoch(
-            topic=topic,
-            partition=partition,
-            broker_id=broker_id,
-            log_dir=scan.log_dir,
-            segment_base_offset=scan.file.base_offset,
-            leader_epoch=run.leader_epoch,
-            first_offset=run.first_offset,
-            last_offset=run.last_offset,
-            batch_count=run.batch_count,
-            record_count=run.record_count,
-            size_bytes=run.size_bytes,
-            min_timestamp_ms=run.min_timestamp_ms,
-            max_timestamp_ms=run.max_timestamp_ms,
-            source=scan.file.source,
-        )
-
-
-def window_rows(loaded: Loaded) -> Iterator[ContentWindow]:
-    """The digests of the replica's batches as rows of `content_windows`; none of a directory that is not compared."""
-    if loaded.log is None or not loaded.is_compared:
-        return
-    for window in merged(loaded.log.windows):
-        yield ContentWindow(
-            topic=loaded.files.topic,
-            partition=loaded.files.partition,
-            broker_id=loaded.broker_id,
-            window_start_offset=window.window_start_offset,
-            window_end_offset=window.window_end_offset,
-            digest=window.digest,
-            batch_count=window.batch_count,
-        )
-
-
-def epoch_rows(
-    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]
-) -> Iterator[EpochStartOffset]:
-    """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
-
-    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas; `led_by` the
-    leaders by epoch, as far as the metadata log tells them.
-    """
-    if loaded.log is None or not loaded.is_compared:
-        return
-    leads = leader is not None and leader.broker_id == loaded.broker_id
-    in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
-    known = loaded.files.checkpoint_state != "not-collected"
-    checkpoint = tuple(map(_EPOCH_AND_START, loaded.files.checkpoint)) if known else None
-    found = reconcile(
-        loaded.log,
-        in_effect if loaded.unreadable is None else EMPTY,
-        checkpoint,
-        cleaned_until=cleaned_until,
-        compacted=compacted,
-        # above the cleaner checkpoints it tells nothing, and the question is the same for all replicas
-        leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
-    )
-    for entry in found:
-        yield EpochStartOffset(
-            topic=loaded.files.topic,
-            partition=loaded.files.partition,
-            broker_id=loaded.broker_id,
-            leader_epoch=entry.leader_epoch,
-            leader_id=led_by.get(entry.leader_epoch),
-            start_offset=entry.start_offset,
-            end_offset=entry.end_offset,
-            checkpoint_start_offset=entry.checkpoint_start_offset,
-            segment_start_offset=entry.segment_start_offset,
-            source=entry.source,
-            agrees=entry.agrees,
-            in_effect=entry.in_effect,
-            difference=entry.difference,
-        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import BatchRun, Window
+from replica_audit.protocol.comparison.located import LocatedDifference
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _LAST_OFFSET = (1 << 63) - 1
@@ -24,13 +25,15 @@ class ContentDifference:
     """The first batch that is not the same on both sides.
 
     `leader_crc` and `follower_crc` are the batches' stored CRCs, None where that side has no batch at `first_offset`. Where the batches
-    could not be read again, both are None, and the difference lies somewhere in [first_offset, end_offset).
+    could not be read again, both are None, and the difference lies somewhere in [first_offset, end_offset). `located`: looked at closely,
+    down to the record; None if that could not be.
     """
 
     first_offset: int
     end_offset: int
     leader_crc: int | None = None
     follower_crc: int | None = None
+    located: LocatedDifference | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ class Verdict(StrEnum):
     CONTENT_MISMATCH = "content_mismatch"
     COMPACTION_DIFFERS = "compaction_differs"
     INCONCLUSIVE = "inconclusive"
+    REBATCHED = "rebatched"
     EPOCH_TABLE_ONLY = "epoch_table_only"
     LAGGING = "lagging"
     IDENTICAL = "identical"
@@ -65,6 +66,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.UNREADABLE: Severity.ERROR,
     Verdict.STALE_TOPIC_ID: Severity.ERROR,
     Verdict.EPOCH_TABLE_ONLY: Severity.WARNING,
+    Verdict.REBATCHED: Severity.WARNING,
     Verdict.COMPACTION_DIFFERS: Severity.WARNING,
     Verdict.INCONCLUSIVE: Severity.WARNING,
     Verdict.IDENTICAL: Severity.NONE,
@@ -218,8 +220,11 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
     if found.leader_crc is None and found.follower_crc is None:
         reason = f"among offsets {where} are batches that are not the leader's; which, could not be read"
     else:
+        if found.located is not None and found.located.has_equal_records:
+            return Judgement(verdict=Verdict.REBATCHED, reason=reasons.rebatched(found.located, found.first_offset))
         leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
         reason = f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
+        reason += reasons.first_record(found.located)
     return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
 
 

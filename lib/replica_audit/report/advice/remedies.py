@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.advice import rejoin_remedies
+from replica_audit.report.advice import content_remedies, rejoin_remedies
 from replica_audit.report.advice.cause_remedies import inconclusive
+from replica_audit.report.advice.damage_remedies import damage_steps
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.leader_words import caveat, has_no_leader, what_would_settle_it
 from replica_audit.report.layout.paragraphs import listed
@@ -21,6 +22,7 @@ _REFETCH = (
 def steps(explanation: Explanation) -> Iterator[str]:
     """The steps, one sentence or two each."""
     yield from corrected_lines(explanation)
+    yield from damage_steps(explanation.damaged)
     verdict = explanation.verdict
     if has_no_leader(verdict) and verdict.leader_id >= 0:
         yield (
@@ -155,19 +157,6 @@ def _diverged_in_the_isr(explanation: Explanation) -> Iterator[str]:
     yield f"Then restart broker {verdict.follower_id}: it {cut} and fetches the rest. Audit again."
 
 
-def _content_mismatch(explanation: Explanation) -> Iterator[str]:
-    yield (
-        "No truncation removes this: offsets and epochs agree, and the broker that wrote other bytes will serve them as soon as it leads. "
-        "Neither copy is the right one by itself; the leader's is what consumers read now."
-    )
-    yield "Read both batches (kafka-dump-log.sh --print-data-log) and copy both directories away before anything is changed."
-    yield f"Then have the follower take the leader's version, or the other way round: {_refetch(explanation)}."
-    yield (
-        "Find the cause: truncation by high watermark (inter.broker.protocol.version below 0.11), a leader that lost its tail and came "
-        "back without an election, or files that were changed by hand or restored from a backup."
-    )
-
-
 def _failing(explanation: Explanation) -> Iterator[str]:
     """What to do where the follower will not get to fetch: its fetcher fails, or the exchange has no end."""
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
@@ -277,7 +266,8 @@ BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.CANNOT_REJOIN: _cannot_rejoin,
     Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
     Verdict.STALE_TAIL: _stale_tail,
-    Verdict.CONTENT_MISMATCH: _content_mismatch,
+    Verdict.CONTENT_MISMATCH: lambda explanation: content_remedies.content_mismatch(explanation, _refetch(explanation)),
+    Verdict.REBATCHED: lambda explanation: content_remedies.rebatched(_refetch(explanation)),
     Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
     Verdict.LAGGING: _clean,
     Verdict.IDENTICAL: _clean,

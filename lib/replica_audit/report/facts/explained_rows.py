@@ -15,6 +15,7 @@ from replica_audit.report.facts.explained_structs import (
     ExplainedDifference,
     ExplainedFallback,
     ExplainedHole,
+    ExplainedMismatch,
     ExplainedWrongEpoch,
     ExplainedWrongLine,
     Fact,
@@ -126,6 +127,7 @@ class ExplainedVerdict:
     conflicts: tuple[ExplainedDifference, ...] | None = None
     cleaned_beyond_cut: bool | None = None
     rests_on: tuple[Fact, ...] | None = None
+    mismatch: ExplainedMismatch | None = None
 
     @property
     def committed(self) -> int | None:

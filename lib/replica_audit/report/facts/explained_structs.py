@@ -111,6 +111,75 @@ class ExplainedContradiction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MismatchedBatch:
+    """A batch that is not the other side's: `leader` and `follower` of `replica_verdicts.mismatch`."""
+
+    path: str
+    byte_offset: int | None
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int | None
+    max_timestamp_ms: int
+    size_bytes: int
+    codec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MismatchedSizes:
+    """A record without its contents."""
+
+    timestamp_ms: int
+    key_bytes: int | None
+    value_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MismatchedRecord:
+    """The first record that is not the other side's: `record` of `replica_verdicts.mismatch`."""
+
+    offset: int
+    parts: tuple[str, ...]
+    leader: MismatchedSizes | None
+    follower: MismatchedSizes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedMismatch:
+    """Where the batches of two logs first differ: `replica_verdicts.mismatch`."""
+
+    kind: str
+    leader: MismatchedBatch | None
+    follower: MismatchedBatch | None
+    record: MismatchedRecord | None
+    compared_end_offset: int | None
+    unread: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedDamage:
+    """A row of `damaged_batches`, also as `findings.damaged` has it."""
+
+    broker_id: int
+    damage: str
+    first_offset: int
+    last_offset: int | None
+    path: str
+    byte_offset: int | None
+    stored_crc: int | None
+    computed_crc: int | None
+    wrong_fields: tuple[str, ...]
+    good_broker_ids: tuple[int, ...]
+    recovery: str
+    recover_from_id: int | None
+    cut_by_recovery: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A file, and what it has: an element of `replica_verdicts.rests_on`."""
 

@@ -20,8 +20,8 @@ from replica_audit.report.facts.explained_rows import (
     RuleOutcome,
     Tables,
 )
-from replica_audit.report.facts.explained_structs import ExplainedDifference
-from replica_audit.report.facts.partition_facts import PartitionFacts, partition_facts
+from replica_audit.report.facts.explained_structs import ExplainedDamage, ExplainedDifference, ExplainedMismatch
+from replica_audit.report.facts.partition_facts import PartitionFacts, damaged_batches, partition_facts
 from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
@@ -92,8 +92,9 @@ class Explanation:
     Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
     `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
-    could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the
-    tables that were too long to be read whole. `choices` are what each replica would cost as the leader, empty where that was not tried.
+    could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
+    were too long to be read whole. `damaged` are the batches of the two that are damaged. `choices` are what each replica would cost as
+    the leader, empty where that was not tried.
     """
 
     run: ExplainedRun
@@ -112,6 +113,7 @@ class Explanation:
     differences: tuple[ExplainedDifference, ...]
     input_errors: tuple[ExplainedProblem, ...]
     cut_short: tuple[str, ...]
+    damaged: tuple[ExplainedDamage, ...] = ()
 
     @property
     def name(self) -> str:
@@ -156,6 +158,7 @@ def _followers(
     points = tables.rows("truncation_points", ExplainedPoint, **keys)
     rules = tables.rows("what_if_rules", RuleOutcome, **keys)
     choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
+    damaged = damaged_batches(tables, folder, keys)
     for judged in subject.verdicts:
         verdict = _below(folder, judged)
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
@@ -178,6 +181,7 @@ def _followers(
             differences=verdict.differences or (),
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
+            damaged=tuple(one for one in damaged if one.broker_id in (verdict.leader_id, verdict.follower_id)),
         )
 
 
@@ -185,7 +189,14 @@ def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:
     """The verdict with its paths shortened."""
     facts = verdict.rests_on and tuple(replace(one, path=below(folder, one.path), text=below(folder, one.text)) for one in verdict.rests_on)
     evidence = verdict.evidence and below(folder, verdict.evidence)
-    return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts)
+    mismatch = verdict.mismatch and _mismatch_below(folder, verdict.mismatch)
+    return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts, mismatch=mismatch)
+
+
+def _mismatch_below(folder: str, found: ExplainedMismatch) -> ExplainedMismatch:
+    sides = (side and replace(side, path=below(folder, side.path)) for side in (found.leader, found.follower))
+    leader, follower = sides
+    return replace(found, leader=leader, follower=follower, unread=found.unread and below(folder, found.unread))
 
 
 def _generation(point: ExplainedPoint) -> tuple[int, str]:

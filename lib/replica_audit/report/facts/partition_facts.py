@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.explained_rows import ExplainedRun, Tables
+from replica_audit.report.facts.explained_structs import ExplainedDamage
 from replica_audit.report.facts.partition_rows import (
     ExplainedElection,
     ExplainedFuture,
@@ -20,7 +21,15 @@ from replica_audit.report.facts.partition_rows import (
 )
 from replica_audit.report.facts.short_paths import below
 
-PARTITION_TABLES = ("replica_roles", "leader_epochs", "consumer_impacts", "what_if_leaders", "future_replicas", "logged_incidents")
+PARTITION_TABLES = (
+    "replica_roles",
+    "leader_epochs",
+    "consumer_impacts",
+    "what_if_leaders",
+    "future_replicas",
+    "logged_incidents",
+    "damaged_batches",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,7 @@ class PartitionFacts:
     futures: tuple[ExplainedFuture, ...]
     cut_short: tuple[str, ...]
     findings: tuple[OpenFinding, ...] = ()
+    damaged: tuple[ExplainedDamage, ...] = ()
 
     @property
     def name(self) -> str:
@@ -104,8 +114,15 @@ def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: in
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
+        damaged=damaged_batches(tables, folder, keys),
         findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),
     )
+
+
+def damaged_batches(tables: Tables, folder: str, keys: Mapping[str, str | int]) -> tuple[ExplainedDamage, ...]:
+    """The damaged batches of a partition, by broker and offset."""
+    found = [replace(row, path=below(folder, row.path)) for row in tables.rows("damaged_batches", ExplainedDamage, **keys)]
+    return tuple(sorted(found, key=lambda row: (row.broker_id, row.first_offset)))
 
 
 def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[OpenFinding]:

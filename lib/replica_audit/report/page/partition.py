@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from replica_audit.protocol.exchange.exchange_cases import Case
+from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.explained_rows import ExplainedVerdict
 from replica_audit.report.facts.explanation import Explained, Explanation
@@ -21,7 +22,7 @@ from replica_audit.report.layout.paragraphs import listed, moment, offsets
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
-from replica_audit.report.text import choices_text, elections_text, groups_text, roles_text, rules_text
+from replica_audit.report.text import choices_text, damage_text, elections_text, groups_text, mismatch_text, roles_text, rules_text
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
@@ -29,6 +30,7 @@ from replica_audit.report.text.offline_text import elections, in_sync, since
 
 _MOST_GROUPS = 50
 _MOST_ERRORS = 5
+_MOST_BATCHES = 50
 _UNCLEAN = "unclean"
 _WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
 _NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
@@ -202,6 +204,10 @@ def _grids(one: Explanation) -> Iterator[PageTable]:
         )
         head = ("round", f"follower {one.verdict.follower_id}", f"{leader_name(one.verdict)} answers", "the follower", "rule (source)")
         yield PageTable(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
+    found = one.verdict.mismatch
+    if found is not None:
+        caption = f"{mismatch_text.TITLE}. {' '.join(mismatch_text.mismatch_sentences(found))}"
+        yield PageTable(caption, mismatch_text.mismatch_head(one), tuple(mismatch_text.mismatch_rows(found)))
     rules = rules_text.rule_rows(one)
     if rules:
         marks = {">": "applies", "x": "rejected by KIP-279"}
@@ -227,6 +233,9 @@ def _grids_of_partition(explained: Explained) -> Iterator[PageTable]:
         more = f" (the worst {_MOST_GROUPS} of {number(len(hit))})" if len(hit) > _MOST_GROUPS else ""
         rows = tuple((*groups_text.group_row(impact), impact.reason) for impact in hit[:_MOST_GROUPS])
         yield PageTable(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
+    if facts.damaged:
+        rows = tuple(map(damage_text.damage_row, facts.damaged[:_MOST_BATCHES]))
+        yield PageTable(damage_text.TITLE, damage_text.HEAD, rows)
     if facts.choices:
         yield PageTable(
             "Each replica as the leader, the least loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
@@ -255,6 +264,8 @@ def _notes(explained: Explained) -> Iterator[str]:
     for role in facts.roles:
         if role.isr_objection:
             yield f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}."
+    for one_batch in facts.damaged[:_MOST_ERRORS]:
+        yield f"Damaged: {what_is_wrong(one_batch)}; {good_copies(one_batch)}."
     unclean = sum(election.election == _UNCLEAN for election in facts.elections)
     if unclean:
         yield f"{counted(unclean, 'unclean election')} in the metadata log."

@@ -35,6 +35,7 @@ MEANINGS: dict[str, str] = {
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
     Verdict.COMPACTION_DIFFERS: "what compaction left differs in a way that it must not",
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
+    Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed otherwise",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
     Verdict.LAGGING: "the follower is a clean prefix of its leader",
     Verdict.IDENTICAL: "the follower holds the same as its leader",
@@ -128,6 +129,7 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
 }
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
+    Verdict.REBATCHED: "{n} hold{s} the leader's records in other batches than the leader does: nothing is lost.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
     Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
@@ -181,7 +183,7 @@ def who_is_right(one: Explanation) -> str:
             return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
             return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
-        case Verdict.LAGGING | Verdict.IDENTICAL:
+        case Verdict.LAGGING | Verdict.IDENTICAL | Verdict.REBATCHED:
             return f"Both: {follower} has what {leads}, has, as far as it got."
     return "Cannot be told from this input: neither is known to be right."
 

@@ -19,6 +19,7 @@ from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
 from replica_audit.report.text.exchange_text import exchange_lines
+from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.rules_text import observed_lines, rule_lines
 
@@ -217,6 +218,7 @@ def _limits(explanation: Explanation) -> Iterator[str]:
 SECTIONS: tuple[Section, ...] = (
     _head,
     drawing_lines,
+    mismatch_lines,
     exchange_lines,
     document_step_lines,
     _what_goes,

@@ -40,6 +40,7 @@ LOSES: dict[Verdict, str] = {
     Verdict.TRUNCATED_OTHERWISE: "its broker did otherwise",
     Verdict.CONTENT_MISMATCH: "stays; other bytes",
     Verdict.COMPACTION_DIFFERS: "stays; cleaned otherwise",
+    Verdict.REBATCHED: "nothing; other batches",
     Verdict.EPOCH_TABLE_ONLY: "nothing; checkpoint wrong",
     Verdict.UNREADABLE: "cannot be read",
     Verdict.STALE_TOPIC_ID: "log of an earlier topic",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
 from replica_audit.report.layout.paragraphs import paragraph
 from replica_audit.report.text.choices_text import choice_lines
+from replica_audit.report.text.damage_text import damage_lines
 from replica_audit.report.text.elections_text import election_lines
 from replica_audit.report.text.groups_text import group_lines
 from replica_audit.report.text.incidents_text import incident_lines
@@ -53,4 +54,13 @@ def _limits(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"Not all rows were read of: {', '.join(short)}. This explanation may lack something.", 0)
 
 
-PARTITION_SECTIONS: tuple[Section, ...] = (role_lines, election_lines, incident_lines, group_lines, choice_lines, future_lines, _limits)
+PARTITION_SECTIONS: tuple[Section, ...] = (
+    damage_lines,
+    role_lines,
+    election_lines,
+    incident_lines,
+    group_lines,
+    choice_lines,
+    future_lines,
+    _limits,
+)

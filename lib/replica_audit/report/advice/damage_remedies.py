@@ -1,0 +1,61 @@
+"""What is known of damaged batches, and from which broker to recover them, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replica_audit.report.facts.explained_structs import ExplainedDamage
+from replica_audit.report.layout.paragraphs import listed
+
+_DAMAGE = {
+    "crc": "the batch does not match its CRC",
+    "unframed": "what stands there is no batch, and reading stops",
+    "base_offset": "the batch stands at other offsets than it was written",
+    "leader_epoch": "the batch has a leader epoch that it cannot have",
+}
+_MOST = 5
+
+
+def affected(one: ExplainedDamage) -> str:
+    """The offsets of a damaged batch."""
+    if one.last_offset is None:
+        return f"offsets from {one.first_offset} on"
+    return f"offset {one.first_offset}" if one.last_offset == one.first_offset else f"offsets {one.first_offset}..{one.last_offset}"
+
+
+def what_is_wrong(one: ExplainedDamage) -> str:
+    """What is wrong with a batch, and where it lies."""
+    crcs = ""
+    if one.damage == "crc" and one.stored_crc is not None and one.computed_crc is not None:
+        crcs = f" (stored {one.stored_crc:08x}, computed {one.computed_crc:08x})"
+    at = "" if one.byte_offset is None else f" at byte {one.byte_offset}"
+    wrong = f"; not as on the other replicas: {', '.join(one.wrong_fields)}" if one.wrong_fields and one.recovery == "recoverable" else ""
+    return f"broker {one.broker_id}, {affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
+
+
+def good_copies(one: ExplainedDamage) -> str:
+    """What the other replicas' copies prove."""
+    brokers = listed(one.good_broker_ids)
+    match one.recovery:
+        case "recoverable":
+            others = [broker for broker in one.good_broker_ids if broker != one.recover_from_id]
+            besides = f"; the same is on broker {listed(others)}" if others else ""
+            return (
+                f"recover {affected(one)} from broker {one.recover_from_id}: its copy passes its CRC and is the batch as written{besides}"
+            )
+        case "unconfirmed":
+            return f"only the copy of broker {brokers} passes its CRC, and nothing proves that it is the same batch"
+        case "copies_disagree":
+            return f"the copies of brokers {brokers} pass their CRCs and are not the same: compare them before one is taken"
+    return "no other replica's copy of these offsets passes its CRC: the records cannot be recovered from this input"
+
+
+def damage_steps(damaged: Sequence[ExplainedDamage]) -> Iterator[str]:
+    """A step for each damaged batch, the first few of them."""
+    for one in damaged[:_MOST]:
+        if one.cut_by_recovery:
+            yield f"{what_is_wrong(one).capitalize()}. The broker cuts it off when it starts and fetches from there: {good_copies(one)}."
+        else:
+            yield f"{good_copies(one)[:1].upper()}{good_copies(one)[1:]} ({what_is_wrong(one)})."
+    if len(damaged) > _MOST:
+        yield f"And {len(damaged) - _MOST} more damaged batches: table damaged_batches."
