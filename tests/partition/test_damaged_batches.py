@@ -130,7 +130,6 @@ def test_an_unreadable_leader_is_recovered_from_a_follower(home: Path) -> None:
     assert (finding["broker_id"], finding["damaged"][0]["recover_from_id"]) == (1, 2)
 
 
-
 def test_if_no_copy_passes_it_says_so(tmp_path: Path) -> None:
     home = home_of(tmp_path, {broker: disk() for broker in (1, 2, 3)})
     for broker in (1, 2, 3):

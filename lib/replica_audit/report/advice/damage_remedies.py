@@ -53,9 +53,19 @@ def good_copies(one: ExplainedDamage) -> str:
 def damage_steps(damaged: Sequence[ExplainedDamage]) -> Iterator[str]:
     """A step for each damaged batch, the first few of them."""
     for one in damaged[:_MOST]:
+        wrong, copies = what_is_wrong(one), good_copies(one)
         if one.cut_by_recovery:
-            yield f"{what_is_wrong(one).capitalize()}. The broker cuts it off when it starts and fetches from there: {good_copies(one)}."
-        else:
-            yield f"{good_copies(one)[:1].upper()}{good_copies(one)[1:]} ({what_is_wrong(one)})."
+            yield f"{_begun(wrong)}. The broker cuts it off when it starts and fetches from there: {copies}."
+            continue
+        yield f"{_begun(copies)} ({wrong})."
+        if one.damage == "unframed" and one.last_offset is None:
+            yield (
+                f"Do not start broker {one.broker_id} with it: after a clean stop nothing cuts it off, and the broker appends what it "
+                "fetches behind it."
+            )
     if len(damaged) > _MOST:
         yield f"And {len(damaged) - _MOST} more damaged batches: table damaged_batches."
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -250,7 +250,7 @@ def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
 
 def _clean(explanation: Explanation) -> Iterator[str]:
     nothing = "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
-    yield from list(_failing(explanation)) or [nothing]
+    yield from list(_failing(explanation)) or ([nothing] if not explanation.damaged else [])
 
 
 def _unknown(explanation: Explanation) -> Iterator[str]:
