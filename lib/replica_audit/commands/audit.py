@@ -12,6 +12,7 @@ from pathlib import Path
 from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.commands.cost import COST, show_cost
 from replica_audit.errors import UsageError
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 
@@ -69,7 +70,9 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    _check(given, thorough=True)
+    _check(given, thorough=not given.cost)
+    if given.cost:
+        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings_of(given).topics)
     given.run_id = given.run_id or _new_run_id()
     given.run_date = given.run_date or datetime.now(UTC).date()
     settings, warehouse = settings_of(given), _warehouse(given.warehouse)
@@ -171,6 +174,7 @@ COMMAND = Command(
             arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
         ),
         *RULES,
+        COST,
         Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}

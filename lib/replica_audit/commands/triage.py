@@ -9,6 +9,7 @@ from pathlib import Path
 from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.commands.cost import COST, show_cost
 from replica_audit.errors import UsageError
 
 _TRIAGE_HELP = """\
@@ -44,6 +45,8 @@ def _triage(given: argparse.Namespace) -> int:
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     settings = settings_of(given)
+    if given.cost:
+        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings.topics)
     from replica_audit.commands.report import write_page
     from replica_audit.commands.terminal import show_report
     from replica_audit.local_run import triage
@@ -88,6 +91,7 @@ COMMAND = Command(
             arguments={"metavar": "ID"},
         ),
         *RULES,
+        COST,
         Option(
             flag="--json", help="write the summary and every finding as JSON, as audit does", arguments={"type": Path, "metavar": "FILE"}
         ),

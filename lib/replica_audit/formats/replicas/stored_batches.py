@@ -14,6 +14,7 @@ from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.replicas.replica_reader import read_segment
+from replica_audit.formats.segment.batch_columns import read_columns
 from replica_audit.formats.segment.record_batch import V2_CRC_FROM, V2_HEADER, checksum
 from replica_audit.formats.segment.records import Record, UnreadableRecords, records_of
 from replica_audit.formats.segment.segment_scan import BUFFER, batches_between
@@ -41,23 +42,34 @@ def stored_batches(files: Sequence[SegmentFile], offset: int) -> Iterator[Stored
         for file in files[first:]:
             bytes_at = file.path if file.source == "raw" else file.copy
             if bytes_at is not None:
-                yield from _of_bytes(file, located(bytes_at))
+                yield from _of_bytes(file, located(bytes_at), offset)
                 continue
             for item in batches(file, offset) if file.source == SOURCE else read_segment(file, kept):
                 if isinstance(item, BatchHeader):
                     yield StoredBatch(file.path, item, None)
 
 
-def _of_bytes(file: SegmentFile, path: Path) -> Iterator[StoredBatch | StoredDamage]:
-    next_offset = file.base_offset
+def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatch | StoredDamage]:
     with path.open("rb", buffering=BUFFER) as stream:
         size = path.stat().st_size
-        for item in batches_between(stream, size, 0, file.base_offset, verify_crc=False):
+        position, next_offset = _before(stream, size, file.base_offset, offset)
+        for item in batches_between(stream, size, position, next_offset, verify_crc=False):
             if isinstance(item, Damage):
                 yield StoredDamage(file.path, item, next_offset, _fields(stream, item.byte_offset or 0))
                 return
             yield StoredBatch(file.path, item, partial(_body, stream, item))
             next_offset = item.last_offset + 1
+
+
+def _before(stream: BinaryIO, size: int, next_offset: int, offset: int) -> tuple[int, int]:
+    """A position at or before the batch that holds an offset, and the least offset there: sound batches are passed over, many at a time."""
+    position = 0
+    while True:
+        found = read_columns(stream, size, position, next_offset, verify_crc=False)
+        runs = found.runs() if len(found) else ()
+        if not runs or any(run.last_offset >= offset for run in runs):
+            return position, next_offset
+        position, next_offset = position + sum(run.size_bytes for run in runs), runs[-1].last_offset + 1
 
 
 def _fields(stream: BinaryIO, position: int) -> StoredHeader | None:
