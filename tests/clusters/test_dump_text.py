@@ -26,7 +26,7 @@ TABLES = (
     "input_errors",
 )
 # what names the file, or the position in it
-OF_THE_FILE = ("source", "evidence", "rests_on", "path", "kind", "line")
+OF_THE_FILE = ("source", "evidence", "rests_on", "path", "kind", "line", "mismatch")  # a text holds no records to look at
 
 
 def _with_text(root: Path, texts: Path, to: Path) -> int:

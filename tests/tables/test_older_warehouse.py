@@ -23,6 +23,7 @@ from tests.support.warehouse import STARTED, write_warehouse
 DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = DATA / "older" / "before-row-classes.tar.gz"
 LATER = STARTED + timedelta(hours=1)
+NEW = {"damaged_batches"}  # tables that it does not have
 EMPTY = {"future_replicas", "input_errors"}  # nothing of that kind in the clusters that were audited
 
 
@@ -43,7 +44,7 @@ def _is_wider(then: pa.DataType, now: pa.DataType) -> bool:
     return {(field.name, field.type) for field in then} < {(field.name, field.type) for field in now}
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [table for table in TABLES if table.name not in NEW], ids=lambda table: table.name)
 def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
     stored = DeltaTable(str(older / table.name)).to_pyarrow_table()
     assert set(stored.column_names) <= set(table.arrow.names), "no column was ever taken away"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from replica_audit.protocol.comparison.commitment import Doubt, Evidence
 from replica_audit.protocol.comparison.committed import Committed
 from replica_audit.protocol.comparison.holes import Hole
-from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind, RecordPart
+from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.exchange.catch_up import WrongLine
@@ -89,17 +89,6 @@ def rebatched(found: LocatedDifference, first_offset: int) -> str:
     """That two logs hold the same records, and what is not the same."""
     how = "in other batches" if found.kind is MismatchKind.OTHER_BATCHING else "in the same batches, compressed otherwise"
     return f"the same records as the leader's, {how} from offset {first_offset} on"
-
-
-def first_record(found: LocatedDifference | None) -> str:
-    """The first record that is not the same, as an end of a sentence; nothing where none is known."""
-    if found is None:
-        return ""
-    if found.record is None:
-        return f"; the records were not compared: {found.unread}"
-    if found.record.parts == (RecordPart.PRESENCE,):
-        return f"; only the {'leader' if found.record.follower is None else 'follower'} has the record at offset {found.record.offset}"
-    return f"; the first record that differs is at offset {found.record.offset}, in its {' and '.join(found.record.parts)}"
 
 
 def cut_besides(c: Comparison) -> str:

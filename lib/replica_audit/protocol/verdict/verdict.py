@@ -224,7 +224,6 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
             return Judgement(verdict=Verdict.REBATCHED, reason=reasons.rebatched(found.located, found.first_offset))
         leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
         reason = f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
-        reason += reasons.first_record(found.located)
     return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
 
 
