@@ -99,13 +99,14 @@ def test_any_flipped_byte_is_found_where_it_is(home: Path, part: int) -> None:
         assert rows, about
         assert {row["broker_id"] for row in rows} == {broker}, about
         row = rows[0]
-        assert (row["path"], row["first_offset"]) == (str(place.path), first), about
+        assert (row["path"], row["first_offset"], row["byte_offset"]) == (str(place.path), first, place.position), about
         assert (row["recovery"], row["recover_from_id"], row["copies_agree"]) == ("recoverable", 1, True), about
         assert row["good_broker_ids"] == [1, 5 - broker], about
         assert row["good_leader_epoch"] == epoch, about
         fields = row["wrong_fields"]
         for field, span in (("base_offset", _BASE), ("length", _LENGTH), ("leader_epoch", _EPOCH), ("magic", _MAGIC), ("crc", _CRC)):
             assert at not in span or field in fields, about
+            assert at not in span or row["damage"] == "crc" or fields == [field], about
         if at >= _CRC.stop and row["damage"] == "crc":
             assert fields == ["payload"] and row["stored_crc"] == row["good_crc"] != row["computed_crc"], about
         if at in _CRC and row["damage"] == "crc":

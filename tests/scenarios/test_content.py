@@ -160,6 +160,9 @@ def test_collected_logs_are_compared_too(tmp_path: Path, with_index: bool, monke
     assert row["verdict"] == "content_mismatch"
     told = "offsets 5..9 are another batch" if with_index else "among offsets 0..11 are batches that are not the leader's"
     assert told in row["reason"]
+    if with_index:
+        assert (row["mismatch"]["kind"], row["mismatch"]["follower"]["first_offset"]) == ("not_read", 5)
+        assert "headers of batches only" in row["mismatch"]["unread"]
 
 
 def test_a_segment_that_is_gone_when_it_is_read_again_leaves_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,9 +56,13 @@ class StoredHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredDamage:
-    """Where a segment stops being a log, before `next_offset`, and what stands there; `header` is None if that is too short."""
+    """Where a segment stops being a log, before `next_offset`, and what stands there.
+
+    `position` is the byte behind the last batch that could be read; `header` is None if there are too few bytes.
+    """
 
     path: str
     damage: Damage
+    position: int
     next_offset: int
     header: StoredHeader | None

@@ -88,7 +88,7 @@ def read_stored(
         UnreadBatchesError: they can no longer be read.
     """
     with _told(broker_id, replica):
-        yield from stored_batches(tuple(scanned), offset)
+        yield from stored_batches(tuple(scanned), offset, scanned)
 
 
 @contextmanager

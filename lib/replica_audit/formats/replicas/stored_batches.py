@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -18,17 +18,20 @@ from replica_audit.formats.segment.batch_columns import read_columns
 from replica_audit.formats.segment.record_batch import V2_CRC_FROM, V2_HEADER, checksum
 from replica_audit.formats.segment.records import Record, UnreadableRecords, records_of
 from replica_audit.formats.segment.segment_scan import BUFFER, batches_between
-from replica_audit.model import BatchBody, BatchHeader, Damage, HashedRecord, SegmentFile, StoredBatch, StoredDamage, StoredHeader
+from replica_audit.model import BatchBody, BatchHeader, BatchRun, Damage, HashedRecord, SegmentFile, StoredBatch, StoredDamage, StoredHeader
 
 _NOTHING = b""
 
 
-def stored_batches(files: Sequence[SegmentFile], offset: int) -> Iterator[StoredBatch | StoredDamage]:
+def stored_batches(
+    files: Sequence[SegmentFile], offset: int, runs: Mapping[SegmentFile, Sequence[BatchRun]] | None = None
+) -> Iterator[StoredBatch | StoredDamage]:
     """The batches of a replica from the segment that holds an offset on, in order; CRCs are not looked at until a body is read.
 
     Args:
         files: the segments that make up the log, ascending by base offset.
-        offset: the lowest offset of interest; earlier batches of its segment come too.
+        offset: the lowest offset of interest; earlier batches of its segment may come, too.
+        runs: what the scans of collected segments found, as of `batches_from`.
 
     Yields:
         Each batch; a `StoredDamage` where a raw segment stops being a log. Reading goes on in the next segment.
@@ -44,7 +47,8 @@ def stored_batches(files: Sequence[SegmentFile], offset: int) -> Iterator[Stored
             if bytes_at is not None:
                 yield from _of_bytes(file, located(bytes_at), offset)
                 continue
-            for item in batches(file, offset) if file.source == SOURCE else read_segment(file, kept):
+            found = None if runs is None else runs.get(file)
+            for item in batches(file, offset, found) if file.source == SOURCE else read_segment(file, kept):
                 if isinstance(item, BatchHeader):
                     yield StoredBatch(file.path, item, None)
 
@@ -55,10 +59,10 @@ def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatc
         position, next_offset = _before(stream, size, file.base_offset, offset)
         for item in batches_between(stream, size, position, next_offset, verify_crc=False):
             if isinstance(item, Damage):
-                yield StoredDamage(file.path, item, next_offset, _fields(stream, item.byte_offset or 0))
+                yield StoredDamage(file.path, item, position, next_offset, _fields(stream, position))
                 return
             yield StoredBatch(file.path, item, partial(_body, stream, item))
-            next_offset = item.last_offset + 1
+            position, next_offset = item.position + item.size_bytes, item.last_offset + 1
 
 
 def _before(stream: BinaryIO, size: int, next_offset: int, offset: int) -> tuple[int, int]:

@@ -114,7 +114,7 @@ def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None, *,
                     first_offset=item.next_offset,
                     last_offset=last,
                     path=file.path,
-                    byte_offset=item.damage.byte_offset,
+                    byte_offset=item.position,
                     stored=item.header if problem.code != "zero-filled-tail" else None,
                     overlaps=problem.code == "offsets-not-increasing",
                     cut_by_recovery=last is None and recovers,  # from the segment of the recovery point on, which is this one at the latest
