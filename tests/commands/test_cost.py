@@ -43,7 +43,7 @@ def test_bytes_are_those_of_the_segments(capsys: pytest.CaptureFixture[str], com
     told = cost(capsys, command, "--input", str(LOSS))
     assert f"{size(raw_bytes(LOSS))} of segments" in told
     assert re.search(r"^ *content .*" + re.escape(size(raw_bytes(LOSS))), told, re.MULTILINE)
-    words = [line.split()[0] for line in told.split("What this rests on")[0].splitlines()]
+    words = [line.split()[0] for line in told.split("What this rests on")[0].splitlines() if line]
     assert [word for word in words if word in ("epochs", "content", "records")] == ["epochs", "content", "records"]
     assert "What this rests on" in told
 
