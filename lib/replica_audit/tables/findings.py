@@ -150,7 +150,7 @@ class FindingFacts:
     is_certain: Annotated[bool | None, "leader_epoch_missing, in_sync_outside_isr: a copy of another moment cannot explain it"] = None
     mismatch: FirstMismatch = None
     damaged: Annotated[
-        tuple[Annotated[BatchDamage, NOT_NULL_KEPT], ...] | None,
+        tuple[BatchDamage, ...] | None,
         "batches of this replica that are damaged, and who holds them well, as in damaged_batches; the first 5",
     ] = None
 
