@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.config import Settings
+from replica_audit.engine.listing import listed_amounts
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.report.facts.exit_code import exit_code
@@ -89,6 +90,17 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     rows = [about | _counts(root, audits[root.cluster_id], tables[INPUT_ERRORS.name]) for root in found.roots]
     tables[AUDIT_RUNS.name] = pa.Table.from_pylist(rows or [{**about, "cluster_id": NO_CLUSTER}], schema=AUDIT_RUNS.arrow)
     return Triaged(run_id=run_id, tables=MemoryTables(tables))
+
+
+def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> dict[str, dict[str, Any]]:
+    """How much there is to read of each cluster, as of `listing.listed_amounts`; the rest as of `triage`.
+
+    Raises:
+        UsageError: the inputs contradict each other, or nothing in them can be audited.
+    """
+    found = discover(inputs, metadata)
+    refuse_useless(found)
+    return {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
 
 
 def _audited(root: Root, settings: Settings, tell: Callable[[str], None], *, is_alone: bool) -> ClusterAudit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from replica_audit.commands.command import Option, show
@@ -21,19 +20,9 @@ def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
     Raises:
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
+    from replica_audit.local_run import amounts_to_read
     from replica_audit.report.facts.cost import Amount
     from replica_audit.report.text.cost_text import render
-    from replica_audit.stages.cost import bytes_to_read
-    from replica_audit.stages.inventory import list_source
-    from replica_audit.storage.inputs.first_look import refuse_useless
-    from replica_audit.storage.inputs.sources import discover
 
-    found = discover(inputs, metadata)
-    refuse_useless(found)
-    names = ("cluster_id", "broker_id", "path", "kind")
-    amounts = []
-    for root in found.roots:
-        sources = [dict(zip(names, source, strict=True)) for source in root.sources() if source[3] != "server-log"]
-        amounts.append(Amount(name=root.cluster_id, **asdict(bytes_to_read(row for one in sources for row in list_source(one, topics)))))
-    show(render(amounts))
+    show(render([Amount(name=cluster, **amounts) for cluster, amounts in amounts_to_read(inputs, topics, metadata=metadata).items()]))
     return 0
