@@ -379,3 +379,12 @@ def test_a_partition_whose_leader_is_not_in_the_input_has_rows_too(tmp_path: Pat
     (tmp_path / "cluster-metadata.json").write_text(str(written).replace("'", '"'), encoding="utf-8")
     (row,) = in_process.audit(tmp_path)["consumer_impacts"]
     assert (row["group_id"], row["validation_result"], row["affected"]) == ("g", "unknown", None)
+
+
+@pytest.mark.parametrize(("began_at", "affected"), [(30, None), (20, True)], ids=["beyond the copy's end", "at the copy's end"])
+def test_an_epoch_that_began_beyond_the_end_of_the_leaders_copy_replaced_nothing(began_at: int, affected: bool | None) -> None:
+    """Seen on brokers: a leader that was still fetching when its log was copied, whose table was copied later."""
+    leader = replica(1, [(0, 0, 19)], epochs=[(0, 0), (2, began_at)], topic_id=TOPIC_ID, alive=True)
+    other = replica(3, [(0, 0, 29), (2, 30, 39), (3, 40, 49)], topic_id=TOPIC_ID, alive=True)
+    row = _row(_commit(45, 3), leader=leader, others=[other], metadata=_metadata(leader_epoch=5))
+    assert row["affected"] is affected

@@ -92,7 +92,7 @@ def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition,
     timed = commit.committed_at_ms >= 0
     after = [one for one in elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
     is_later = max(starts, default=-1) > commit.leader_epoch >= 0 or bool(after)
-    latest = latest_epoch(leader.log.epochs)
+    latest = max(starts, default=UNDEFINED_EPOCH)
     return Known(
         # up to 2.0 a leader enters its epoch with its first record
         leader_epoch=latest if context.enters_epoch_at_once else max(latest, context.leader_epoch),
