@@ -11,12 +11,13 @@ from pathlib import Path
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.commits import commits
 from tests.kafka_lab.console import say
+from tests.kafka_lab.hanging import copy_and_ask
 from tests.kafka_lab.history import draw
 from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.perform import perform
 from tests.kafka_lab.predict import predict
 from tests.kafka_lab.quiet import quiet
-from tests.kafka_lab.snapshot import copy_all
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,8 +56,10 @@ def _scenario(line: str, seed: int, partitions: int, keep: Path | None) -> None:
     history = draw(seed, partitions)
     say(str(history))
     with Lab(line) as lab:
-        perform(lab, history)
-        root = copy_all(lab, (keep or Path.cwd()) / f"kafka-{line}-seed-{seed}")
+        root = (keep or Path.cwd()) / f"kafka-{line}-seed-{seed}"
+        with JavaClient(lab) as java:
+            perform(lab, java, history)
+            copy_and_ask(lab, java, root)
     say(f"diverged copies are in {root}; broker {history.steps[-1].alone} leads")
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tests.kafka_lab.load import CODECS, Batch
+from tests.kafka_lab.transactions import Transaction, draw_transactions
 
 BROKERS = (1, 2, 3)
 _TRIMMED = ("audit", "billing")
+# rolled and cleaned while the history goes on; from topics like these no records can be deleted, so it is one of the others
+_COMPACTED: dict[str, object] = {
+    "cleanup_policy": "compact",
+    "segment_ms": 700,
+    "min_cleanable_dirty_ratio": 0.001,
+    "delete_retention_ms": 1000,
+}
 
 
 class Stop(StrEnum):
@@ -22,11 +31,21 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`assignments` by partition; the broker that leads at the end is in each."""
+    """`assignments` by partition; the broker that leads at the end is in each.
+
+    `created_on`: where replicas are at first, and are written to, before they are moved. `is_compacted`: it is being cleaned.
+    """
 
     name: str
     codec: str
     assignments: dict[int, list[int]]
+    created_on: dict[int, list[int]] = field(default_factory=dict)
+    is_compacted: bool = False
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What it is created with."""
+        return {"compression_type": self.codec, "unclean_leader_election_enable": "true", **(_COMPACTED if self.is_compacted else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +66,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that is done; the broker of the last step leads every partition."""
+    """All that is done; the broker of the last step leads every partition of these topics.
+
+    `keeper`: a broker that runs all the time and has none of them, but the state of all transactions; None: that shares their fate.
+    `additions`: topic, partition and replicas; the last is added at the end, when nobody can copy to it yet.
+    """
 
     seed: int
     topics: tuple[Topic, ...]
     first: tuple[Batch, ...]
     steps: tuple[Step, ...]
+    transactions: tuple[Transaction, ...] = ()
+    keeper: int | None = None
+    additions: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -61,7 +87,8 @@ class History:
 
     def __str__(self) -> str:
         steps = (f"{step.stop}, {step.alone} alone" + (f", joined by {step.joined_by}" if step.joined_by else "") for step in self.steps)
-        return f"seed {self.seed}: {'; '.join(steps)}"
+        kept = f"; broker {self.keeper} keeps the state of transactions" if self.keeper else ""
+        return f"seed {self.seed}: {'; '.join(steps)}{kept}"
 
 
 def draw(seed: int, partitions: int) -> History:
@@ -71,16 +98,48 @@ def draw(seed: int, partitions: int) -> History:
         seed: any.
         partitions: how many, shared out among four topics.
     """
-    chance = random.Random(seed)  # noqa: S311
-    alone = [chance.choice(BROKERS)]
+    chance, beside = random.Random(seed), random.Random(f"beside {seed}")  # noqa: S311
+    keeper = BROKERS[-1] if beside.random() < 0.5 else None
+    brokers = tuple(broker for broker in BROKERS if broker != keeper)
+    alone = [chance.choice(brokers)]
     for _ in range(chance.randrange(1, 5)):
         # two that take turns make tables that interleave, which takes several rounds
-        others = [broker for broker in BROKERS if broker != alone[-1]]
+        others = [broker for broker in brokers if broker != alone[-1]]
         alone.append(alone[-2] if len(alone) > 1 and chance.random() < 0.6 else chance.choice(others))
-    topics = tuple(_topic(chance, name, count, alone[-1]) for name, count in _shares(partitions) if count)
-    places = [(topic.name, partition, set(replicas)) for topic in topics for partition, replicas in topic.assignments.items()]
-    steps = tuple(_step(chance, broker, places, is_last=number == len(alone) - 1) for number, broker in enumerate(alone))
-    return History(seed, topics, _batches(chance, places, set(BROKERS)), steps)
+    topics = tuple(_topic(chance, name, count, alone[-1], brokers) for name, count in _shares(partitions) if count)
+    replicas = {(topic.name, partition): found for topic in topics for partition, found in topic.assignments.items()}
+    places = [(*place, set(found)) for place, found in replicas.items()]
+    steps = tuple(_step(chance, broker, places, brokers, is_last=number == len(alone) - 1) for number, broker in enumerate(alone))
+    return History(
+        seed,
+        _compacted_and_moved(beside, topics),
+        _batches(chance, places, set(brokers)),
+        steps,
+        draw_transactions(seed, replicas, alone),
+        keeper,
+        tuple((*place, (*found, _other(found))) for place, found in replicas.items() if len(found) == 2 and beside.random() < 0.1)
+        if keeper is None
+        else (),
+    )
+
+
+def _other(replicas: Sequence[int]) -> int:
+    return next(broker for broker in BROKERS if broker not in replicas)
+
+
+def _compacted_and_moved(chance: random.Random, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
+    compacted = chance.choice(["orders", "ledger"])
+    return tuple(
+        replace(
+            topic,
+            is_compacted=topic.name == compacted,
+            created_on={
+                partition: chance.sample(BROKERS, len(found)) if chance.random() < 0.25 else found
+                for partition, found in topic.assignments.items()
+            },
+        )
+        for topic in topics
+    )
 
 
 def _shares(partitions: int) -> list[tuple[str, int]]:
@@ -88,16 +147,16 @@ def _shares(partitions: int) -> list[tuple[str, int]]:
     return [(name, partitions // 4 + (number < partitions % 4)) for number, name in enumerate(names)]
 
 
-def _topic(chance: random.Random, name: str, partitions: int, leads_last: int) -> Topic:
-    factor, assignments = (3 if name in ("orders", "audit") else 2), {}
+def _topic(chance: random.Random, name: str, partitions: int, leads_last: int, brokers: Sequence[int]) -> Topic:
+    factor, assignments = (len(brokers) if name in ("orders", "audit") else 2), {}
     for partition in range(partitions):
-        others = chance.sample([broker for broker in BROKERS if broker != leads_last], factor - 1)
+        others = chance.sample([broker for broker in brokers if broker != leads_last], factor - 1)
         assignments[partition] = chance.sample([leads_last, *others], factor)
     return Topic(name, chance.choice(CODECS), assignments)
 
 
-def _step(chance: random.Random, broker: int, places: list[tuple[str, int, set[int]]], *, is_last: bool) -> Step:
-    joins = None if is_last or chance.random() < 0.85 else chance.choice([one for one in BROKERS if one != broker])
+def _step(chance: random.Random, broker: int, places: list[tuple[str, int, set[int]]], brokers: Sequence[int], *, is_last: bool) -> Step:
+    joins = None if is_last or chance.random() < 0.85 else chance.choice([one for one in brokers if one != broker])
     return Step(
         alone=broker,
         stop=chance.choice([Stop.KILL, Stop.KILL, Stop.FREEZE, Stop.FREEZE, Stop.TERMINATE]),

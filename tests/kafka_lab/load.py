@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,20 @@ def create_topic(lab: Lab, topic: str, assignments: Mapping[int, list[int]], **c
     wanted = {"assignments": dict(assignments), "configs": {key.replace("_", "."): str(value) for key, value in configs.items()}}
     lab.ask(lambda client: client.create_topics({topic: wanted}))
     lab.wait_for("every partition has a leader", [topic], lambda one: one["leader_id"] >= 0)
+
+
+def move(lab: Lab, assignments: Mapping[tuple[str, int], list[int]]) -> None:
+    """Have replicas where they are wanted, moved by reassignments if they are not, and in sync."""
+    topics = {topic for topic, _partition in assignments}
+
+    def differing() -> dict[TopicPartition, list[int]]:
+        found = lab.partitions(*topics)
+        return {TopicPartition(*place): wanted for place, wanted in assignments.items() if found[place]["replica_nodes"] != wanted}
+
+    if moved := differing():
+        lab.ask(lambda client: client.alter_partition_reassignments(moved))
+        wait_until("replicas are where they were moved to", lambda: not differing())
+    lab.wait_in_sync(*topics)
 
 
 def delete_topics(lab: Lab, *topics: str) -> None:
@@ -59,8 +73,10 @@ def producer(lab: Lab, **settings: object) -> Iterator[KafkaProducer]:
         made.close(timeout=5)
 
 
-def send(lab: Lab, batches: Iterable[Batch], *, acks: int | str, codec: str | None = None, seed: int = 0) -> int:
-    """Send batches in order, each acknowledged before the next of its partition. Returns how many records.
+def send(
+    lab: Lab, batches: Iterable[Batch], *, acks: int | str, codec: str | None = None, seed: int = 0, tombstones: Container[str] = ()
+) -> int:
+    """Send batches in order, each acknowledged before the next of its partition; to the topics of `tombstones` some, too. Returns how many.
 
     Raises:
         KafkaError: a batch was not acknowledged.
@@ -69,15 +85,21 @@ def send(lab: Lab, batches: Iterable[Batch], *, acks: int | str, codec: str | No
     with producer(lab, acks=acks, enable_idempotence=False, compression_type=codec, retries=100_000) as client:
         for round_of in _rounds(batches):
             futures = [
-                client.send(batch.topic, chance.randbytes(batch.value_bytes), key=b"%d" % chance.randrange(50), partition=batch.partition)
+                client.send(batch.topic, value, key=b"%d" % key, partition=batch.partition)
                 for batch in round_of
-                for _ in range(batch.records)
+                for value, key in _records(batch, chance, has_tombstones=batch.topic in tombstones)
             ]
             client.flush(timeout=300)
             for future in futures:
                 future.get(timeout=60)
             sent += len(futures)
     return sent
+
+
+def _records(batch: Batch, chance: random.Random, *, has_tombstones: bool) -> Iterator[tuple[bytes | None, int]]:
+    for _ in range(batch.records):
+        value, key = chance.randbytes(batch.value_bytes), chance.randrange(50)
+        yield (None if has_tombstones and value[0] % 5 == 0 else value), key
 
 
 def _rounds(batches: Iterable[Batch]) -> Iterator[list[Batch]]:

@@ -6,7 +6,7 @@ What they did is taken from their logs and from the bytes afterwards; the bytes 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from replica_audit.formats.server_log.events import events
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, clipped, epoch_runs, log_start_offset, replica_directories
+from tests.kafka_lab.transactions import STATE_TOPIC
 
 Row = dict[str, Any]
 Key = tuple[str, int, int]
@@ -76,10 +77,13 @@ class Comparison:
     followers: int = 0
     cuts: Counter[int] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
+    transactions: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
 
 
-def compare(before: dict[str, list[Row]], did: dict[Key, Performed], roots: tuple[Path, Path], leader: int) -> Comparison:
+def compare(
+    before: dict[str, list[Row]], did: dict[Key, Performed], roots: tuple[Path, Path], leader: int, compacted: Container[str] = ()
+) -> Comparison:
     """Hold every follower against the prediction.
 
     Args:
@@ -87,12 +91,13 @@ def compare(before: dict[str, list[Row]], did: dict[Key, Performed], roots: tupl
         did: what followers logged.
         roots: copies before and after.
         leader: the broker that leads everything, before and after.
+        compacted: topics that are cleaned all the time, so that of their files only those before can be told.
     """
     result = Comparison()
     was, became = replica_directories(roots[0]), replica_directories(roots[1])
     points = {(row["topic"], row["partition"], row["follower_id"]): row for row in before["truncation_points"] if row["applies"]}
     verdicts = {(row["topic"], row["partition"], row["follower_id"]): row for row in before["replica_verdicts"]}
-    for key in sorted(key for key in was if not key[0].startswith("__") and key[2] != leader):
+    for key in sorted(key for key in was if _is_compared(key, leader, points)):
         result.followers += 1
         result.partitions.add(key[:2])
         if key not in points:
@@ -102,12 +107,20 @@ def compare(before: dict[str, list[Row]], did: dict[Key, Performed], roots: tupl
         result.cuts[sum(step["truncate_to"] is not None for step in point["rounds"])] += 1
         result.verdicts[verdict["verdict"]] += 1
         leads = (*key[:2], leader)
-        found = [
-            *by_the_log(point, did.get(key, Performed())),
-            *by_the_files(point, verdict, (was[key], became[key], became[leads]), leader),
-        ]
+        found = [*by_the_log(point, did.get(key, Performed()))]
+        if key[0] in compacted:
+            found += by_the_count(verdict, was[key], point)
+        else:
+            found += by_the_files(point, verdict, (was[key], became[key], became[leads]), leader)
         result.differences += [f"{_name(key)}: {text}" for text in found]
     return result
+
+
+def _is_compared(key: Key, leader: int, points: Mapping[Key, Row]) -> bool:
+    """Followers of the leader; of the internal topics, which may be led by another broker, only the state of transactions."""
+    if key[0].startswith("__") and (key[0] != STATE_TOPIC or key not in points or points[key]["leader_id"] != leader):
+        return False
+    return key[2] != leader
 
 
 def _name(key: Key) -> str:
@@ -144,10 +157,7 @@ def by_the_files(point: Row, verdict: Row, directories: tuple[Path, Path, Path],
     was, became, leads = (batches(directory) for directory in directories)
     restart, cut = point["restart_offset"], point["truncation_offset"]
     kept = [] if restart is not None else [batch for batch in was if cut is None or batch.last < cut]
-    if restart is None:
-        # what lies below the log start was deleted before
-        start = log_start_offset(directories[0])
-        yield from _by_the_count(verdict, [batch for batch in was[len(kept) :] if batch.last >= start])
+    yield from by_the_count(verdict, directories[0], point)
     begin = restart if restart is not None else cut if cut is not None else (was[-1].last + 1 if was else 0)
     rest = [batch for batch in leads if batch.last >= begin]
     if point["fetcher_fails"]:
@@ -165,7 +175,13 @@ def by_the_files(point: Row, verdict: Row, directories: tuple[Path, Path, Path],
         yield f"its checkpoint has {table}, its batches {by_batches}"
 
 
-def _by_the_count(verdict: Row, gone: list[FileBatch]) -> Iterator[str]:
+def by_the_count(verdict: Row, directory: Path, point: Row) -> Iterator[str]:
+    """Where the offsets, records and bytes that are removed by a row of a follower differ from those in its directory, before that."""
+    if point["restart_offset"] is not None:
+        return
+    # what lies below the log start was deleted before
+    start, cut = log_start_offset(directory), point["truncation_offset"]
+    gone = [batch for batch in batches(directory) if cut is not None and batch.last >= max(cut, start)]
     counted = {
         "removed_offsets": gone[-1].last + 1 - gone[0].base if gone else 0,
         "removed_records": sum(batch.records for batch in gone),

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ Key = tuple[str, int, int]
 _SERIOUS = {"error", "critical"}
 _WAYS = ("copies", "collections", "copies and collections")
 _PLANT_EVERY = 5
+_STARTS = re.compile(r"UnifiedLog partition=(\S+)-(\d+), .*Incremented log start offset to (\d+) ")
 
 
 @dataclass(slots=True)
@@ -58,8 +60,8 @@ class Quiet:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
         return (
             f"{self.audits} audits, {self.pairs} followers: {len(self.alarms)} false alarms, "
-            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences "
-            f"found ({verdicts}); problems of the input: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
+            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences found ({verdicts}); "
+            f"problems of the input: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
         )
 
 
@@ -73,26 +75,39 @@ def quiet(line: str, *, audits: int, seed: int, keep: Path | None) -> Quiet:
 
 def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm_up_s: float = 10.0) -> Quiet:
     """Audits of a laboratory at work, whose brokers all run."""
-    result, chance, mover = Quiet(), random.Random(seed), Mover(lab, seed)  # noqa: S311
-    with Workload(lab, seed) as load:
+    result, mover = Quiet(), Mover(lab, seed)
+    with Workload(lab, seed) as load, ThreadPoolExecutor(1) as auditor:
         time.sleep(warm_up_s)
-        for number in range(audits):
-            root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
-            way = chance.choice(_WAYS)
-            copier = threading.Thread(target=_copy, args=(lab, root, way, random.Random(chance.random())))  # noqa: S311
-            copier.start()
-            while copier.is_alive():  # brokers end with the thread that starts them, so that has to be this one
+        stopped = threading.Event()
+        auditing = auditor.submit(_audits, lab, result, audits, random.Random(seed), keep, stopped)  # noqa: S311
+        try:
+            while not auditing.done():  # brokers end with the thread that starts them, so that has to be this one
                 mover.move()
                 time.sleep(0.3)
-            copier.join()
-            _audit(root, result, f"audit {number}, {way}", keep)
-            if number % _PLANT_EVERY == 0 and way == "copies":
-                _plant(root, result, chance)
-            shutil.rmtree(root)
+        finally:
+            stopped.set()
+        auditing.result()
     _settle(lab, result)
     delete_topics(lab, *TOPICS)
-    say(f"{load.records} records; moves: {mover.done}; client errors that were tried again: {len(load.errors)}")
+    ended = ", ".join(f"{count} {end}" for end, count in load.transactions.most_common())
+    say(
+        f"{load.records} records; transactions of Kafka's own client: {ended}; moves: {mover.done}; "
+        f"client errors that were tried again: {len(load.errors)}"
+    )
     return result
+
+
+def _audits(lab: Lab, result: Quiet, audits: int, chance: random.Random, keep: Path | None, stopped: threading.Event) -> None:
+    for number in range(audits):
+        if stopped.is_set():
+            return
+        root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
+        way = chance.choice(_WAYS)
+        _copy(lab, root, way, chance)
+        _audit(root, result, f"audit {number}, {way}", keep)
+        if number % _PLANT_EVERY == 0 and way == "copies":
+            _plant(root, result, chance)
+        shutil.rmtree(root)
 
 
 def _copy(lab: Lab, root: Path, way: str, chance: random.Random) -> None:
@@ -153,7 +168,7 @@ def _settle(lab: Lab, result: Quiet) -> None:
     """Hold each stale tail against what the broker's log says that it dropped: one that was not dropped was no tail.
 
     It is cut where the audit said; or, where retention has taken more from the leader by then, the whole log is dropped, from the end
-    that the audit saw.
+    that the audit saw. Where the leader's log then starts inside of the tail the follower is not asked to cut anything.
     """
     lab.wait_in_sync()
     dropped = {
@@ -168,8 +183,14 @@ def _settle(lab: Lab, result: Quiet) -> None:
         for event in lines_of(broker.log, broker.node_id, 0)
         if event.kind in (EventKind.LOG_TRUNCATION, EventKind.FULL_TRUNCATION)
     }
+    started = {
+        (topic, int(partition), int(offset))
+        for broker in lab.brokers.values()
+        for topic, partition, offset in _STARTS.findall(broker.said(0))
+    }
     for key, cut, end, text in result.suspects:
         is_true = bool({(*key, EventKind.LOG_TRUNCATION, cut), (*key, EventKind.FULL_TRUNCATION, end)} & dropped)
+        is_true = is_true or any((*key[:2], offset) in started for offset in range(cut + 1, end + 1))
         result.tails += is_true
         if not is_true:
             result.alarms.append(text)

@@ -27,6 +27,7 @@ _BROKER = {
     "transaction.state.log.num.partitions": 3,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
     "group.initial.rebalance.delay.ms": 0,
     "replica.fetch.wait.max.ms": 200,
     "replica.fetch.backoff.ms": 200,

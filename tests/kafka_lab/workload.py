@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -12,18 +13,29 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests.kafka_lab.cluster import Lab, LabError
+from tests.kafka_lab.java_client import ClientError, JavaClient, TransactionalProducer
 from tests.kafka_lab.load import create_topic
+from tests.kafka_lab.perform import keep_transactions
+from tests.kafka_lab.transactions import End
 
 _ROLL = {"segment_ms": 1500, "file_delete_delay_ms": 1000}
+# a broker that is away for longer than tombstones are kept never sees them: keys are back on it for good, and the audit rightly says so
+_CLEAN = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01, "delete_retention_ms": 90_000}
 TOPICS: dict[str, tuple[int, int, dict[str, object]]] = {
     # name: partitions, replicas, settings
     "plain": (4, 2, {"segment_ms": 4000}),
     "expiring": (6, 3, {**_ROLL, "retention_ms": 5000, "compression_type": "lz4"}),
     "small": (3, 3, {**_ROLL, "retention_bytes": 100_000}),
-    "state": (3, 3, {**_ROLL, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01}),
-    "both": (3, 3, {**_ROLL, "cleanup_policy": "compact,delete", "min_cleanable_dirty_ratio": 0.01, "retention_ms": 10_000}),
+    "state": (3, 3, {**_ROLL, **_CLEAN}),
+    "both": (3, 3, {**_ROLL, **_CLEAN, "cleanup_policy": "compact,delete", "retention_ms": 10_000}),
     "payments": (3, 3, {**_ROLL, "retention_ms": 15_000, "compression_type": "zstd"}),
+    # compacted and transactional, and on two of three brokers, so that reassignments move replicas while they are cleaned
+    "balances": (4, 2, {**_ROLL, **_CLEAN, "compression_type": "lz4"}),
+    "holdings": (2, 3, {**_ROLL, **_CLEAN, "delete_retention_ms": 300_000}),
 }
+COMPACTED = tuple(name for name, (_partitions, _replicas, settings) in TOPICS.items() if "cleanup_policy" in settings)
+_TRANSACTIONAL = ("payments", "balances", "holdings")
+_TRANSACTION_MS = 6000
 _RETRY_S = 30
 _CLIENT: dict[str, Any] = {"request_timeout_ms": 5000, "reconnect_backoff_max_ms": 500, "metadata_max_age_ms": 2000}
 
@@ -47,10 +59,17 @@ class Workload:
                 unclean_leader_election_enable="false",
                 **settings,
             )
-        work = [self._produce_all, self._produce_one, self._transact, self._consume]
-        self.threads = [threading.Thread(target=self._again, args=(one,), name=one.__name__, daemon=True) for one in work]
+        keep_transactions(lab, sorted(lab.brokers))
+        self.java = JavaClient(lab)
+        self.transactions: Counter[str] = Counter()
+        work = [self._produce_all, self._produce_one, self._transact, self._consume, *[self._transact_and_crash] * 2]
+        self.threads = [
+            threading.Thread(target=self._again, args=(one,), name=f"{one.__name__}-{number}", daemon=True)
+            for number, one in enumerate(work)
+        ]
 
     def __enter__(self) -> Self:
+        self.java.__enter__()
         for thread in self.threads:
             thread.start()
         return self
@@ -59,12 +78,13 @@ class Workload:
         self.stopped.set()
         for thread in self.threads:
             thread.join(_RETRY_S)
+        self.java.__exit__()
 
     def _again(self, work: Callable[[], None]) -> None:
         while not self.stopped.is_set():
             try:
                 work()
-            except (KafkaError, OSError) as error:
+            except (KafkaError, OSError, ClientError) as error:
                 self.errors.append(f"{work.__name__}: {type(error).__name__}: {error}")
                 time.sleep(0.5)
 
@@ -77,7 +97,7 @@ class Workload:
                 topic = chance.choice(topics)
                 for _ in range(chance.randrange(1, 12)):
                     place = chance.randrange(TOPICS[topic][0])
-                    client.send(topic, chance.randbytes(chance.choice([20, 200, 900])), key=b"%d" % chance.randrange(30), partition=place)
+                    client.send(topic, _value(chance, topic), key=b"%d" % chance.randrange(30), partition=place)
                     self.records += 1
                 self.stopped.wait(0.05)
         finally:
@@ -108,6 +128,45 @@ class Workload:
         finally:
             client.close(timeout=2)
 
+    def _transact_and_crash(self) -> None:
+        """Transactions of Kafka's own client: committed, aborted, of producers that are fenced, and of some that die and are timed out."""
+        mine = threading.current_thread().name
+        name, chance = f"mover{mine}", random.Random(f"{self.seed} {mine}")  # noqa: S311
+        producer = self._java_producer(name)
+        try:
+            while not self.stopped.is_set():
+                producer.begin()
+                sent = []
+                for _ in range(chance.randrange(1, 12)):
+                    topic = chance.choice(_TRANSACTIONAL)
+                    value = _value(chance, topic)
+                    sent.append(producer.send(topic, chance.randrange(TOPICS[topic][0]), b"%d" % chance.randrange(30), value))
+                    self.records += 1
+                producer.acknowledged(sent)
+                end = chance.choice([End.COMMIT] * 12 + [End.ABORT] * 4 + [End.FENCE, End.LEAVE])
+                self.transactions[end] += 1
+                if end is End.COMMIT:
+                    producer.commit()
+                elif end is End.ABORT:
+                    producer.abort()
+                else:
+                    producer.kill()
+                    # the same id comes again and has it aborted, or another one comes and the coordinator is to wait for the time-out
+                    name = name if end is End.FENCE else f"mover-{chance.randrange(1 << 30)}"
+                    producer = self._java_producer(name)
+                self.stopped.wait(0.1)
+        finally:
+            producer.kill()
+
+    def _java_producer(self, name: str) -> TransactionalProducer:
+        made = self.java.producer(name, timeout_ms=_TRANSACTION_MS)
+        try:
+            made.init()
+        except ClientError:
+            made.kill()
+            raise
+        return made
+
     def _consume(self) -> None:
         addresses = [broker.address for broker in self.lab.brokers.values()]
         client = KafkaConsumer(
@@ -120,6 +179,11 @@ class Workload:
                     client.commit()
         finally:
             client.close(autocommit=False, timeout_ms=2000)
+
+
+def _value(chance: random.Random, topic: str) -> bytes | None:
+    value = chance.randbytes(chance.choice([20, 200, 900]))
+    return None if topic in COMPACTED and chance.random() < 0.1 else value
 
 
 class Mover:

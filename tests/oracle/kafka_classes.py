@@ -7,19 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import py4j.java_gateway
-import py4j.protocol
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from replica_audit.model import BatchHeader
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable
+from tests.support.jvm import jvm, own_exceptions
 
 # Any other exception would say that the test itself is broken.
 _REFUSALS = (
@@ -39,20 +36,9 @@ class Refused(Exception):
 
 
 @contextmanager
-def _own_exceptions() -> Iterator[None]:
-    """Py4j as it is: a session of Spark in this process makes it ask Spark's JVM about every exception, also those of this JVM."""
-    changed = py4j.java_gateway.get_return_value
-    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
-    try:
-        yield
-    finally:
-        py4j.java_gateway.get_return_value = changed
-
-
-@contextmanager
 def _refusals() -> Iterator[None]:
     try:
-        with _own_exceptions():
+        with own_exceptions():
             yield
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() not in _REFUSALS:
@@ -124,7 +110,7 @@ class Batch:
         """All that Kafka says of the batch; -1 as base offset where it is not to be read, for that decompresses a legacy entry."""
         java = self.java
         try:
-            with _own_exceptions():
+            with own_exceptions():
                 codec = java.compressionType().toString()
         except Py4JJavaError as error:
             # "Unknown compression type id: 7"
@@ -229,25 +215,7 @@ def kafka(jars: Sequence[Path], folder: Path) -> Iterator[Kafka]:
         jars: Kafka's.
         folder: for the files of the tests and of the JVM's complaints.
     """
-    spark = find_spec("pyspark")
-    assert spark is not None and spark.submodule_search_locations
-    (py4j_jar,) = Path(spark.submodule_search_locations[0]).glob("jars/py4j-*.jar")
-    with (folder / "jvm-stderr.txt").open("w") as stderr:
-        port, token, process = launch_gateway(
-            jarpath=str(py4j_jar),
-            classpath=os.pathsep.join(map(str, jars)),
-            javaopts=_JVM_OPTIONS,
-            java_path=None,  # JAVA_HOME's if there is one
-            die_on_exit=True,  # even if this process is killed
-            enable_auth=True,
-            return_proc=True,
-            redirect_stderr=stderr,
-        )
-    try:
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-        with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as checkpoints:  # thousands, some still to be flushed
-            yield Kafka(gateway.jvm, Path(checkpoints))
-        gateway.close()
-    finally:
-        process.kill()
-        process.wait()
+    class_path, complaints = os.pathsep.join(map(str, jars)), folder / "jvm-stderr.txt"
+    # thousands of checkpoints, some still to be flushed
+    with jvm(class_path, _JVM_OPTIONS, complaints) as gateway, TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as checkpoints:
+        yield Kafka(gateway.jvm, Path(checkpoints))
