@@ -28,8 +28,10 @@ class Settings(BaseModel):
     protocol: Literal["auto", "high-watermark", "kip-101", "kip-279", "truncate-on-fetch"] = Field(
         default="auto", description="truncation rule; auto derives it from each cluster's versions"
     )
-    compare: Literal["epochs", "content"] = Field(
-        default="content", description="epochs: checkpoints and batch headers only; content: also the bytes of batches, by their CRCs"
+    compare: Literal["epochs", "content", "records"] = Field(
+        default="content",
+        description="epochs: checkpoints and batch headers only; content: also the bytes of batches, by their CRCs; records: also the "
+        "records of compacted topics, key by key",
     )
     fail_on: Literal["critical", "error", "warning"] = Field(default="error", description="lowest severity that makes the exit code 1")
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")

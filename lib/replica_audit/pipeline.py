@@ -33,6 +33,7 @@ from replica_audit.engine.spark import (
     with_commits,
     with_transactions,
 )
+from replica_audit.engine.spark_records import with_keys
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -160,7 +161,13 @@ class _Audit:
         copied = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
         self.facts = {
-            root.cluster_id: cluster_facts(root.head, copied.get(root.cluster_id, ()), settings, logged.get(root.cluster_id, ()))
+            root.cluster_id: cluster_facts(
+                root.head,
+                copied.get(root.cluster_id, ()),
+                settings,
+                logged.get(root.cluster_id, ()),
+                audited_at_ms=time.time_ns() // 1_000_000,
+            )
             for root in roots
         }
         self.found.problems += brokers_not_there(self.found, self.facts)
@@ -174,8 +181,10 @@ class _Audit:
             return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
 
         committed, begun = told(offsets, of_groups, commits), told(states, of_transactions, transactions)
-        gathered = gather(listed, read(listed))
-        audited = judge(with_transactions(with_commits(gathered, committed), begun), self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        gathered = with_transactions(with_commits(gather(listed, read(listed)), committed), begun)
+        if settings.compare == "records":
+            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, tasks, size or 0)
+        audited = judge(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], audited)
         try:
             found = tally(audited, first_findings.worst_first, first_findings.WORST)

@@ -30,7 +30,7 @@ def test_the_tables_are_described_as_they_are() -> None:
 
 
 def test_every_verdict_has_its_line_with_its_severity() -> None:
-    assert not [v for v in set(Verdict) - {Verdict.COMPACTION_DIFFERS} if f"| `{v}` | {SEVERITIES[v]} |" not in VERDICTS]
+    assert not [v for v in Verdict if f"| `{v}` | {SEVERITIES[v]} |" not in VERDICTS]
 
 
 def test_every_code_of_a_problem_is_named() -> None:

@@ -205,4 +205,4 @@ def test_no_finding_leaves_the_headline_without_a_word() -> None:
     """Else a run whose only findings are of that verdict would read as clean."""
     loud = {verdict for verdict, severity in SEVERITIES.items() if severity is not Severity.NONE}
     told = {*plain_words._SENTENCES, Verdict.COMMITTED_LOSS}
-    assert loud - told == {Verdict.COMPACTION_DIFFERS}, "which is never given"
+    assert not loud - told

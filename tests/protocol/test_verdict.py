@@ -48,8 +48,9 @@ def test_every_verdict_has_its_severity() -> None:
             Verdict.STALE_TAIL,
             Verdict.UNREADABLE,
             Verdict.STALE_TOPIC_ID,
+            Verdict.COMPACTION_DIFFERS,
         },
-        Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.COMPACTION_DIFFERS, Verdict.REBATCHED, Verdict.INCONCLUSIVE},
+        Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.REBATCHED, Verdict.INCONCLUSIVE},
         Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING},
     }
     assert list(Severity) == [Severity.CRITICAL, Severity.ERROR, Severity.WARNING, Severity.NONE], "loudest first"

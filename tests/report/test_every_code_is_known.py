@@ -37,7 +37,6 @@ from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 VERDICTS_DOC = " ".join((DOCS / "verdicts.md").read_text(encoding="utf-8").split())
-RESERVED = {Verdict.COMPACTION_DIFFERS}  # no rule gives it: nothing is to be done about it, and no document describes it
 NOT_KNOWN = "Cannot be told from this input"
 ASKED = Question(topic="orders", partition=0)
 
@@ -76,10 +75,10 @@ class TestAVerdict:
         assert verdict in plain_words.MEANINGS
         assert f'"{verdict}"' in rows_json(data)
         news = plain_words.headline(data)
-        if SEVERITIES[verdict] is not Severity.NONE and verdict not in RESERVED:
+        if SEVERITIES[verdict] is not Severity.NONE:
             assert news.severity == SEVERITIES[verdict]
             assert not news.sentence.startswith("Nothing"), "its own news"
-        untold = {Verdict.INCONCLUSIVE, Verdict.COMPACTION_DIFFERS}
+        untold = {Verdict.INCONCLUSIVE}
         assert plain_words.who_is_right(follower(**of(verdict))).startswith(NOT_KNOWN) == (verdict in untold)
         shown = section(data.report, explained(**of(verdict)), "orders-0", "")
         if SEVERITIES[verdict] is Severity.NONE:
@@ -96,8 +95,8 @@ class TestAVerdict:
     def test_explained_with_a_remedy(self, verdict: Verdict) -> None:
         text = render(explained(**of(verdict)))
         assert f"{verdict} ({SEVERITIES[verdict]})" in text
-        assert ("knows no remedy" in text) == (verdict in RESERVED)
-        assert (verdict in remedies.BY_VERDICT) == (verdict not in RESERVED)
+        assert "knows no remedy" not in text
+        assert verdict in remedies.BY_VERDICT
 
     def test_in_the_notebook(self, verdict: Verdict) -> None:
         assert run_charts.VERDICTS.index(str(verdict)) == list(Verdict).index(verdict)
@@ -105,7 +104,7 @@ class TestAVerdict:
         assert str(verdict) in str(run_charts.heatmap(rows, "first").to_dict())
 
     def test_in_the_document(self, verdict: Verdict) -> None:
-        assert (f"| `{verdict}` | {SEVERITIES[verdict]} |" in VERDICTS_DOC) == (verdict not in RESERVED)
+        assert f"| `{verdict}` | {SEVERITIES[verdict]} |" in VERDICTS_DOC
 
 
 @pytest.mark.parametrize("cause", Cause)

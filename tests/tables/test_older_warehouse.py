@@ -23,7 +23,7 @@ from tests.support.warehouse import STARTED, write_warehouse
 DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = DATA / "older" / "before-row-classes.tar.gz"
 LATER = STARTED + timedelta(hours=1)
-NEW = {"damaged_batches"}  # tables that it does not have
+NEW = {"compaction_differences", "damaged_batches"}  # tables that it does not have
 EMPTY = {"future_replicas", "input_errors"}  # nothing of that kind in the clusters that were audited
 
 
@@ -56,6 +56,12 @@ def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
     assert table.row is not None
     rows = [row_of(table.row, {name: value for name, value in row.items() if name not in keys}) for row in found]
     assert bool(rows) == (table.name not in EMPTY)
+
+
+@pytest.mark.parametrize("table", [table for table in TABLES if table.name in NEW], ids=lambda table: table.name)
+def test_a_table_that_it_lacks_is_empty(older: Path, table: Table) -> None:
+    assert not (older / table.name).exists()
+    assert not len(PastRun(WarehouseTables(str(older)), "older").read(table, table.arrow.names))
 
 
 def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:

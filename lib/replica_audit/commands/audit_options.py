@@ -36,7 +36,8 @@ RULES = (
     Option(
         flag="--compare",
         setting="compare",
-        help="how closely: epochs (checkpoints and batch headers only) or content (also the bytes of batches) (default: content)",
+        help="how closely: epochs (checkpoints and batch headers only) content (also the bytes of batches) or records (also the "
+        "records of compacted topics, key by key) (default: content)",
         arguments={"metavar": "MODE"},
     ),
     Option(

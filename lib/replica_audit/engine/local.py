@@ -5,6 +5,7 @@ Everything known of a cluster is in memory at once, so this is for what one pers
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica_audit.config import Settings
+from replica_audit.engine.local_records import keys_of
 from replica_audit.engine.second_process import both
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import SCHEMES
@@ -85,7 +87,7 @@ def audit_cluster(
         _list(listed, settings.topics, known, shares=shares)
         replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
         tell(READING, replicas)
-        facts = facts or cluster_facts(head, known.copies, settings, known.versions)
+        facts = facts or cluster_facts(head, known.copies, settings, known.versions, audited_at_ms=time.time_ns() // 1_000_000)
         rows = [row for _key, row in sorted(known.partitions.items())]
         of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
         _scan([*of_groups, *of_transactions], facts.compare)
@@ -237,7 +239,8 @@ def _transactions(of_transactions: Iterable[Row], known: _Known, facts: ClusterF
 
 
 def _tables(rows: Iterable[Row], facts: ClusterFacts) -> dict[str, pa.Table]:
-    audited = (judged(row, facts) for row in rows if row["is_audited"])
+    compares = facts.compare is CompareMode.RECORDS
+    audited = (judged(row | {"keys": keys_of(row, facts)} if compares else row, facts) for row in rows if row["is_audited"])
     parts: dict[str, list[pa.Table]] = {name: [] for name in AUDITED.names if name != "cluster_id"}
     while some := list(islice(audited, _AT_ONCE)):
         batch = encoded_audits(some)

@@ -11,8 +11,9 @@ from replica_audit.model import ReplicaFiles, ScannedSegment
 from replica_audit.partition.choices.electability import electability, without_log
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
+from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
-from replica_audit.partition.findings.found_rows import Audited, ComparedPairs, checked_row, found_rows
+from replica_audit.partition.findings.found_rows import Audited, checked_row, found_rows
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -20,6 +21,7 @@ from replica_audit.partition.known.known_partition import KnownPartition, ReadAg
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
+from replica_audit.partition.pairs.records import compared_logs, difference_rows, with_records
 from replica_audit.partition.pairs.sides import Side, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
@@ -84,6 +86,7 @@ class PartitionAudit:
         }
         self.leadership = leadership(self.metadata, list(self.replicas.values()))
         self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
+        self.inferred_because = None if self.because is None else str(self.because)
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
@@ -95,10 +98,6 @@ class PartitionAudit:
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
             commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
-
-    @property
-    def _inferred_because(self) -> str | None:
-        return None if self.because is None else str(self.because)
 
     @property
     def best_replica(self) -> replicas.Loaded | None:
@@ -137,6 +136,7 @@ class PartitionAudit:
             segment_epochs=[
                 found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],
+            compaction_differences=made.differences,
             content_windows=[found for one in self.loaded for found in replica_rows.window_rows(one)],
             epoch_start_offsets=epochs,
             epoch_end_offsets=made.lookups,
@@ -161,7 +161,8 @@ class PartitionAudit:
             input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
             + made.problems
             + self.outdated
-            + self._gone_everywhere(),
+            + self._gone_everywhere()
+            + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
             logged_incidents=incidents,
             found=list(found_rows(audited)),
             checked=[checked_row(audited)],
@@ -233,7 +234,7 @@ class PartitionAudit:
             context=self.context,
             applies=self.cluster.applies,
             witnesses=witnesses(self.replicas, leader.replica, follower.replica),
-            inferred_because=self._inferred_because,
+            inferred_because=self.inferred_because,
         )
 
     def _load(self) -> list[replicas.Loaded]:
@@ -266,20 +267,22 @@ class PartitionAudit:
         if len(followers) + (self.leadership.leader_id >= 0) < 2 and self.leadership.leader_id in self.compared:
             return made
         for follower_id in sorted(followers):
-            pair = self._pair(follower_id)
+            pair = self.pair(follower_id)
             if isinstance(pair, Judgement):
                 keys = pairs.PairKeys(self.topic, self.partition, self.leadership.leader_id, follower_id)
-                source, why = self.leadership.source, self._inferred_because
+                source, why = self.leadership.source, self.inferred_because
                 made.verdicts.append(not_compared_row(keys, source, self.cluster.applies, pair, inferred_because=why))
                 continue
             events = [event for event in self.events if event.broker_id == follower_id]
             measured = pairs.measure(pair)
             if self.cluster.compare is not CompareMode.EPOCHS:
                 measured = pairs.with_content(pair, measured)
+            measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
             measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
+            made.differences += difference_rows(pair.keys, measured.comparison.records)
             made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
@@ -288,7 +291,8 @@ class PartitionAudit:
                 made.problems.append(ReportedProblem.of(measured.unread.broker_id, measured.unread.problem))
         return made
 
-    def _pair(self, follower_id: int) -> pairs.Pair | Judgement:
+    def pair(self, follower_id: int) -> pairs.Pair | Judgement:
+        """A follower with the leader, or why it cannot be compared."""
         follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
         found = why_not_compared(leader, follower, self.leadership.leader_id, self.metadata.topic_id)
         if isinstance(found, Judgement):

@@ -15,12 +15,13 @@ from replica_audit.formats.replicas.stored_batches import stored_batches
 from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
+from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
 from replica_audit.stages.valid_rows import sifted
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.values import (
     Row,
     committed_offset,
+    differing_keys,
     log_event,
     partition_metadata,
     replica_files,
@@ -51,7 +52,7 @@ def known_partition(row: Row) -> KnownPartition:
 
     Args:
         row: cluster_id, topic, partition, and the arrays claims, replicas, segments, events, commits and transactions, the last three null
-            where there are none.
+            where there are none; and keys (of the shape COMPARED_KEYS), null where records were not read.
     """
     topic, partition = row["topic"], row["partition"]
     return KnownPartition(
@@ -64,6 +65,14 @@ def known_partition(row: Row) -> KnownPartition:
         events=tuple(log_event(one["broker_id"], topic, partition, one["event"]) for one in row.get("events") or ()),
         commits=tuple(committed_offset(topic, partition, one) for one in row.get("commits") or ()),
         transactions=tuple(sorted(map(transaction_state, row.get("transactions") or ()), key=attrgetter("transactional_id"))),
+        records=None if row.get("keys") is None else _read_records(row["keys"]),
+    )
+
+
+def _read_records(rows: Sequence[Row]) -> ReadRecords:
+    return ReadRecords(
+        differing=tuple((row["follower_id"], differing_keys(row)) for row in rows if not row["problem"]),
+        unread=tuple((row["broker_id"], Problem(**row["problem"])) for row in rows if row["problem"]),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from replica_audit.tables.columns import STRING, Column, Table, shape
+from replica_audit.tables.compaction import COMPACTION_DIFFERENCES
 from replica_audit.tables.damage import DAMAGED_BATCHES
 from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
@@ -18,7 +19,7 @@ from replica_audit.tables.replicas import (
     SEGMENT_EPOCHS,
 )
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.tables.shapes import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
+from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEGMENTS, TRANSACTIONS, WANTED
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of
@@ -38,6 +39,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     CONSUMER_IMPACTS,
     CONTENT_WINDOWS,
     DAMAGED_BATCHES,
+    COMPACTION_DIFFERENCES,
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 
@@ -61,6 +63,7 @@ __all__ = [
     "AUDIT_RUNS",
     "CHECKED",
     "COMMITS",
+    "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
     "DAMAGED_BATCHES",
@@ -71,9 +74,11 @@ __all__ = [
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
     "INVENTORY",
+    "KEYS_OF_PARTITION",
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
+    "RECORDS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",
     "REPLICA_VERDICTS",
@@ -82,6 +87,7 @@ __all__ = [
     "TABLES",
     "TRANSACTIONS",
     "TRUNCATION_POINTS",
+    "WANTED",
     "WHAT_IF_LEADERS",
     "WHAT_IF_RULES",
     "Column",

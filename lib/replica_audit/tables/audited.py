@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replica_audit.tables.compaction import CompactionDifference
 from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedIncident
@@ -34,6 +35,7 @@ class AuditedPartition:
     consumer_impacts: Sequence[ConsumerImpact] = ()
     content_windows: Sequence[ContentWindow] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
+    compaction_differences: Sequence[CompactionDifference] = ()
     input_errors: Sequence[ReportedProblem] = ()
     found: Sequence[FoundFinding] = ()
     checked: Sequence[CheckedPartition] = ()

@@ -192,6 +192,7 @@ class CheckedPartition:
     isr: tuple[Int, ...]
     clean: tuple[Int, ...]
     same_batches: tuple[Int, ...]
+    same_records: tuple[Int, ...]
 
 
 FINDINGS = table(

@@ -182,3 +182,12 @@ class EvidenceFact:
     offset: Bigint | None
     leader_epoch: Int | None
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingKeyCount:
+    """How many keys differ for one cause, of which one replica is wrong."""
+
+    cause: str
+    broker_id: Int
+    keys: Bigint

@@ -23,6 +23,7 @@ from replica_audit.tables.pair_structs import (
     BatchMismatch,
     CommittedSpan,
     ContradictingLine,
+    DifferingKeyCount,
     DifferingOffsets,
     EvidenceFact,
     ExchangeRound,
@@ -59,7 +60,7 @@ FirstMismatch = Annotated[
 NotComparedBecause = Annotated[
     str | None,
     "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
-    "range, leader unknown or unreadable, no epochs or text not whole; null: it is compared",
+    "range, leader unknown or unreadable, no epochs, text not whole or records not compared; null: it is compared",
 ]
 
 
@@ -224,6 +225,13 @@ class ReplicaVerdict:
     cleaned_beyond_cut: Annotated[bool | None, "whether the follower's cleaner had gone on beyond the cut"]
     rests_on: Annotated[tuple[EvidenceFact, ...] | None, "the evidence fact by fact: a file, and what it has at an offset, also in words"]
     mismatch: FirstMismatch
+    differing_keys: Annotated[
+        tuple[DifferingKeyCount, ...] | None,
+        "keys, and transaction markers, whose records differ in a way that compaction does not allow, counted by cause and by the replica "
+        "that is wrong; those that the follower keeps after its cut. Null: records were not compared; the keys are in "
+        "compaction_differences",
+    ]
+    records_unread: Annotated[str | None, "why records could not be compared though that was asked for; null: they were, or it was not"]
 
 
 REPLICA_VERDICTS = table(

@@ -25,6 +25,7 @@ from replica_audit.model import (
     Window,
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, KeyRecord
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
 
 _EPOCHS_AND_IDS = frozenset(
@@ -159,3 +160,34 @@ COMMITS = pa.schema(
 )
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
+_KEPT_LOG = struct_of_value(KeptLog)
+COMPARED_LOGS = struct_of_value(ComparedLogs, leader=_KEPT_LOG, follower=_KEPT_LOG)
+# What records are wanted: a segment to read with the bounds below each of which the newest record of a key counts, or, without a file, the
+# pairs of a partition that are compared. Keys are spread over `buckets`.
+WANTED = pa.schema(
+    [
+        *_REPLICA_KEYS,
+        pa.field("buckets", INT),
+        pa.field("file", SEGMENT_FILE),
+        pa.field("is_last", BOOLEAN),
+        pa.field("end_offset", BIGINT),
+        pa.field("bounds", pa.list_(BIGINT)),
+        pa.field("pairs", pa.list_(COMPARED_LOGS)),
+    ]
+)
+_KEY_HALVES = [pa.field("key_high", BIGINT), pa.field("key_low", BIGINT)]
+# a record by the hashes of its key and value (`hashed_records.ROW`), or why a segment's could not be read
+RECORDS = pa.schema(
+    [
+        *_REPLICA_KEYS,
+        pa.field("bucket", INT),
+        *_KEY_HALVES,
+        *(pa.field(name, BIGINT) for name in ("offset", "timestamp_ms", "value_hash", "flags")),
+        pa.field("problem", PROBLEM),
+    ]
+)
+_KEY_RECORD = struct_of_value(KeyRecord)
+_DIFFERING_KEY = pa.struct([*_KEY_HALVES, pa.field("leader", _KEY_RECORD), pa.field("follower", _KEY_RECORD)])
+# what comparing a bucket of keys gave: the keys of a follower that differ in one way, or what could not be read of a broker
+COMPARED_KEYS = struct(follower_id=INT, cause=STRING, broker_id=INT, count=BIGINT, worst=pa.list_(_DIFFERING_KEY), problem=PROBLEM)
+KEYS_OF_PARTITION = pa.schema([*(field for field in _REPLICA_KEYS if field.name != "broker_id"), pa.field("keys", COMPARED_KEYS)])

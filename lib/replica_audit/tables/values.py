@@ -27,6 +27,7 @@ from replica_audit.model import (
     Window,
 )
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.comparison.compaction import CompactionCause, ComparedLogs, DifferingKey, DifferingKeys, KeptLog, KeyRecord
 from replica_audit.tables.encoding import as_dict
 
 Row = dict[str, Any]
@@ -159,3 +160,40 @@ def metadata_copy(row: Row) -> MetadataCopy:
         "min_isr": tuple(MinIsrSetting(**setting) for setting in row["min_isr"]),
     }
     return MetadataCopy(**{**row, **values})
+
+
+def pair_row(logs: ComparedLogs) -> Row:
+    """Two logs that are compared as a row of the shape COMPARED_LOGS."""
+    return as_dict(logs) | {"leader": as_dict(logs.leader), "follower": as_dict(logs.follower)}
+
+
+def compared_logs(row: Row) -> ComparedLogs:
+    """A row of the shape COMPARED_LOGS as a value."""
+    return ComparedLogs(**{**row, "leader": KeptLog(**row["leader"]), "follower": KeptLog(**row["follower"])})
+
+
+def keys_row(follower_id: int, keys: DifferingKeys) -> Row:
+    """Keys that differ as a row of the shape COMPARED_KEYS."""
+    worst = [{**one._asdict(), "leader": _record_row(one.leader), "follower": _record_row(one.follower)} for one in keys.worst]
+    cause = None if keys.cause is None else str(keys.cause)
+    return {"follower_id": follower_id, "cause": cause, "broker_id": keys.broker_id, "count": keys.number, "worst": worst, "problem": None}
+
+
+def unread_row(broker_id: int, problem: Row) -> Row:
+    """What could not be read of a broker as a row of the shape COMPARED_KEYS; `problem` is of the shape PROBLEM."""
+    return {"follower_id": None, "cause": None, "broker_id": broker_id, "count": 0, "worst": [], "problem": problem}
+
+
+def differing_keys(row: Row) -> DifferingKeys:
+    """A row of the shape COMPARED_KEYS as a value; one without a problem."""
+    worst = (DifferingKey(**{**one, "leader": _record(one["leader"]), "follower": _record(one["follower"])}) for one in row["worst"])
+    cause = None if row["cause"] is None else CompactionCause(row["cause"])
+    return DifferingKeys(cause, row["broker_id"], row["count"], tuple(worst))
+
+
+def _record_row(record: KeyRecord | None) -> Row | None:
+    return None if record is None else record._asdict()
+
+
+def _record(row: Row | None) -> KeyRecord | None:
+    return None if row is None else KeyRecord(**row)

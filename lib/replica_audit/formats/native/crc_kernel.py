@@ -76,7 +76,7 @@ def _emit_prefetch(builder: Any, address: Any) -> Any:
 byte, half, word = (_load(kind, big_endian=False, signed=False) for kind in (_INT8, _INT32, _INT64))
 int64_at, int32_at, int16_at, uint32_at = _load(_INT64), _load(_INT32), _load(_INT16), _load(_INT32, signed=False)  # as Kafka stores them
 pread = _called("pread", _INT64, (_INT32, _INT64, _INT64, _INT64))  # descriptor, address, size, position
-_shifted = _operation(2, lambda builder, number, bits: builder.lshr(number, bits))  # to the right, zeros move in
+shifted = _operation(2, lambda builder, number, bits: builder.lshr(number, bits))  # to the right, zeros move in
 _crc_of_word = _called("llvm.x86.sse42.crc32.64.64", _INT64, (_INT64, _INT64))
 _crc_of_half, _crc_of_byte = (_called(f"llvm.x86.sse42.crc32.32.{kind.width}", _INT32, (_INT32, kind)) for kind in (_INT32, _INT8))
 prefetch = _operation(1, _emit_prefetch)  # have the line of 64 bytes at an address brought near, if it can be read
@@ -142,9 +142,9 @@ def crc_by_tables(polynomial: int) -> Any:
             mixed = word(at) ^ crc  # of a little-endian machine
             crc = 0
             for place in range(8):
-                crc ^= flat[(7 - place) * 256 + (_shifted(mixed, 8 * place) & 0xFF)]
+                crc ^= flat[(7 - place) * 256 + (shifted(mixed, 8 * place) & 0xFF)]
         for at in range(address + size // 8 * 8, address + size):
-            crc = _shifted(crc, 8) ^ flat[(crc ^ byte(at)) & 0xFF]
+            crc = shifted(crc, 8) ^ flat[(crc ^ byte(at)) & 0xFF]
         return crc
 
     return crc_of

@@ -34,7 +34,7 @@ REMEDIES = {
     BEYOND_LIMIT: "nothing is known to be wrong: these records are not looked at, for reading them takes too much memory or time",
 }
 
-_APPEND_TIME = 0x08
+APPEND_TIME = 0x08
 _SMALLEST_RECORD = 7  # bytes of a record of magic 2 without key, value and headers
 _SIZE = struct.Struct(">i")
 
@@ -73,7 +73,7 @@ class UnreadableRecords:
         return REMEDIES[self.code]
 
 
-class _Budget:
+class Budget:
     """How much of a file's compressed batches may still be decompressed."""
 
     def __init__(self) -> None:
@@ -102,10 +102,10 @@ def read_records(path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]] 
     Raises:
         OSError: the file cannot be read.
     """
-    budget = _Budget()
+    budget = Budget()
     with path.open("rb") as stream:
         for item in read_batches(path, verify_crc=True):
-            yield item if isinstance(item, Damage) else _read(stream, item, budget)
+            yield item if isinstance(item, Damage) else read_batch(stream, item, budget)
 
 
 def records_of(stream: BinaryIO, header: BatchHeader) -> tuple[Record, ...] | UnreadableRecords:
@@ -118,11 +118,12 @@ def records_of(stream: BinaryIO, header: BatchHeader) -> tuple[Record, ...] | Un
     Raises:
         OSError: the file cannot be read.
     """
-    found = _read(stream, header, _Budget())
+    found = read_batch(stream, header, Budget())
     return found if isinstance(found, UnreadableRecords) else found[1]
 
 
-def _read(stream: BinaryIO, header: BatchHeader, budget: _Budget) -> tuple[BatchHeader, tuple[Record, ...]] | UnreadableRecords:
+def read_batch(stream: BinaryIO, header: BatchHeader, budget: Budget) -> tuple[BatchHeader, tuple[Record, ...]] | UnreadableRecords:
+    """The same, of a batch of a file whose batches share what they may become; `header` is given back."""
     code, reason = BAD_RECORDS, ""
     if header.crc_valid is False:
         code, reason = BAD_CRC, "the batch does not match its CRC"
@@ -143,7 +144,13 @@ def _read(stream: BinaryIO, header: BatchHeader, budget: _Budget) -> tuple[Batch
     return UnreadableRecords(code=code, detail=detail, byte_offset=header.position, header=header)
 
 
-def _decompressed(data: bytes, header: BatchHeader, budget: _Budget) -> bytes:
+def decompressed_within(data: bytes, header: BatchHeader, budget: Budget) -> bytes:
+    """The records of a batch, as they are encoded.
+
+    Raises:
+        BeyondLimitError: they are more than is left.
+        SegmentError: they cannot be decompressed.
+    """
     if header.codec == "none":
         return data
     limit = budget.limit(len(data))
@@ -156,14 +163,14 @@ def _decompressed(data: bytes, header: BatchHeader, budget: _Budget) -> bytes:
     return found
 
 
-def _records(content: bytes, header: BatchHeader, budget: _Budget) -> tuple[Record, ...]:
+def _records(content: bytes, header: BatchHeader, budget: Budget) -> tuple[Record, ...]:
     """The records of a batch of magic 2."""
     count = header.record_count
     if not count:
         return ()
     attributes, base_timestamp = V2_HEADER.unpack_from(content)[5:8:2]
-    append_time = header.max_timestamp_ms if attributes & _APPEND_TIME else None
-    data = _decompressed(content[V2_HEADER.size :], header, budget)
+    append_time = header.max_timestamp_ms if attributes & APPEND_TIME else None
+    data = decompressed_within(content[V2_HEADER.size :], header, budget)
     if count * _SMALLEST_RECORD > len(data):
         raise SegmentError(f"{count} records cannot be in {len(data)} bytes")
     if count > MAX_RECORDS:
@@ -220,14 +227,14 @@ def _checked(record: Record, first: int, last: int) -> Record:
     return record
 
 
-def _legacy_records(content: bytes, header: BatchHeader, budget: _Budget) -> tuple[Record, ...]:
+def _legacy_records(content: bytes, header: BatchHeader, budget: Budget) -> tuple[Record, ...]:
     """The record of an entry of magic 0 or 1, or the records of the entries that are compressed in it."""
     wrapper, attributes = _entry(content)
     if header.codec == "none":
         return (wrapper,)
     if wrapper.value is None:
         raise SegmentError("a compressed entry without a value")
-    entries = list(islice(_inner_entries(_decompressed(wrapper.value, header, budget)), MAX_RECORDS + 1))
+    entries = list(islice(_inner_entries(decompressed_within(wrapper.value, header, budget)), MAX_RECORDS + 1))
     if not entries:
         raise SegmentError("a compressed entry without records")
     if len(entries) > MAX_RECORDS:
@@ -236,7 +243,7 @@ def _legacy_records(content: bytes, header: BatchHeader, budget: _Budget) -> tup
     base = wrapper.offset - entries[-1].offset if header.magic == 1 else 0
     if base < 0:
         raise SegmentError(f"a compressed entry at offset {wrapper.offset} with {entries[-1].offset} records before its last one")
-    if header.magic == 1 and attributes & _APPEND_TIME:
+    if header.magic == 1 and attributes & APPEND_TIME:
         entries = [entry._replace(timestamp_ms=wrapper.timestamp_ms) for entry in entries]
     return tuple(_checked(entry._replace(offset=base + entry.offset), 0, header.last_offset) for entry in entries)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.partition.choices.what_if import Cut
+from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
@@ -28,24 +28,10 @@ from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import BatchDamage, CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.tables.history import LoggedIncident
-from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.tables.runs import ReportedProblem
-from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.tables.what_if import WhatIfLeader
 
 _NOBODY, _MOST_DAMAGED = -1, 5
-
-
-@dataclass(slots=True, kw_only=True)
-class ComparedPairs:
-    """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
-
-    points: list[TruncationPoint] = field(default_factory=list)
-    verdicts: list[ReplicaVerdict] = field(default_factory=list)
-    lookups: list[EpochEndOffset] = field(default_factory=list)
-    rules: list[WhatIfRule] = field(default_factory=list)
-    problems: list[ReportedProblem] = field(default_factory=list)
-    same_batches: list[int] = field(default_factory=list)
-    cuts: dict[int, Cut] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +102,7 @@ def checked_row(audited: Audited) -> CheckedPartition:
         isr=metadata.isr,
         clean=(*leads, *clean),
         same_batches=tuple(sorted(audited.made.same_batches)),
+        same_records=tuple(row.follower_id for row in audited.made.verdicts if row.differing_keys == ()),
     )
 
 

@@ -54,4 +54,5 @@ def _check(check: CheckedPartition) -> Check:
         isr=check.isr,
         clean=check.clean,
         same_batches=check.same_batches,
+        same_records=check.same_records,
     )

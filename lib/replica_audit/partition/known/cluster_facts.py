@@ -16,6 +16,7 @@ from replica_audit.protocol.exchange.replay import Protocol
 
 # a fenced broker may be dead or frozen: of it nothing is known
 _STATES: Mapping[str, str] = {BrokerState.UP: "up", BrokerState.STARTING: "up", BrokerState.STOPPING: "up", BrokerState.STOPPED: "stopped"}
+UNKNOWN_TIME = 1 << 62  # later than any: no retention can be proven to last still
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class ClusterFacts:
     `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
     are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
     end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
-    how closely replicas are compared.
+    how closely replicas are compared. `audited_at_ms`: when the audit began, later than any copy was taken.
     """
 
     generation: Generation
@@ -37,6 +38,7 @@ class ClusterFacts:
     what_if_leaders: bool = False
     logs_go_on: bool = False
     compare: CompareMode = CompareMode.CONTENT
+    audited_at_ms: int = UNKNOWN_TIME
     history: ClusterHistory = field(default_factory=ClusterHistory)
 
     @property
@@ -46,7 +48,12 @@ class ClusterFacts:
 
 
 def cluster_facts(
-    head: ClusterMetadata | None, copies: Sequence[MetadataCopy], settings: Settings, logged: Sequence[LoggedVersions] = ()
+    head: ClusterMetadata | None,
+    copies: Sequence[MetadataCopy],
+    settings: Settings,
+    logged: Sequence[LoggedVersions] = (),
+    *,
+    audited_at_ms: int = UNKNOWN_TIME,
 ) -> ClusterFacts:
     """The facts of one cluster.
 
@@ -55,6 +62,7 @@ def cluster_facts(
         copies: of its metadata log; the one that reaches farthest counts.
         settings: of the run.
         logged: the versions in the brokers' own logs.
+        audited_at_ms: when the audit began.
     """
     copy = max(copies, key=lambda one: (one.log_epoch, one.log_end_offset), default=None)
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
@@ -78,6 +86,7 @@ def cluster_facts(
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
         compare=CompareMode(settings.compare),
+        audited_at_ms=audited_at_ms,
         history=_history(copy, (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)),
     )
 

@@ -19,6 +19,7 @@ from replica_audit.model import (
     TransactionState,
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.comparison.compaction import DifferingKeys
 
 # Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other; the
 # runs that their scans found are given. Raises UnreadBatchesError where they can no longer be read.
@@ -39,12 +40,21 @@ class UnreadBatchesError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRecords:
+    """What comparing records gave: the keys that differ of each follower, and what could not be read, with its broker."""
+
+    differing: tuple[tuple[int, DifferingKeys], ...] = ()
+    unread: tuple[tuple[int, Problem], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPartition:
     """One partition as it was read, in any order.
 
     `claims`: what each source of metadata says of it, with the broker whose copy it is, None for the file beside the brokers; `replicas`
     and `segments`: with their broker; `events`: the lines of brokers' own logs about it; `commits`: what groups committed of it;
     `transactions`: what coordinators say of the transactional ids whose transaction it takes part in, or whose producer has one open in it.
+    `records`: what comparing records gave, None before they were read.
     """
 
     cluster_id: str
@@ -56,3 +66,4 @@ class KnownPartition:
     events: tuple[LogEvent, ...] = ()
     commits: tuple[CommittedOffset, ...] = ()
     transactions: tuple[TransactionState, ...] = ()
+    records: ReadRecords | None = None

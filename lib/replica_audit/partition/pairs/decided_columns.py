@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from replica_audit.model import HashedRecord, StoredBatch
 from replica_audit.protocol.comparison.afterwards import conflicts, differences
+from replica_audit.protocol.comparison.compaction import RecordComparison
 from replica_audit.protocol.comparison.located import DifferingRecord
 from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.comparison.pair import Comparison
@@ -18,6 +19,7 @@ from replica_audit.tables.pair_structs import (
     BatchFacts,
     BatchMismatch,
     ContradictingLine,
+    DifferingKeyCount,
     DifferingOffsets,
     RecordMismatch,
     RecordSizes,
@@ -36,6 +38,8 @@ class DecidedColumns:
     conflicts: tuple[DifferingOffsets, ...]
     cleaned_beyond_cut: bool | None
     mismatch: BatchMismatch | None
+    differing_keys: tuple[DifferingKeyCount, ...] | None
+    records_unread: str | None
 
 
 def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
@@ -48,7 +52,15 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         conflicts=_pieces(conflicts(comparison)),
         cleaned_beyond_cut=comparison.cleaned_beyond_the_cut,
         mismatch=_mismatch(comparison, judgement),
+        differing_keys=_key_counts(comparison.records),
+        records_unread=comparison.records.unread if comparison.records else None,
     )
+
+
+def _key_counts(found: RecordComparison | None) -> tuple[DifferingKeyCount, ...] | None:
+    if found is None or found.unread:
+        return None
+    return tuple(DifferingKeyCount(cause=str(one.cause), broker_id=one.broker_id, keys=one.number) for one in found.found)
 
 
 def _wrong_epoch(found: WrongEpoch | None) -> WrongTableEpoch | None:

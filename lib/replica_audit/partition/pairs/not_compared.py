@@ -58,6 +58,8 @@ def not_compared_row(
         cleaned_beyond_cut=None,
         rests_on=None,
         mismatch=None,
+        differing_keys=None,
+        records_unread=None,
     )
 
 

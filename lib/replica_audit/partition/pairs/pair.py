@@ -250,6 +250,8 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         cleaned_beyond_cut=decided.cleaned_beyond_cut,
         rests_on=facts.rests_on,
         mismatch=decided.mismatch,
+        differing_keys=decided.differing_keys,
+        records_unread=decided.records_unread,
     )
 
 

@@ -10,3 +10,4 @@ class CompareMode(StrEnum):
 
     EPOCHS = "epochs"  # checkpoints and the headers of batches: neither CRCs nor digests are taken
     CONTENT = "content"  # the bytes of batches: each by its CRC, and by digests with those of the other replica
+    RECORDS = "records"  # of compacted topics also the records: for each key the newest one that survives

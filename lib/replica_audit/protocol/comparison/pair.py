@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
+from replica_audit.protocol.comparison.compaction import RecordComparison
 from replica_audit.protocol.comparison.content import ContentComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
 from replica_audit.protocol.comparison.observed import Disobedience
@@ -57,7 +58,7 @@ class Comparison:
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
     `did_otherwise` is what the follower's broker logged that it did and that the rule does not say.
-    `content` is what comparing the batches gave, None where they were not compared.
+    `content` is what comparing the batches gave, None where they were not compared; `records` the same of the records.
     """
 
     leader: Replica
@@ -67,6 +68,7 @@ class Comparison:
     witnesses: Sequence[Replica] = ()
     did_otherwise: Disobedience | None = None
     content: ContentComparison | None = None
+    records: RecordComparison | None = None
     difference: lineage.Piece | None = field(init=False)
     cannot_rejoin: CannotRejoin | None = field(init=False)
 

@@ -46,7 +46,7 @@ class Check:
 
     `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
     has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
-    verdict. `same_batches` are those followers among them whose batches were compared, too.
+    verdict. `same_batches` are those followers among them whose batches were compared, too, `same_records` those whose records were.
     """
 
     leader_id: int
@@ -55,6 +55,7 @@ class Check:
     isr: Collection[int]
     clean: Collection[int]
     same_batches: Collection[int]
+    same_records: Collection[int] = ()
 
 
 def is_resolved(finding: Open, check: Check) -> bool:
@@ -77,6 +78,9 @@ def is_resolved(finding: Open, check: Check) -> bool:
     if not is_known and finding.leader_source not in (None, INFERRED):
         return False
     pair = {finding.broker_id, *([finding.leader_id] if finding.leader_id is not None and finding.leader_id >= 0 else [])}
-    if finding.code == Verdict.CONTENT_MISMATCH and not pair - {check.leader_id} <= set(check.same_batches):
+    followers = pair - {check.leader_id}
+    if finding.code == Verdict.CONTENT_MISMATCH and not followers <= set(check.same_batches):
+        return False
+    if finding.code == Verdict.COMPACTION_DIFFERS and not followers <= set(check.same_records):
         return False
     return pair <= set(check.clean)

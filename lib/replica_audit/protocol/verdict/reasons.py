@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from replica_audit.protocol.comparison.commitment import Doubt, Evidence
 from replica_audit.protocol.comparison.committed import Committed
+from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKeys, RecordComparison
 from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
@@ -126,3 +127,44 @@ def _line(line: WrongLine) -> str:
         return f"lacks the line `{line.epoch} {line.start_offset}` of its own batches"
     right = "no such epoch" if line.start_offset is None else f"`{line.epoch} {line.start_offset}`"
     return f"has the line `{line.epoch} {line.found_offset}` where its batches have {right}"
+
+
+_DIFFERS: dict[CompactionCause, str] = {
+    CompactionCause.KEY_MISSING: "live key(s) are missing",
+    CompactionCause.KEY_RESURRECTED: "deleted key(s) are live again",
+    CompactionCause.OTHER_VALUE: "key(s) have another newest value",
+    CompactionCause.TOMBSTONE_GONE: "tombstone(s) were removed too early",
+    CompactionCause.MARKER_GONE: "transaction marker(s) were removed too early",
+}
+
+
+def differing_keys(c: Comparison, found: RecordComparison) -> str:
+    """How many keys differ in which way, and where the first of each is."""
+    return "; ".join(_of_one_cause(c, keys) for keys in found.found if keys.cause is not None)
+
+
+def _of_one_cause(c: Comparison, keys: DifferingKeys) -> str:
+    role = "leader" if keys.broker_id == c.leader.broker_id else "follower"
+    at = f" (first: offset {keys.worst[0].offset})" if keys.worst else ""
+    return f"{keys.number} {_DIFFERS[keys.cause] if keys.cause else 'key(s) differ'} on {role} {keys.broker_id}{at}"
+
+
+def kept_until(c: Comparison) -> int:
+    """The smaller end of both logs, the follower's after its cut."""
+    cut = removal_start(c.follower, c.effect)
+    return c.end if cut is None else min(cut, c.end)
+
+
+def records_after_the_cut(c: Comparison, found: RecordComparison) -> str:
+    """What a follower's records are that it keeps."""
+    if found.unread:
+        return f"the records that it keeps could not be compared: {found.unread}"
+    if found.found:
+        return f"of the records that it keeps, permanently: {differing_keys(c, found)}"
+    return equal_records(found)
+
+
+def equal_records(found: RecordComparison) -> str:
+    """That no key differs."""
+    apart = f"; {found.unproven} key(s) differ as copies of different times may" if found.unproven else ""
+    return f"compared record by record, no key differs in a way that compaction does not allow{apart}"

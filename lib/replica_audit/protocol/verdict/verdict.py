@@ -45,6 +45,7 @@ class Cause(StrEnum):
     LEADER_UNKNOWN = "leader unknown or unreadable"
     NO_EPOCHS = "no epochs"
     TEXT_NOT_WHOLE = "text not whole"
+    RECORDS_NOT_COMPARED = "records not compared"
 
 
 class Severity(StrEnum):
@@ -67,7 +68,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.STALE_TOPIC_ID: Severity.ERROR,
     Verdict.EPOCH_TABLE_ONLY: Severity.WARNING,
     Verdict.REBATCHED: Severity.WARNING,
-    Verdict.COMPACTION_DIFFERS: Severity.WARNING,
+    Verdict.COMPACTION_DIFFERS: Severity.ERROR,
     Verdict.INCONCLUSIVE: Severity.WARNING,
     Verdict.IDENTICAL: Severity.NONE,
     Verdict.LAGGING: Severity.NONE,
@@ -120,11 +121,13 @@ def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
         yield reasons.cut_besides(c)
     if c.did_otherwise is not None:
         yield c.did_otherwise.sentence
-    if c.cleaned_beyond_the_cut:
+    if c.cleaned_beyond_the_cut and (c.records is None or c.records.unread):
         yield (
-            f"its cleaner had gone on to {c.follower.cleaner_offset}, beyond the cut: what it took for the sake of records that go now is "
-            "missing from this replica for good"
+            f"its cleaner had gone on to {c.follower.cleaner_offset}, beyond the cut: keys compacted away in favour of records that it "
+            "truncates now are permanently missing from this replica"
         )
+    if c.records is not None:
+        yield reasons.records_after_the_cut(c, c.records)
 
 
 def _unreadable(c: Comparison) -> Judgement | None:
@@ -227,6 +230,13 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
     return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
 
 
+def _compaction_differs(c: Comparison) -> Judgement | None:
+    if c.records is None or not c.records.found:
+        return None
+    reason = f"compared record by record up to offset {reasons.kept_until(c)}: {reasons.differing_keys(c, c.records)}"
+    return Judgement(verdict=Verdict.COMPACTION_DIFFERS, reason=reason)
+
+
 def _no_epochs(c: Comparison) -> Judgement | None:
     if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history or c.proven_equal:
         return None
@@ -253,6 +263,8 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
 
 
 def _clean(c: Comparison) -> Judgement:
+    if c.records is not None and c.records.unread:
+        return inconclusive(Cause.RECORDS_NOT_COMPARED, f"{c.records.unread}; the epochs agree")
     is_whole = c.content is not None and c.content.whole
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
     if behind > 0:
@@ -261,6 +273,8 @@ def _clean(c: Comparison) -> Judgement:
         verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"
     if c.content is not None and not is_whole:
         found += "; not all batches could be compared"
+    if c.records is not None:
+        found += f"; {reasons.equal_records(c.records)}"
     return Judgement(verdict=verdict, reason=found)
 
 
@@ -274,6 +288,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _truncated_otherwise,
     _content_mismatch,
     _stale_tail,
+    _compaction_differs,
     _no_epochs,
     _epoch_table_only,
     _clean,

@@ -37,6 +37,11 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
                 "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
                 "until it is known which of them is to lead: the first fetch from a leader that lost its log cuts them."
             )
+        case Cause.RECORDS_NOT_COMPARED:
+            yield (
+                "The epochs agree. To compare the records, audit the segments themselves: texts of kafka-dump-log and collections do not "
+                "hold them. What the reason names as unreadable, copy again."
+            )
         case None:  # a run of an older version has it in its reason only
             yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
         case _ as never:

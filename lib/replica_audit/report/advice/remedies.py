@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.advice import content_remedies, rejoin_remedies
+from replica_audit.report.advice import compaction_remedies, content_remedies, rejoin_remedies
 from replica_audit.report.advice.cause_remedies import inconclusive
 from replica_audit.report.advice.damage_remedies import damage_steps
 from replica_audit.report.facts.explanation import Explanation
@@ -33,12 +33,15 @@ def steps(explanation: Explanation) -> Iterator[str]:
     unsettled = what_would_settle_it(verdict)
     if unsettled:
         yield unsettled
-    if verdict.cleaned_beyond_cut:
+    if verdict.cleaned_beyond_cut and verdict.differing_keys is None:
         cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
         yield (
             f"The cleaner had compacted this replica up to {cleaned}, beyond the cut: once it has caught up it may lack keys that the "
-            f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}."
+            f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}. Which keys, --compare records tells."
         )
+    elif verdict.differing_keys and verdict.verdict != Verdict.COMPACTION_DIFFERS:
+        again = compaction_remedies.write_again(verdict, _path(explanation), _refetch(explanation))
+        yield f"Truncating and fetching do not bring back the keys that compaction took. {again}"
     if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
         yield (
             f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
@@ -268,6 +271,7 @@ BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.STALE_TAIL: _stale_tail,
     Verdict.CONTENT_MISMATCH: lambda explanation: content_remedies.content_mismatch(explanation, _refetch(explanation)),
     Verdict.REBATCHED: lambda explanation: content_remedies.rebatched(_refetch(explanation)),
+    Verdict.COMPACTION_DIFFERS: lambda one: compaction_remedies.steps(one.verdict, _path(one), _refetch(one)),
     Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
     Verdict.LAGGING: _clean,
     Verdict.IDENTICAL: _clean,

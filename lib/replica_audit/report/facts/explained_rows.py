@@ -15,7 +15,9 @@ from replica_audit.report.facts.explained_structs import (
     ExplainedDifference,
     ExplainedFallback,
     ExplainedHole,
+    ExplainedKeyCount,
     ExplainedMismatch,
+    ExplainedRecord,
     ExplainedWrongEpoch,
     ExplainedWrongLine,
     Fact,
@@ -128,6 +130,8 @@ class ExplainedVerdict:
     cleaned_beyond_cut: bool | None = None
     rests_on: tuple[Fact, ...] | None = None
     mismatch: ExplainedMismatch | None = None
+    differing_keys: tuple[ExplainedKeyCount, ...] | None = None
+    records_unread: str | None = None
 
     @property
     def committed(self) -> int | None:
@@ -235,3 +239,20 @@ class RuleOutcome:
     request_bytes: int | None
     response_bytes: int | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedKey:
+    """A row of `compaction_differences`."""
+
+    follower_id: int
+    cause: str
+    broker_id: int
+    key_hash: str
+    leader: ExplainedRecord | None
+    follower: ExplainedRecord | None
+
+    @property
+    def offset(self) -> int:
+        """Of the newest record that either side has."""
+        return max((record.offset for record in (self.leader, self.follower) if record is not None), default=-1)

@@ -185,3 +185,21 @@ class Fact:
 
     path: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedKeyCount:
+    """How many keys differ for one cause: an element of `replica_verdicts.differing_keys`."""
+
+    cause: str
+    broker_id: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRecord:
+    """The newest record of a key on one side: a column of `compaction_differences`."""
+
+    offset: int
+    timestamp_ms: int
+    is_tombstone: bool

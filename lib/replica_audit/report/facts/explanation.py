@@ -11,6 +11,7 @@ from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
 from replica_audit.report.facts.explained_rows import (
     ExplainedEpoch,
+    ExplainedKey,
     ExplainedLog,
     ExplainedPoint,
     ExplainedProblem,
@@ -94,7 +95,8 @@ class Explanation:
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
     could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
     were too long to be read whole. `damaged` are the batches of the two that are damaged. `choices` are what each replica would cost as
-    the leader, empty where that was not tried.
+    the leader, empty where that was not tried. `keys` are those whose records
+    differ, as far as the run kept them.
     """
 
     run: ExplainedRun
@@ -114,6 +116,7 @@ class Explanation:
     input_errors: tuple[ExplainedProblem, ...]
     cut_short: tuple[str, ...]
     damaged: tuple[ExplainedDamage, ...] = ()
+    keys: tuple[ExplainedKey, ...] = ()
 
     @property
     def name(self) -> str:
@@ -182,7 +185,17 @@ def _followers(
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
             damaged=tuple(one for one in damaged if one.broker_id in (verdict.leader_id, verdict.follower_id)),
+            keys=_keys(tables, keys, verdict),
         )
+
+
+def _keys(tables: Tables, keys: dict[str, str | int], verdict: ExplainedVerdict) -> tuple[ExplainedKey, ...]:
+    """The keys that differ, in the order of their causes and offsets."""
+    if not verdict.differing_keys:
+        return ()
+    causes = [one.cause for one in verdict.differing_keys]
+    found = tables.rows("compaction_differences", ExplainedKey, **keys, follower_id=verdict.follower_id)
+    return tuple(sorted(found, key=lambda one: (causes.index(one.cause), one.offset, one.key_hash)))
 
 
 def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:

@@ -33,7 +33,7 @@ MEANINGS: dict[str, str] = {
     Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, by its broker's own log, to another offset than the rule gives",
     Verdict.STALE_TAIL: "the follower will cut records that had not been known as committed",
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
-    Verdict.COMPACTION_DIFFERS: "what compaction left differs in a way that it must not",
+    Verdict.COMPACTION_DIFFERS: "the newest records of some keys are not the leader's, and compaction does not allow that",
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
     Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed otherwise",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
@@ -135,6 +135,7 @@ _SENTENCES: dict[str, str] = {
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
     Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
     Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
+    Verdict.COMPACTION_DIFFERS: "{n} hold{s} other newest records for some keys than the leader: compaction does not explain it.",
     Verdict.STALE_TAIL: "{n} will cut records; whether they were committed is unknown.",
     Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
     Verdict.INCONCLUSIVE: "{n} could not be compared: of these nothing is known.",
@@ -147,6 +148,12 @@ def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
         yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict is no proof."
     if data.report.problem_count:
         yield f"{counted(data.report.problem_count, 'problem')} of the input: see below what could not be read."
+
+
+_DIFFERS_IN = {
+    Verdict.CONTENT_MISMATCH: "offsets and epochs agree, the bytes do not",
+    Verdict.COMPACTION_DIFFERS: "of some keys one of the two lacks the newest record, and the reason says which",
+}
 
 
 def who_is_right(one: Explanation) -> str:
@@ -169,10 +176,10 @@ def who_is_right(one: Explanation) -> str:
                 f"Kafka follows {leads}. Whether what {follower} will cut had been committed is not known: no high watermark "
                 "that was written says so, and it is written every 5 s only."
             )
-        case Verdict.CONTENT_MISMATCH:
+        case Verdict.CONTENT_MISMATCH | Verdict.COMPACTION_DIFFERS:
             return (
-                f"Neither by itself: offsets and epochs agree, the bytes do not. Consumers read what {leads}, has; {follower} "
-                "must not lead before somebody has looked at both batches."
+                f"Neither by itself: {_DIFFERS_IN[Verdict(verdict.verdict)]}. Consumers read what {leads}, has; {follower} "
+                "must not lead before somebody has looked at both."
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
             return f"{leads[:1].upper()}{leads[1:]}; what {follower} holds cannot serve this topic."

@@ -19,6 +19,7 @@ from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
 from replica_audit.report.text.exchange_text import exchange_lines
+from replica_audit.report.text.keys_text import key_lines
 from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.rules_text import observed_lines, rule_lines
@@ -224,6 +225,7 @@ SECTIONS: tuple[Section, ...] = (
     _what_goes,
     rule_lines,
     observed_lines,
+    key_lines,
     _evidence,
     epoch_table_lines,
     _input_errors,

@@ -1,0 +1,79 @@
+"""The comparison of records in this process, one partition after the other: what does not fit into memory waits on disk, by key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+import numpy as np
+
+from replica_audit.formats.segment.hashed_records import ROW, Rows
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.stages.records import bucket_of, compared_rows, list_wanted, read_segment_records
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.values import Row, unread_row
+
+
+def keys_of(row: Row, facts: ClusterFacts) -> list[Row]:
+    """What comparing the records of a gathered partition gives, as rows of the shape COMPARED_KEYS; none where that is nothing."""
+    wanted = list(list_wanted(row, {row["cluster_id"]: facts}))
+    if not wanted:
+        return []
+    found: list[Row] = []
+    head, *segments = wanted
+    with Buckets(head["buckets"]) as buckets:
+        for segment in segments:
+            for part in read_segment_records(segment):
+                if isinstance(part, np.ndarray):
+                    buckets.add(segment["broker_id"], part)
+                else:
+                    found.append(unread_row(segment["broker_id"], as_dict(part)))
+        for by_broker in buckets:
+            found += compared_rows(head["pairs"], by_broker)
+    return found
+
+
+class Buckets:
+    """Rows of brokers, spread by their keys over files if there are several buckets."""
+
+    def __init__(self, count: int) -> None:
+        """Make so many."""
+        self._count = count
+        self._rows: defaultdict[int, list[Rows]] = defaultdict(list)
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Buckets:
+        """Make room on disk where that is wanted."""
+        if self._count > 1:
+            self._folder = TemporaryDirectory(prefix="replica-audit-records-")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Remove it again."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def add(self, broker_id: int, rows: Rows) -> None:
+        """Take rows of a broker."""
+        if self._folder is None:
+            self._rows[broker_id].append(rows)
+            return
+        bucket = bucket_of(rows, self._count)
+        for number in np.unique(bucket).tolist():
+            with self._path(number, broker_id).open("ab") as stream:
+                stream.write(np.ascontiguousarray(rows[bucket == number]).tobytes())
+
+    def __iter__(self) -> Iterator[Mapping[int, Rows]]:
+        """Yield the rows of each bucket, by broker."""
+        if self._folder is None:
+            yield {broker: np.concatenate(parts) for broker, parts in self._rows.items()}
+            return
+        for number in range(self._count):
+            held = sorted(Path(self._folder.name).glob(f"{number}-*"))
+            yield {int(path.name.partition("-")[2]): np.fromfile(path, np.int64).reshape(-1, len(ROW)) for path in held}
+
+    def _path(self, number: int, broker_id: int) -> Path:
+        return Path(self._folder.name if self._folder else ".") / f"{number}-{broker_id}"

@@ -1,0 +1,111 @@
+"""The records of a decompressed batch of magic 2, taken apart and hashed in one loop, for numba to compile.
+
+It gives up at the first field that does not fit, and the decoder in Python, which goes over the same bytes then, says what is wrong. Hashes
+are XXH64 (its specification: github.com/Cyan4973/xxHash), as the `xxhash` package computes them. All numbers are int64, and wrap around.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from replica_audit.formats.native import crc_kernel as memory
+from replica_audit.formats.segment.hashed_records import KEY_SEED, NO_KEY, TOMBSTONE
+
+_P1, _P2, _P3 = 0x9E3779B185EBCA87 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64, 0x165667B19E3779F9
+_P4, _P5 = 0x85EBCA77C2B2AE63 - 2**64, 0x27D4EB2F165667C5
+_LONGEST = 10  # bytes of a varint of 64 bits
+_byte, _half, _word, _shifted = memory.byte, memory.half, memory.word, memory.shifted
+
+
+@njit(forceinline=True)
+def _rotated(number: int, bits: int) -> int:
+    return int(number << bits | _shifted(number, 64 - bits))
+
+
+@njit(forceinline=True)
+def _round(sum_: int, lane: int) -> int:
+    return int(_rotated(sum_ + lane * _P2, 31) * _P1)
+
+
+@njit
+def xxh64(address: int, size: int, seed: int) -> int:
+    """The hash of so many bytes."""
+    at, end = address, address + size
+    if size >= 32:
+        a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
+        while at + 32 <= end:
+            a, b = _round(a, _word(at)), _round(b, _word(at + 8))
+            c, d = _round(c, _word(at + 16)), _round(d, _word(at + 24))
+            at += 32
+        found = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
+        for lane in (a, b, c, d):
+            found = (found ^ _round(0, lane)) * _P1 + _P4
+    else:
+        found = seed + _P5
+    found += size
+    while at + 8 <= end:
+        found, at = _rotated(found ^ _round(0, _word(at)), 27) * _P1 + _P4, at + 8
+    if at + 4 <= end:
+        found, at = _rotated(found ^ _half(at) * _P1, 23) * _P2 + _P3, at + 4
+    while at < end:
+        found, at = _rotated(found ^ _byte(at) * _P5, 11) * _P1, at + 1
+    found = (found ^ _shifted(found, 33)) * _P2
+    found = (found ^ _shifted(found, 29)) * _P3
+    return int(found ^ _shifted(found, 32))
+
+
+@njit(forceinline=True)
+def _varint(at: int, end: int) -> tuple[int, int]:
+    """A zigzag number and where it ends; beyond the end if it does not fit."""
+    found, bits = 0, 0
+    while at < end and bits < 7 * _LONGEST:
+        part = _byte(at)
+        found |= (part & 0x7F) << bits
+        at, bits = at + 1, bits + 7
+        if part < 0x80:
+            return _shifted(found, 1) ^ -(found & 1), at
+    return 0, end + 1
+
+
+@njit(forceinline=True)
+def _behind(at: int, size: int, end: int) -> int:
+    """Where a field of a size ends, none of a negative one; beyond the end if it does not fit, whatever 64 bits say."""
+    return at + max(size, 0) if size <= end - at else end + 1
+
+
+@njit
+def records(address: int, size: int, count: int, base_offset: int, base_timestamp: int, last_offset: int, rows: Any) -> int:
+    """Fill a row (`hashed_records.ROW`) for each of so many records; whether all of them, and all of the bytes, are sound."""
+    at, end = address, address + size
+    for number in range(count):
+        length, at = _varint(at, end)
+        stop = at + length
+        if not 0 < length <= end - at:
+            return 0
+        time, at = _varint(at + 1, stop)
+        delta, at = _varint(at, stop)
+        key_size, key_at = _varint(at, stop)
+        value_size, value_at = _varint(_behind(key_at, key_size, stop), stop)
+        headers_at = _behind(value_at, value_size, stop)
+        headers, at = _varint(headers_at, stop)
+        if not 0 <= headers <= length:
+            return 0
+        for _ in range(headers):
+            name_size, at = _varint(at, stop)
+            held_size, at = _varint(_behind(at, name_size, stop), stop)
+            at = _behind(at, held_size, stop)
+            if name_size < 0 or at > stop:
+                return 0
+        offset, timestamp = base_offset + delta, base_timestamp + time
+        wraps = time != 0 and (time > 0) != (timestamp > base_timestamp)
+        if at != stop or wraps or not base_offset <= offset <= last_offset:
+            return 0
+        value = xxh64(value_at, max(value_size, 0), 0)
+        rows[number, 0] = xxh64(key_at, max(key_size, 0), 0)
+        rows[number, 1] = xxh64(key_at, max(key_size, 0), KEY_SEED)
+        rows[number, 2], rows[number, 3] = offset, timestamp
+        rows[number, 4] = xxh64(headers_at, stop - headers_at, value) if headers else value
+        rows[number, 5] = (NO_KEY if key_size < 0 else 0) | (TOMBSTONE if value_size < 0 else 0)
+    return 1 if at == end else 0

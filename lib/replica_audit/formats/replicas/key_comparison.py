@@ -1,0 +1,124 @@
+"""The keys of two replicas side by side, as hashes: those that are equal pass as columns of numbers, of the others the protocol decides."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from operator import attrgetter
+
+import numpy as np
+
+from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, OFFSET, TIMESTAMP, VALUE, newest
+from replica_audit.formats.segment.hashed_records import MARKER, PENDING, TOMBSTONE, Rows
+from replica_audit.protocol.comparison.compaction import (
+    NOTHING,
+    CompactionCause,
+    ComparedLogs,
+    DifferingKey,
+    DifferingKeys,
+    KeyDifference,
+    KeyRecord,
+    KeyState,
+    key_difference,
+    marker_difference,
+)
+
+WORST = 100  # keys of one cause that are kept of a pair
+_Key = tuple[int, int]
+
+
+def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[DifferingKeys]:
+    """The keys in which a pair differs.
+
+    Args:
+        logs: the pair.
+        leader: rows (`hashed_records.ROW`) of the leader, all that there are of the keys that are compared.
+        follower: those of the follower.
+    """
+    sides = [rows[rows[:, OFFSET] < log.end_offset] for rows, log in ((leader, logs.leader), (follower, logs.follower))]
+    is_marker = [rows[:, FLAGS] & MARKER != 0 for rows in sides]
+    markers, records = ([rows[wanted] for rows, wanted in zip(sides, which, strict=True)] for which in (is_marker, [~m for m in is_marker]))
+    kept = [_without_undecided(own, other) for own, other in (records, records[::-1])]
+    differences = (*_of_keys(logs, *kept), *_of_markers(logs, *markers))
+    counts: Counter[tuple[CompactionCause | None, int]] = Counter()
+    found: defaultdict[tuple[CompactionCause | None, int], list[DifferingKey]] = defaultdict(list)
+    for key, one in differences:
+        counts[one.cause, one.broker_id] += 1
+        found[one.cause, one.broker_id].append(DifferingKey(*key, one.leader, one.follower))
+        if len(found[one.cause, one.broker_id]) > 10 * WORST:
+            found[one.cause, one.broker_id] = nsmallest(WORST, found[one.cause, one.broker_id], key=attrgetter("offset"))
+    return [
+        DifferingKeys(*why, counts[why], tuple(nsmallest(WORST, keys, key=attrgetter("offset")) if why[0] else ()))
+        for why, keys in found.items()
+    ]
+
+
+def _without_undecided(own: Rows, other: Rows) -> Rows:
+    """Without the records of transactions whose end is not in their segment, but for those that the other replica holds, too.
+
+    There the other segment tells how the transaction ended, or neither does: then they are the same on both.
+    """
+    undecided = own[:, FLAGS] & PENDING != 0
+    return own[~undecided | np.isin(own[:, OFFSET], other[:, OFFSET])] if undecided.any() else own
+
+
+def _of_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:
+    bounds = np.array([logs.end_offset], np.int64)
+    sides = [newest(rows, bounds) for rows in (leader, follower)]
+    below = [rows[rows[:, OFFSET] < logs.end_offset] for rows in sides]
+    differing = _differing_keys(*below)
+    states = [_states(rows[np.isin(_mixed(rows), differing)], logs.end_offset) for rows in sides]
+    for key in sorted({*states[0], *states[1]}):
+        found = key_difference(logs, states[0].get(key, NOTHING), states[1].get(key, NOTHING))
+        if found is not None:
+            yield key, found
+
+
+def _mixed(rows: Rows) -> Rows:
+    """64 bits of each key's hash, enough to choose rows by."""
+    mixed: Rows = rows[:, HIGH] ^ rows[:, LOW] * 31
+    return mixed
+
+
+def _differing_keys(left: Rows, right: Rows) -> Rows:
+    """Of two tables that hold each key once the keys whose rows are not the same in both."""
+    rows = np.concatenate([left, right])
+    rows[:, FLAGS] &= TOMBSTONE
+    order = np.lexsort((rows[:, OFFSET], rows[:, LOW], rows[:, HIGH]))
+    rows = rows[order]
+    same = np.ones(max(len(rows) - 1, 0), bool)
+    for column in (HIGH, LOW, OFFSET, VALUE, FLAGS):
+        same &= rows[1:, column] == rows[:-1, column]
+    alone = np.ones(len(rows), bool)
+    alone[1:] &= ~same
+    alone[:-1] &= ~same
+    return np.unique(_mixed(rows[alone]))
+
+
+def _states(rows: Rows, end: int) -> dict[_Key, KeyState]:
+    """The rows of few keys, each of which has one below the end at most, and one above."""
+    found: dict[_Key, KeyState] = {}
+    for row in rows.tolist():
+        key, before = (row[HIGH], row[LOW]), found.get((row[HIGH], row[LOW]), NOTHING)
+        record = _record(row)
+        newest_of_all = record if before.newest is None or record.offset > before.newest.offset else before.newest
+        found[key] = KeyState(newest_of_all, record if record.offset < end else before.below_end)
+    return found
+
+
+def _record(row: list[int]) -> KeyRecord:
+    return KeyRecord(row[OFFSET], row[TIMESTAMP], bool(row[FLAGS] & TOMBSTONE), row[VALUE])
+
+
+def _of_markers(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:
+    for rows, others, leads in ((leader, follower, True), (follower, leader, False)):
+        for row in _sorted(rows[~np.isin(rows[:, OFFSET], others[:, OFFSET])].tolist()):
+            record = _record(row)
+            found = marker_difference(logs, *((record, None) if leads else (None, record)))
+            if found is not None:
+                yield (row[HIGH], row[LOW]), found
+
+
+def _sorted(rows: Iterable[list[int]]) -> list[list[int]]:
+    return sorted(rows, key=lambda row: row[OFFSET])

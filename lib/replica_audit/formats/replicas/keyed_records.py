@@ -1,0 +1,169 @@
+"""The newest record of each key in one segment, as hashes: what is left of it once older records of the same keys are dropped.
+
+Records of aborted transactions are left out, and those of a transaction whose marker is not in the segment are marked PENDING. Each
+transaction marker is a row of its own. Sources: DefaultRecordBatch, ControlRecordType, Cleaner (4.2.0).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from replica_audit.errors import SegmentError
+from replica_audit.formats.native import native_code
+from replica_audit.formats.segment.hashed_records import MARKER, NO_KEY, PENDING, ROW, Rows, hashed
+from replica_audit.formats.segment.record_batch import LAST_OFFSET, V2_HEADER
+from replica_audit.formats.segment.records import (
+    APPEND_TIME,
+    MAX_BATCH_BYTES,
+    MAX_RECORDS,
+    Budget,
+    UnreadableRecords,
+    decompressed_within,
+    read_batch,
+)
+from replica_audit.formats.segment.segment_scan import BUFFER, read_batches
+from replica_audit.model import BatchHeader, Damage
+
+HIGH, LOW, OFFSET, TIMESTAMP, VALUE, FLAGS = range(len(ROW))
+_MOST = 1 << 19  # rows that are gathered before older records are dropped: some 25 MB
+_COMMIT, _ABORT = b"\x00\x00\x00\x01", b"\x00\x00\x00\x00"  # version and type of a marker
+
+_decoded = 0  # records, by this process
+
+
+class KeyedRecords:
+    """Reads the records of a segment. `unreadable`: its batches whose records cannot be had."""
+
+    def __init__(self, bounds: Sequence[int], end_offset: int = LAST_OFFSET) -> None:
+        """Keep the newest record of each key below each of the bounds and the newest of all, of batches that begin below an offset."""
+        self.unreadable: list[UnreadableRecords] = []
+        self._bounds, self._end_offset = np.array(sorted(bounds), np.int64), end_offset
+        self._budget = Budget()
+        self._parts: list[Rows] = [NO_ROWS]
+        self._gathered = 0
+        self._open: defaultdict[int, list[Rows]] = defaultdict(list)  # by producer
+        self._markers: list[Rows] = []
+
+    def read(self, path: Path) -> Iterator[Rows]:
+        """Yield the rows (`ROW`) of a segment, in no order; a key may come again in the next part.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        with path.open("rb", buffering=BUFFER) as stream:
+            for header in read_batches(path, verify_crc=False):
+                if isinstance(header, Damage) or header.base_offset >= self._end_offset:
+                    break  # of a log that is damaged inside nothing is compared
+                if header.record_count != 0:
+                    self._add(stream, header)
+                if self._gathered > _MOST:
+                    self._drop_older()
+                    if self._gathered > _MOST // 2:
+                        yield self._taken()
+        for rows in (rows for parts in self._open.values() for rows in parts):
+            rows[:, FLAGS] |= PENDING
+            self._parts.append(rows)
+        self._drop_older()
+        yield self._taken()
+
+    def _taken(self) -> Rows:
+        found = np.concatenate([*self._parts, *self._markers])
+        self._parts, self._markers, self._gathered = [NO_ROWS], [], 0
+        return found
+
+    def _add(self, stream: BinaryIO, header: BatchHeader) -> None:
+        if header.is_control:
+            self._end(stream, header)
+            return
+        rows = self._rows(stream, header)
+        rows = rows[rows[:, FLAGS] & NO_KEY == 0]  # a compacted topic takes none, and its cleaner drops them
+        if header.is_transactional:
+            self._open[header.producer_id].append(rows)
+        else:
+            self._keep(rows)
+
+    def _keep(self, rows: Rows) -> None:
+        self._parts.append(rows)
+        self._gathered += len(rows)
+
+    def _drop_older(self) -> None:
+        rows = np.concatenate(self._parts)
+        pending = rows[:, FLAGS] & PENDING != 0
+        self._parts = [newest(rows[~pending], self._bounds), rows[pending]]
+        self._gathered = sum(map(len, self._parts))
+
+    def _end(self, stream: BinaryIO, header: BatchHeader) -> None:
+        """A marker ends its producer's transaction; other control records are none of a transaction's."""
+        found = read_batch(stream, header, self._budget)
+        if isinstance(found, UnreadableRecords):
+            self.unreadable.append(found)
+            return
+        for record in found[1]:
+            if record.key not in (_COMMIT, _ABORT):
+                continue
+            for rows in self._open.pop(header.producer_id, []):
+                if record.key == _COMMIT:
+                    self._keep(rows)
+            kind = int(record.key == _COMMIT)
+            self._markers.append(
+                np.array([[header.producer_id, record.offset, record.offset, record.timestamp_ms, kind, MARKER]], np.int64)
+            )
+
+    def _rows(self, stream: BinaryIO, header: BatchHeader) -> Rows:
+        global _decoded
+        _decoded += header.record_count or 0
+        decode = native_code.record_decoder(_decoded)
+        if decode is not None and header.magic == 2 and header.size_bytes <= MAX_BATCH_BYTES and (header.record_count or 0) <= MAX_RECORDS:
+            left = self._budget.left
+            rows = self._natively(decode, stream, header)
+            if rows is not None:
+                return rows
+            self._budget.left = left
+        found = read_batch(stream, header, self._budget)
+        if isinstance(found, UnreadableRecords):
+            self.unreadable.append(found)
+            return NO_ROWS
+        return hashed(found[1])
+
+    def _natively(self, decode: native_code.RecordDecoder, stream: BinaryIO, header: BatchHeader) -> Rows | None:
+        """The rows of a batch; None for one that Python has to look at."""
+        stream.seek(header.position)
+        content = stream.read(header.size_bytes)
+        if len(content) < header.size_bytes:
+            return None
+        try:
+            data = decompressed_within(content[V2_HEADER.size :], header, self._budget)
+        except SegmentError:
+            return None
+        count = header.record_count or 0
+        if count > len(data):
+            return None
+        held = np.frombuffer(data, np.uint8)
+        rows = np.empty((count, len(ROW)), np.int64)
+        attributes, base_timestamp = V2_HEADER.unpack_from(content)[5:8:2]
+        place = (held.ctypes.data, len(held), count, header.base_offset, base_timestamp, header.last_offset)
+        if not decode(*place, rows):
+            return None
+        if attributes & APPEND_TIME:
+            rows[:, TIMESTAMP] = header.max_timestamp_ms
+        return rows
+
+
+NO_ROWS: Rows = np.empty((0, len(ROW)), np.int64)
+
+
+def newest(rows: Rows, bounds: Rows) -> Rows:
+    """Of each key the row with the highest offset below each bound, and with the highest of all; `bounds` ascend."""
+    if not len(rows):
+        return rows
+    part = np.searchsorted(bounds, rows[:, OFFSET], side="right")
+    order = np.lexsort((rows[:, OFFSET], part, rows[:, LOW], rows[:, HIGH]))
+    rows, part = rows[order], part[order]
+    last = np.ones(len(rows), bool)
+    last[:-1] = (rows[1:, HIGH] != rows[:-1, HIGH]) | (rows[1:, LOW] != rows[:-1, LOW]) | (part[1:] != part[:-1])
+    return rows[last]

@@ -1,0 +1,25 @@
+"""What was made of the pairs of one partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replica_audit.partition.choices.what_if import Cut
+from replica_audit.tables.compaction import CompactionDifference
+from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.what_if import WhatIfRule
+
+
+@dataclass(slots=True, kw_only=True)
+class ComparedPairs:
+    """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
+
+    points: list[TruncationPoint] = field(default_factory=list)
+    verdicts: list[ReplicaVerdict] = field(default_factory=list)
+    lookups: list[EpochEndOffset] = field(default_factory=list)
+    rules: list[WhatIfRule] = field(default_factory=list)
+    problems: list[ReportedProblem] = field(default_factory=list)
+    same_batches: list[int] = field(default_factory=list)
+    differences: list[CompactionDifference] = field(default_factory=list)
+    cuts: dict[int, Cut] = field(default_factory=dict)

@@ -1,0 +1,154 @@
+"""Which pairs are compared record by record, over which offsets, and what came of it, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from replica_audit.model import PartitionMetadata, SegmentFile
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
+from replica_audit.partition.pairs.pair import Measured, Pair, PairKeys
+from replica_audit.partition.pairs.sides import Side
+from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, KeyRecord, RecordComparison, compared
+from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.pair import removal_start
+from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.tables.compaction import CompactionDifference, SurvivingRecord
+
+MOST_KEYS = 100  # of one cause and pair whose rows are kept
+# what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
+_COMPARED = (
+    *(Verdict.COMMITTED_LOSS, Verdict.TRUNCATED_OTHERWISE, Verdict.STALE_TAIL),
+    *(Verdict.EPOCH_TABLE_ONLY, Verdict.LAGGING, Verdict.IDENTICAL),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsWanted:
+    """What is to be read of a partition: the logs of its pairs that are compared, and the segments of each broker that is in one."""
+
+    pairs: tuple[ComparedLogs, ...]
+    segments: tuple[tuple[int, tuple[SegmentFile, ...]], ...]
+    record_count: int
+
+    def end_offset(self, broker_id: int) -> int:
+        """How far the records of a broker are wanted: a follower's as far as it keeps them."""
+        return next(log.end_offset for pair in self.pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
+
+    @property
+    def bounds(self) -> list[int]:
+        """The offsets below each of which the newest record of a key counts."""
+        return sorted({pair.end_offset for pair in self.pairs})
+
+
+def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadata: PartitionMetadata) -> ComparedLogs | None:
+    """How far a pair is compared record by record; None if it is not: nobody asks, it is not compacted, or nothing of it is sound.
+
+    Args:
+        pair: of two replicas.
+        measured: the same, without what server logs say.
+        cluster: of the pair.
+        metadata: of the partition.
+    """
+    if cluster.compare is not CompareMode.RECORDS:
+        return None
+    comparison = measured.comparison
+    if not comparison.context.compacted or measured.unread or comparison.effect.fetcher_fails:
+        return None
+    if comparison.effect.truncation.restart_offset is not None or judge(comparison).verdict not in _COMPARED:
+        return None
+    cut = removal_start(comparison.follower, comparison.effect)
+    follower_end = comparison.follower.log.log_end_offset
+    ends = (comparison.leader.log.log_end_offset, follower_end if cut is None else min(cut, follower_end))
+    logs = [
+        _kept(side, end, cluster.audited_at_ms, simultaneous=comparison.context.simultaneous)
+        for side, end in zip((pair.leader, pair.follower), ends, strict=True)
+    ]
+    found = ComparedLogs(leader=logs[0], follower=logs[1], delete_retention_ms=metadata.delete_retention_ms)
+    return found if found.start_offset < found.end_offset else None
+
+
+def _kept(side: Side, end: int, audited_at_ms: int, *, simultaneous: bool) -> KeptLog:
+    log, copied_at_ms = side.replica.log, side.loaded.files.captured_at_ms
+    return KeptLog(
+        broker_id=side.replica.broker_id,
+        start_offset=log.log_start_offset,
+        end_offset=end,
+        cleaned_until=side.replica.cleaner_offset or 0,
+        copied_at_ms=audited_at_ms if copied_at_ms is None else copied_at_ms,
+        last_timestamp_ms=max((run.max_timestamp_ms for run in log.runs if run.first_offset < end), default=-1),
+        runs=side.replica.alive is not False and not simultaneous,
+    )
+
+
+def without_records(loaded: Loaded) -> str | None:
+    """Why the input does not hold the records of a replica; None if it does."""
+    file = next((file for file in loaded.files_in_log if bytes_of(file) is None), None)
+    if file is None:
+        return None
+    kind = "text" if file.source == "dump" else "batches only"
+    return f"of broker {loaded.broker_id} the input holds {kind}, not its records ({file.path})"
+
+
+def bytes_of(file: SegmentFile) -> str | None:
+    """Where the bytes of a segment are, None if the input does not hold them."""
+    return file.path if file.source == "raw" else file.copy
+
+
+def wanted(pairs: Sequence[ComparedLogs], loaded: Sequence[Loaded]) -> RecordsWanted | None:
+    """What is to be read for pairs, of which those are left out that the input does not hold the records of; None if nothing is.
+
+    Args:
+        pairs: of one partition, with one leader.
+        loaded: its replicas.
+    """
+    readable = {one.broker_id: one for one in loaded if without_records(one) is None}
+    kept = tuple(pair for pair in pairs if {pair.leader.broker_id, pair.follower.broker_id} <= readable.keys())
+    if not kept:
+        return None
+    brokers = sorted({log.broker_id for pair in kept for log in (pair.leader, pair.follower)})
+    count = sum(run.record_count for broker in brokers for runs in readable[broker].scanned.values() for run in runs)
+    return RecordsWanted(pairs=kept, segments=tuple((broker, readable[broker].files_in_log) for broker in brokers), record_count=count)
+
+
+def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, known: KnownPartition) -> Measured:
+    """The pair with what its records are, once they were read; `logs` as `compared_logs` gives it."""
+    if logs is None or known.records is None:
+        return measured
+    sides = (pair.leader.loaded, pair.follower.loaded)
+    unread = next((why for why in map(without_records, sides) if why is not None), None)
+    brokers = [side.broker_id for side in sides]
+    if unread is None:
+        unread = next(
+            (f"of broker {one} {problem.path}: {problem.detail}" for one, problem in known.records.unread if one in brokers), None
+        )
+    if unread is not None:
+        found = RecordComparison(unread=unread)
+    else:
+        found = compared((keys for follower, keys in known.records.differing if follower == logs.follower.broker_id), MOST_KEYS)
+    return replace(measured, comparison=replace(measured.comparison, records=found))
+
+
+def difference_rows(keys: PairKeys, found: RecordComparison | None) -> Iterator[CompactionDifference]:
+    """Rows of `compaction_differences`."""
+    for differing in found.found if found else ():
+        for one in differing.worst:
+            yield CompactionDifference(
+                topic=keys.topic,
+                partition=keys.partition,
+                leader_id=keys.leader_id,
+                follower_id=keys.follower_id,
+                cause=str(differing.cause),
+                broker_id=differing.broker_id,
+                key_hash=one.shown_hash,
+                leader=_surviving(one.leader),
+                follower=_surviving(one.follower),
+            )
+
+
+def _surviving(record: KeyRecord | None) -> SurvivingRecord | None:
+    if record is None:
+        return None
+    return SurvivingRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, is_tombstone=record.is_tombstone)

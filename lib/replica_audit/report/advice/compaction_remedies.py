@@ -1,0 +1,30 @@
+"""What to do where compaction left other records of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.report.facts.explained_rows import ExplainedVerdict
+
+
+def steps(verdict: ExplainedVerdict, path: str, refetch: str) -> Iterator[str]:
+    """The steps; `path` is the follower's directory, `refetch` says how it fetches all anew."""
+    yield (
+        "Kafka does not notice: ISR and lag stay healthy, and whoever leads next serves what it has. Until this is done, no preferred "
+        "election, and no restart of the leader."
+    )
+    yield write_again(verdict, path, refetch)
+    yield (
+        "Find the cause: a cleaner that had compacted a log beyond a later truncation, a replica restored from a backup, or a defect of "
+        "the broker's cleaner (compare its version with Kafka's issues)."
+    )
+
+
+def write_again(verdict: ExplainedVerdict, path: str, refetch: str) -> str:
+    """How both come to hold the same keys again; by which replica is wrong."""
+    if not any(one.broker_id == verdict.leader_id for one in verdict.differing_keys or ()):
+        return f"Have the follower fetch all anew: {refetch}."
+    return (
+        f"Copy {path} away: for the keys of which leader {verdict.leader_id} is wrong (table compaction_differences) it holds what is "
+        f"right. Have their owner write these keys again; then have follower {verdict.follower_id} fetch all anew."
+    )

@@ -1,0 +1,37 @@
+"""The keys of a compacted partition whose records differ, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.report.facts.explained_rows import ExplainedKey
+from replica_audit.report.facts.explained_structs import ExplainedRecord
+from replica_audit.report.facts.explanation import Explanation
+from replica_audit.report.layout.left_out import whole_in
+from replica_audit.report.layout.paragraphs import paragraph
+
+_SHOWN = 20
+
+
+def key_lines(explanation: Explanation) -> Iterator[str]:
+    """What is different, key by key; nothing where nothing is."""
+    counted = explanation.verdict.differing_keys
+    if not counted:
+        return
+    yield "Keys whose newest records differ (by their hashes)"
+    for one in explanation.keys[:_SHOWN]:
+        yield from paragraph(_line(one), first="- ")
+    left_out = sum(one.keys for one in counted) - len(explanation.keys[:_SHOWN])
+    if left_out > 0:
+        yield from paragraph(f"and {left_out} more {whole_in('the table compaction_differences', explanation.warehouse)}")
+
+
+def _line(key: ExplainedKey) -> str:
+    held = ", ".join(f"{role} {_held(record)}" for role, record in (("leader", key.leader), ("follower", key.follower)))
+    return f"{key.key_hash}: {key.cause} on broker {key.broker_id}; {held}"
+
+
+def _held(record: ExplainedRecord | None) -> str:
+    if record is None:
+        return "none"
+    return f"{'a tombstone' if record.is_tombstone else 'a value'} at {record.offset}"

@@ -1,0 +1,125 @@
+"""Partitions whose records are to be compared → their segments → their records, as hashes → the keys that differ.
+
+A task holds the records of one segment as they are read, or those of one bucket of keys, never those of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from replica_audit.files.locations import located
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.replicas.key_comparison import compare_keys
+from replica_audit.formats.replicas.keyed_records import LOW, NO_ROWS, KeyedRecords
+from replica_audit.formats.segment.hashed_records import ROW, Rows
+from replica_audit.formats.segment.records import UnreadableRecords
+from replica_audit.model import Problem, SegmentFile
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.pairs.records import bytes_of
+from replica_audit.partition.records_wanted import records_wanted
+from replica_audit.stages.partitions import partition_audit
+from replica_audit.tables import KEYS_OF_PARTITION, RECORDS
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.values import Row, compared_logs, keys_row, pair_row, segment_file, unread_row
+
+IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
+_AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
+_MOST_PROBLEMS = 10  # of one segment
+_CHANGED = "audit again, best a copy: the file was there when it was scanned, and another one has taken its place since"
+
+
+def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
+    """What is wanted of a gathered partition, as rows of the shape WANTED; none where records are not compared."""
+    wanted = records_wanted(partition_audit(row, clusters[row["cluster_id"]]))
+    if wanted is None:
+        return
+    keys = {name: row[name] for name in ("cluster_id", "topic", "partition")}
+    keys["buckets"] = 1 + wanted.record_count // IN_BUCKET
+    nothing: Row = {"broker_id": None, "file": None, "is_last": None, "end_offset": None, "bounds": None, "pairs": None}
+    yield keys | nothing | {"pairs": [pair_row(pair) for pair in wanted.pairs]}
+    for broker, files in wanted.segments:
+        end_offset = wanted.end_offset(broker)
+        for file in (file for file in files if file.base_offset < end_offset):
+            of_file: Row = {"file": as_dict(file), "is_last": file is files[-1], "end_offset": end_offset, "bounds": wanted.bounds}
+            yield keys | nothing | {"broker_id": broker} | of_file
+
+
+def read_wanted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records of segments, of which rows of the shape WANTED have a file, as rows of the shape RECORDS."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            for found in read_segment_records(row):
+                yield from _record_batches(row, found) if isinstance(found, np.ndarray) else [_problem_batch(row, found)]
+
+
+def read_segment_records(row: Row) -> Iterator[Rows | Problem]:
+    """The records of a segment, part by part as of `KeyedRecords`; problems where some, or all, cannot be had."""
+    file = segment_file(row["file"])
+    path = located(bytes_of(file) or file.path)
+    reader = KeyedRecords(row["bounds"], row["end_offset"])
+    try:
+        yield from reader.read(path)
+        size = path.stat().st_size
+        if file.source == "raw" and not row["is_last"] and size != file.size_bytes:  # the cleaner replaces files; the last one grows
+            detail = f"it had {file.size_bytes} bytes when it was scanned, and has {size} now"
+            yield Problem(path=str(path), kind="segment", code="changed", detail=detail, remedy=_CHANGED)
+    except OSError as error:
+        yield cannot_read(path, "segment", error)
+    yield from _unreadable(file, reader.unreadable)
+
+
+def _unreadable(file: SegmentFile, found: Sequence[UnreadableRecords]) -> Iterator[Problem]:
+    for one in found[:_MOST_PROBLEMS]:
+        yield Problem(path=file.path, kind="segment", code=one.code, detail=one.detail, remedy=one.remedy, byte_offset=one.byte_offset)
+
+
+def _record_batches(row: Row, found: Rows) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(found), _AT_ONCE):
+        rows = found[first : first + _AT_ONCE]
+        known = {name: pa.repeat(pa.scalar(row[name], RECORDS.field(name).type), len(rows)) for name in RECORDS.names if name in row}
+        known |= {name: pa.array(np.ascontiguousarray(rows[:, place])) for place, name in enumerate(ROW)}
+        known["bucket"] = pa.array(bucket_of(rows, row["buckets"]).astype(np.int32))
+        known["problem"] = pa.nulls(len(rows), RECORDS.field("problem").type)
+        yield pa.RecordBatch.from_arrays([known[name] for name in RECORDS.names], schema=RECORDS)
+
+
+def _problem_batch(row: Row, problem: Problem) -> pa.RecordBatch:
+    known = {name: row[name] for name in RECORDS.names if name in row}
+    return pa.RecordBatch.from_pylist([known | {"bucket": 0, "problem": as_dict(problem)}], schema=RECORDS)
+
+
+def bucket_of(rows: Rows, buckets: int) -> Rows:
+    """The bucket of each row, by its key."""
+    found: Rows = (rows[:, LOW] >> 8) % buckets
+    return found
+
+
+def compared_bucket(records: pa.Table, wanted: pa.Table) -> pa.Table:
+    """The keys of one bucket compared: rows of the shape KEYS_OF_PARTITION.
+
+    Args:
+        records: all rows of the shape RECORDS of one partition and bucket.
+        wanted: the row of the shape WANTED that has its pairs.
+    """
+    row = wanted.to_pylist()[0]
+    keys = {name: row[name] for name in ("cluster_id", "topic", "partition")}
+    is_problem = records["problem"].is_valid()
+    found = [unread_row(one["broker_id"], one["problem"]) for one in records.filter(is_problem).to_pylist()]
+    records = records.filter(records["problem"].is_null())
+    rows = np.column_stack([records[name].to_numpy() for name in ROW])
+    brokers = records["broker_id"].to_numpy()
+    by_broker = {int(broker): rows[brokers == broker] for broker in np.unique(brokers)}
+    found += compared_rows(row["pairs"], by_broker)
+    return pa.Table.from_pylist([{**keys, "keys": one} for one in found], schema=KEYS_OF_PARTITION)
+
+
+def compared_rows(pairs: Sequence[Row], by_broker: Mapping[int, Rows]) -> list[Row]:
+    """The keys that differ as rows of the shape COMPARED_KEYS; `pairs` are of the shape COMPARED_LOGS."""
+    found = []
+    for logs in map(compared_logs, pairs):
+        leader, follower = (by_broker.get(log.broker_id, NO_ROWS) for log in (logs.leader, logs.follower))
+        found += [keys_row(logs.follower.broker_id, keys) for keys in compare_keys(logs, leader, follower)]
+    return found

@@ -1,0 +1,44 @@
+"""`audit --compare records` by Spark: the rows of `triage`, and the keys in the report of a run."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica_audit import cli, pipeline
+from replica_audit.config import Settings
+from replica_audit.stages import records as record_stages
+from tests.clusters.test_scenarios import SHARED
+from tests.stages.test_records import ahead, compacted, replica
+from tests.support.engines import differing_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+SETTINGS = Settings(compare="records")
+
+
+def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_stages, "IN_BUCKET", 20)  # in this process, where buckets are counted
+    made, warehouse = tmp_path / "made", str(tmp_path / "warehouse")
+    keys = compacted(200)
+    replica(made, 1, keys, ahead())
+    replica(made, 2, keys[50:], ahead())
+    inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(made))
+    request = pipeline.AuditRequest(inputs=inputs, warehouse=warehouse, settings=SETTINGS, run_id="one", run_date=date(2026, 1, 2))
+    report = pipeline.audit(spark.newSession(), request, lambda _line: None)
+    assert sum(cluster.verdicts.get("compaction_differs", 0) for cluster in report.clusters) == 1
+    assert differing_tables(Path(warehouse), inputs, SETTINGS) == []
+
+
+def test_explain_names_the_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["triage", "--input", str(SHARED / "compacted-key-loss" / "after"), "--compare", "records", "--partition", "settings-0"]
+    assert cli.main(command) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "compaction_differs (error)" in text
+    assert text.count("key-missing on broker 1; leader a value at") == 9
+    assert "Have the follower fetch all anew" in text

@@ -1,0 +1,184 @@
+"""Records compared from files to verdicts: planted differences, healthy near misses, and input that cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replica_audit.config import Settings
+from replica_audit.engine import local_records
+from replica_audit.engine.local_records import Buckets
+from replica_audit.formats.segment.hashed_records import ROW, key_hash
+from replica_audit.stages import records as stage
+from tests.formats import kafka_files as kf
+from tests.formats import record_files as rf
+from tests.support import in_process
+
+RECORDS = Settings(compare="records", simultaneous_copies=True)
+BASE, END = 1_000, 2_000  # of the segments of which the second is the active one
+Batch = tuple[int, bytes, bytes | None]
+
+
+def compacted(count: int = 20) -> list[Batch]:
+    """The records that are left of so many keys, one each."""
+    return [(at * 2, b"key-%d" % at, b"value-%d" % at) for at in range(count)]
+
+
+def ahead() -> list[bytes]:
+    """What stands in the segment behind the cleaner's end."""
+    return [rf.batch(BASE + at, (b"other-%d" % at, b"x")) for at in range(4)]
+
+
+def replica(root: Path, broker: int, records: Sequence[Batch], tail: Sequence[bytes] = (), *, batches: Sequence[bytes] = ()) -> Path:
+    """A broker with one replica that was cleaned up to its second segment."""
+    folder = root / f"broker-{broker}" / "data"
+    made = [rf.batch(at, (key, value)) for at, key, value in records]
+    path = kf.replica(folder, "state-0", batches=[*made, *batches])
+    kf.segment(path, BASE, *(tail or ahead()))
+    (folder / "cleaner-offset-checkpoint").write_bytes(kf.checkpoint([("state", 0, BASE)]))
+    (folder / "meta.properties").write_bytes(kf.meta_properties(broker))
+    return path
+
+
+def audited(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    tables = in_process.audit(root, settings=RECORDS)
+    (verdict,) = tables["replica_verdicts"]
+    return verdict, tables["compaction_differences"]
+
+
+def digits(key: bytes) -> str:
+    return f"{key_hash(key)[0] % (1 << 64):016x}"
+
+
+def test_a_missing_key_is_found_and_a_key_that_was_cleaned_further_is_not(tmp_path: Path) -> None:
+    records = compacted()
+    newer = rf.batch(BASE, (b"key-3", b"newer"))
+    replica(tmp_path, 1, records, [newer])
+    replica(tmp_path, 2, [one for one in records if one[1] not in (b"key-3", b"key-7")], [newer])
+    verdict, rows = audited(tmp_path)
+    (row,) = rows
+    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-missing", 2, digits(b"key-7"))
+    held = row["leader"] if verdict["leader_id"] == 1 else row["follower"]
+    assert (held["offset"], held["is_tombstone"]) == (14, False)
+    assert verdict["verdict"] == "compaction_differs"
+    assert verdict["severity"] == "error"
+    assert verdict["differing_keys"] == [{"cause": "key-missing", "broker_id": 2, "keys": 1}]
+
+
+def test_equal_keys_are_told_to_have_been_compared(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        replica(tmp_path, broker, compacted())
+    verdict, rows = audited(tmp_path)
+    assert (verdict["verdict"], verdict["differing_keys"], rows) == ("identical", [], [])
+    assert "compared record by record" in verdict["reason"]
+    (verdict,) = in_process.audit(tmp_path, settings=Settings())["replica_verdicts"]
+    assert verdict["differing_keys"] is None
+
+
+def test_another_value_and_a_key_that_is_back(tmp_path: Path) -> None:
+    records = compacted(4)
+    replica(tmp_path, 1, [*records, (20, b"deleted", None)])
+    replica(tmp_path, 2, [(0, b"key-0", b"other"), *records[1:], (10, b"deleted", b"back")])
+    _verdict, rows = audited(tmp_path)
+    assert {(row["cause"], row["key_hash"]) for row in rows} == {("other-value", digits(b"key-0")), ("key-resurrected", digits(b"deleted"))}
+
+
+@pytest.mark.parametrize("ends_behind", [False, True], ids=["in its segment", "in the next"])
+@pytest.mark.parametrize("key", [rf.COMMIT, rf.ABORT], ids=["commit", "abort"])
+def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, key: bytes, ends_behind: bool) -> None:
+    """One replica has rid itself of what the transaction's records replace, or of the records of an aborted one."""
+    old, written = rf.batch(1, (b"k", b"old")), rf.batch(100, (b"k", b"new"), producer_id=7)
+    marker = [rf.control_batch(BASE if ends_behind else 101, key, producer_id=7)]
+    tail = [*(marker if ends_behind else []), rf.batch(BASE + 1, (b"other", b"x"))]
+    inside = [] if ends_behind else marker
+    replica(tmp_path, 1, [], tail, batches=[old, written, *inside])
+    replica(tmp_path, 2, [], tail, batches=[*([written] if key == rf.COMMIT else [old]), *inside])
+    verdict, rows = audited(tmp_path)
+    assert (verdict["verdict"], rows) == ("identical", [])
+
+
+def test_a_marker_that_is_gone_is_legal_where_its_retention_is_unknown(tmp_path: Path) -> None:
+    replica(tmp_path, 1, compacted(), batches=[rf.control_batch(200, rf.COMMIT, producer_id=7)])
+    replica(tmp_path, 2, compacted())
+    assert audited(tmp_path)[0]["verdict"] == "identical"
+
+
+class TestInputThatCannotBeCompared:
+    def test_a_batch_that_cannot_be_decompressed(self, tmp_path: Path) -> None:
+        broken = kf.sealed(rf.with_codec(rf.batch(100, (b"k", b"v")), "zstd", b"no zstd"))
+        replica(tmp_path, 1, compacted(), batches=[broken])
+        replica(tmp_path, 2, compacted(), batches=[broken])
+        tables = in_process.audit(tmp_path, settings=RECORDS)
+        (verdict,) = tables["replica_verdicts"]
+        assert (verdict["verdict"], verdict["cause"]) == ("inconclusive", "records not compared")
+        assert "offsets 100..100" in verdict["records_unread"]
+        assert verdict["differing_keys"] is None
+        assert {row["code"] for row in tables["input_errors"]} >= {"bad-records"}
+
+    def test_a_segment_that_was_replaced_since(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for broker in (1, 2):
+            replica(tmp_path, broker, compacted())
+        real = stage.list_wanted
+
+        def cleaned_meanwhile(*given: Any) -> Any:
+            wanted = list(real(*given))
+            kf.segment(tmp_path / "broker-2" / "data" / "state-0", 0, rf.batch(0, (b"key-0", b"value-0")))
+            return wanted
+
+        monkeypatch.setattr(local_records, "list_wanted", cleaned_meanwhile)
+        tables = in_process.audit(tmp_path, settings=RECORDS)
+        (verdict,) = tables["replica_verdicts"]
+        assert verdict["cause"] == "records not compared"
+        assert {row["code"] for row in tables["input_errors"]} >= {"changed"}
+
+    def test_a_segment_that_is_gone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for broker in (1, 2):
+            replica(tmp_path, broker, compacted())
+        real = stage.list_wanted
+
+        def removed_meanwhile(*given: Any) -> Any:
+            wanted = list(real(*given))
+            (tmp_path / "broker-2" / "data" / "state-0" / f"{0:020d}.log").unlink()
+            return wanted
+
+        monkeypatch.setattr(local_records, "list_wanted", removed_meanwhile)
+        assert audited(tmp_path)[0]["cause"] == "records not compared"
+
+
+class TestBuckets:
+    def test_they_change_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        records = compacted(400)
+        replica(tmp_path, 1, records)
+        replica(tmp_path, 2, records[30:])
+        at_once = audited(tmp_path)
+        monkeypatch.setattr(stage, "IN_BUCKET", 50)
+        assert audited(tmp_path) == at_once
+        assert at_once[0]["differing_keys"] == [{"cause": "key-missing", "broker_id": 2, "keys": 30}]
+
+    def test_all_rows_come_back_once_by_their_keys(self) -> None:
+        rows = np.arange(600, dtype=np.int64).reshape(100, len(ROW)) * 7919
+        with Buckets(7) as buckets:
+            buckets.add(1, rows[:50])
+            buckets.add(1, rows[50:])
+            buckets.add(2, rows)
+            found = list(buckets)
+        assert len(found) == 7
+        for broker in (1, 2):
+            back = np.concatenate([part[broker] for part in found if broker in part])
+            assert sorted(back.tolist()) == rows.tolist()
+        folders = [set(map(tuple, part[2].tolist())) for part in found if 2 in part]
+        assert len(folders) > 1
+
+
+def test_more_keys_than_are_kept_are_counted(tmp_path: Path) -> None:
+    records = compacted(400)
+    replica(tmp_path, 1, records)
+    replica(tmp_path, 2, [])
+    verdict, rows = audited(tmp_path)
+    assert verdict["differing_keys"] == [{"cause": "key-missing", "broker_id": 2, "keys": 400}]
+    assert len(rows) == 100
+    assert {row["key_hash"] for row in rows} == {digits(key) for _at, key, _value in records[:100]}
