@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, OFFSET, TIMESTAMP, VALUE, newest
+from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, OFFSET, TIMESTAMP, VALUE, by_key, newest
 from replica_audit.formats.segment.hashed_records import MARKER, PENDING, TOMBSTONE, Rows
 from replica_audit.protocol.comparison.compaction import (
     NOTHING,
@@ -84,9 +84,8 @@ def _mixed(rows: Rows) -> Rows:
 def _differing_keys(left: Rows, right: Rows) -> Rows:
     """Of two tables that hold each key once the keys whose rows are not the same in both."""
     rows = np.concatenate([left, right])
+    rows = rows[by_key(rows)]
     rows[:, FLAGS] &= TOMBSTONE
-    order = np.lexsort((rows[:, OFFSET], rows[:, LOW], rows[:, HIGH]))
-    rows = rows[order]
     same = np.ones(max(len(rows) - 1, 0), bool)
     for column in (HIGH, LOW, OFFSET, VALUE, FLAGS):
         same &= rows[1:, column] == rows[:-1, column]

@@ -65,10 +65,10 @@ class KeyedRecords:
                     self._drop_older()
                     if self._gathered > _MOST // 2:
                         yield self._taken()
+        self._drop_older()
         for rows in (rows for parts in self._open.values() for rows in parts):
             rows[:, FLAGS] |= PENDING
             self._parts.append(rows)
-        self._drop_older()
         yield self._taken()
 
     def _taken(self) -> Rows:
@@ -81,7 +81,9 @@ class KeyedRecords:
             self._end(stream, header)
             return
         rows = self._rows(stream, header)
-        rows = rows[rows[:, FLAGS] & NO_KEY == 0]  # a compacted topic takes none, and its cleaner drops them
+        without_key = rows[:, FLAGS] & NO_KEY
+        if without_key.any():  # a compacted topic takes none, and its cleaner drops them
+            rows = rows[without_key == 0]
         if header.is_transactional:
             self._open[header.producer_id].append(rows)
         else:
@@ -92,10 +94,8 @@ class KeyedRecords:
         self._gathered += len(rows)
 
     def _drop_older(self) -> None:
-        rows = np.concatenate(self._parts)
-        pending = rows[:, FLAGS] & PENDING != 0
-        self._parts = [newest(rows[~pending], self._bounds), rows[pending]]
-        self._gathered = sum(map(len, self._parts))
+        self._parts = [newest(np.concatenate(self._parts), self._bounds)]
+        self._gathered = len(self._parts[0])
 
     def _end(self, stream: BinaryIO, header: BatchHeader) -> None:
         """A marker ends its producer's transaction; other control records are none of a transaction's."""
@@ -158,12 +158,37 @@ NO_ROWS: Rows = np.empty((0, len(ROW)), np.int64)
 
 
 def newest(rows: Rows, bounds: Rows) -> Rows:
-    """Of each key the row with the highest offset below each bound, and with the highest of all; `bounds` ascend."""
+    """Of each key the row with the highest offset below each bound, and with the highest of all; `bounds` ascend.
+
+    Of keys whose hashes begin alike a row more may be kept.
+    """
     if not len(rows):
         return rows
-    part = np.searchsorted(bounds, rows[:, OFFSET], side="right")
-    order = np.lexsort((rows[:, OFFSET], part, rows[:, LOW], rows[:, HIGH]))
-    rows, part = rows[order], part[order]
-    last = np.ones(len(rows), bool)
-    last[:-1] = (rows[1:, HIGH] != rows[:-1, HIGH]) | (rows[1:, LOW] != rows[:-1, LOW]) | (part[1:] != part[:-1])
-    return rows[last]
+    offsets = rows[:, OFFSET]
+    if (offsets[1:] < offsets[:-1]).any():
+        rows = rows[np.argsort(offsets, kind="stable")]
+    order = by_key(rows)
+    found: Rows = rows[order[_ends(rows, order, bounds)]]
+    return found
+
+
+def by_key(rows: Rows) -> Rows:
+    """The places of rows in the order of the first bits of their keys' hashes, and, of those that are equal, as they are.
+
+    Place and bits are sorted as one number: that takes a tenth of the time of sorting places by their keys.
+    """
+    bits = len(rows).bit_length()
+    places = np.arange(len(rows))
+    found: Rows = np.sort(rows[:, HIGH] >> bits << bits | places) & ((1 << bits) - 1)
+    return found
+
+
+def _ends(rows: Rows, order: Rows, bounds: Rows) -> Rows:
+    """Which rows, in an order by keys, the next one does not replace."""
+    high, low = rows[order, HIGH], rows[order, LOW]
+    is_replaced = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    if len(bounds):
+        part = np.searchsorted(bounds, rows[order, OFFSET], side="right")
+        is_replaced &= part[1:] == part[:-1]
+    ends: Rows = np.append(~is_replaced, True)
+    return ends
