@@ -20,7 +20,7 @@ import crc32c
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
-from replica_audit.formats.segment.record_batch import V2_HEADER  # noqa: E402 - the package need not be installed
+from replica_audit.formats.segment.record_batch import V2_HEADER
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_BATCH, KEY, VALUE = 100, 12, 100
