@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -305,7 +306,7 @@ def rec(offset: int, value: int | None = 1, time: int = 0) -> KeyRecord:
     return KeyRecord(offset, time, value is None, value or 0)
 
 
-def two(leader_end: int = 100, follower_end: int = 100, retention: int | None = RETENTION, **follower: bool) -> ComparedLogs:
+def two(leader_end: int = 100, follower_end: int = 100, retention: int | None = RETENTION, **follower: Any) -> ComparedLogs:
     return ComparedLogs(
         leader=KeptLog(broker_id=LEADER, start_offset=0, end_offset=leader_end, cleaned_until=90, copied_at_ms=1_000),
         follower=KeptLog(broker_id=FOLLOWER, start_offset=10, end_offset=follower_end, copied_at_ms=1_000, **follower),
@@ -345,7 +346,20 @@ def test_a_newer_record_beyond_the_end_is_still_fetched():
 
 
 def test_a_cut_record_excuses_nothing():
-    held = rec(20)
+    held = rec(20, time=990)
     # the follower's newer record at 70 is cut away with all from 60 on: what it keeps is nothing
     found = key_difference(two(follower_end=60), KeyState(held, held), NOTHING)
     assert found is not None and (found.cause, found.broker_id, found.leader) == (CompactionCause.KEY_MISSING, FOLLOWER, held)
+
+
+def test_a_file_that_was_perhaps_not_copied_proves_nothing():
+    logs = two(perhaps_missing=(40, 60, 70, 71))
+    for offset, cause in ((39, CompactionCause.KEY_MISSING), (40, None), (59, None), (60, CompactionCause.KEY_MISSING), (70, None)):
+        held = rec(offset, time=990)
+        found = key_difference(logs, KeyState(held, held), NOTHING)
+        assert found is not None and (found.cause, found.broker_id) == (cause, FOLLOWER), offset
+        # it is the other replica that lacks a file
+        other = key_difference(logs, NOTHING, KeyState(held, held))
+        assert other is not None and other.cause is CompactionCause.KEY_MISSING
+    assert marker_difference(logs, rec(50, time=990), None) is None
+    assert marker_difference(logs, rec(60, time=990), None) is not None

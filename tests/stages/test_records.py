@@ -101,6 +101,52 @@ def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, key: bytes, e
     assert (verdict["verdict"], rows) == ("identical", [])
 
 
+def _running(root: Path, broker: int, *segments: tuple[int, list[bytes]]) -> Path:
+    """A replica of a broker that was not stopped, with these segments, cleaned up to the last one."""
+    folder = root / f"broker-{broker}" / "data"
+    path = kf.replica(folder, "state-0", batches=segments[0][1])
+    for base, made in segments[1:]:
+        kf.segment(path, base, *made)
+    (folder / "cleaner-offset-checkpoint").write_bytes(kf.checkpoint([("state", 0, segments[-1][0])]))
+    (folder / "meta.properties").write_bytes(kf.meta_properties(broker))
+    return path
+
+
+@pytest.mark.parametrize("ending", [rf.COMMIT, None], ids=["committed in the next segment", "open"])
+def test_a_newer_record_beyond_the_end_counts_though_its_transaction_ends_in_another_segment(tmp_path: Path, ending: bytes | None) -> None:
+    """The cleaner has removed the older record for its sake; a follower that is behind has neither."""
+    old, other = rf.batch(10, (b"k", b"old")), rf.batch(30, (b"other", b"x"))
+    written = rf.batch(50, (b"k", b"new"), producer_id=7)
+    marker = [rf.control_batch(BASE, ending, producer_id=7)] if ending else []
+    _running(tmp_path, 1, (0, [other, written]), (BASE, [*marker, rf.batch(BASE + 1, (b"last", b"x"))]))
+    _running(tmp_path, 2, (0, [old, other]))
+    verdict, rows = audited(tmp_path)
+    assert (verdict["leader_id"], verdict["verdict"], rows) == (1, "lagging", [])
+
+
+def test_a_key_whose_only_record_is_in_a_transaction_that_ends_in_another_segment_is_missed(tmp_path: Path) -> None:
+    written, tail = rf.batch(50, (b"k", b"new"), producer_id=7), [rf.control_batch(BASE, rf.COMMIT, producer_id=7)]
+    first = rf.batch(10, (b"other", b"x"))
+    _running(tmp_path, 1, (0, [first, written]), (BASE, tail))
+    _running(tmp_path, 2, (0, [first]), (BASE, tail))
+    _verdict, (row,) = audited(tmp_path)
+    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-missing", 2, digits(b"k"))
+
+
+def test_a_file_that_the_cleaner_replaced_under_the_copy_is_no_difference(tmp_path: Path) -> None:
+    """Seen on brokers: the copy has the segment before the cleaner merged the next into it, which was gone when its turn came."""
+    first, newer = rf.batch(10, (b"k", b"old")), rf.batch(100, (b"k", b"new"))
+    last = [rf.batch(BASE, (b"other", b"x"))]
+    _running(tmp_path, 1, (0, [first]), (BASE, last))
+    _running(tmp_path, 2, (0, [first]), (100, [newer]), (BASE, last))
+    copied_apart = in_process.audit(tmp_path, settings=Settings(compare="records"))
+    assert not copied_apart["compaction_differences"]
+    (verdict,) = copied_apart["replica_verdicts"]
+    assert verdict["verdict"] == "identical"
+    _verdict, (row,) = audited(tmp_path)  # of stopped brokers, or copied at one instant
+    assert row["cause"] == "other-value"
+
+
 def test_a_marker_that_is_gone_is_legal_where_its_retention_is_unknown(tmp_path: Path) -> None:
     replica(tmp_path, 1, compacted(), batches=[rf.control_batch(200, rf.COMMIT, producer_id=7)])
     replica(tmp_path, 2, compacted())

@@ -27,6 +27,7 @@ from replica_audit.tables.values import Row, compared_logs, keys_row, pair_row, 
 
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
+_FOLLOWING = 3  # segments in which the end of a transaction is looked for
 _MOST_PROBLEMS = 10  # of one segment
 _CHANGED = "audit again, best a copy: the file was there when it was scanned, and another one has taken its place since"
 
@@ -38,12 +39,14 @@ def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]
         return
     keys = {name: row[name] for name in ("cluster_id", "topic", "partition")}
     keys["buckets"] = 1 + wanted.record_count // IN_BUCKET
-    nothing: Row = {"broker_id": None, "file": None, "is_last": None, "end_offset": None, "bounds": None, "pairs": None}
+    nothing: Row = dict.fromkeys(("broker_id", "file", "is_last", "following", "end_offset", "bounds", "pairs"))
     yield keys | nothing | {"pairs": [pair_row(pair) for pair in wanted.pairs]}
     for broker, files in wanted.segments:
         end_offset = wanted.end_offset(broker)
-        for file in (file for file in files if file.base_offset < end_offset):
-            of_file: Row = {"file": as_dict(file), "is_last": file is files[-1], "end_offset": end_offset, "bounds": wanted.bounds}
+        for number, file in enumerate(file for file in files if file.base_offset < end_offset):
+            following = [bytes_of(one) or one.path for one in files[number + 1 : number + 1 + _FOLLOWING]]
+            of_file: Row = {"file": as_dict(file), "is_last": file is files[-1], "following": following}
+            of_file |= {"end_offset": end_offset, "bounds": wanted.bounds}
             yield keys | nothing | {"broker_id": broker} | of_file
 
 
@@ -61,7 +64,7 @@ def read_segment_records(row: Row) -> Iterator[Rows | Problem]:
     path = located(bytes_of(file) or file.path)
     reader = KeyedRecords(row["bounds"], row["end_offset"])
     try:
-        yield from reader.read(path)
+        yield from reader.read(path, [located(one) for one in row["following"]])
         size = path.stat().st_size
         if file.source == "raw" and not row["is_last"] and size != file.size_bytes:  # the cleaner replaces files; the last one grows
             detail = f"it had {file.size_bytes} bytes when it was scanned, and has {size} now"

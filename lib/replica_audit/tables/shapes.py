@@ -160,7 +160,7 @@ COMMITS = pa.schema(
 )
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
-_KEPT_LOG = struct_of_value(KeptLog)
+_KEPT_LOG = struct_of_value(KeptLog, perhaps_missing=pa.list_(BIGINT))
 COMPARED_LOGS = struct_of_value(ComparedLogs, leader=_KEPT_LOG, follower=_KEPT_LOG)
 # What records are wanted: a segment to read with the bounds below each of which the newest record of a key counts, or, without a file, the
 # pairs of a partition that are compared. Keys are spread over `buckets`.
@@ -170,6 +170,7 @@ WANTED = pa.schema(
         pa.field("buckets", INT),
         pa.field("file", SEGMENT_FILE),
         pa.field("is_last", BOOLEAN),
+        pa.field("following", pa.list_(STRING)),
         pa.field("end_offset", BIGINT),
         pa.field("bounds", pa.list_(BIGINT)),
         pa.field("pairs", pa.list_(COMPARED_LOGS)),

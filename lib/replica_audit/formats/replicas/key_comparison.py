@@ -39,7 +39,7 @@ def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[Diffe
     sides = [rows[rows[:, OFFSET] < log.end_offset] for rows, log in ((leader, logs.leader), (follower, logs.follower))]
     is_marker = [rows[:, FLAGS] & MARKER != 0 for rows in sides]
     markers, records = ([rows[wanted] for rows, wanted in zip(sides, which, strict=True)] for which in (is_marker, [~m for m in is_marker]))
-    kept = [_without_undecided(own, other) for own, other in (records, records[::-1])]
+    kept = [_without_undecided(own, other, logs.end_offset) for own, other in (records, records[::-1])]
     differences = (*_of_keys(logs, *kept), *_of_markers(logs, *markers))
     counts: Counter[tuple[CompactionCause | None, int]] = Counter()
     found: defaultdict[tuple[CompactionCause | None, int], list[DifferingKey]] = defaultdict(list)
@@ -54,13 +54,14 @@ def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[Diffe
     ]
 
 
-def _without_undecided(own: Rows, other: Rows) -> Rows:
-    """Without the records of transactions whose end is not in their segment, but for those that the other replica holds, too.
+def _without_undecided(own: Rows, other: Rows, end_offset: int) -> Rows:
+    """Without the records of transactions whose end was not found, but for those that the other replica holds, too.
 
-    There the other segment tells how the transaction ended, or neither does: then they are the same on both.
+    There the other segment tells how the transaction ended, or neither does: then they are the same on both. Those beyond the end of the
+    comparison stay as well: such a record may have replaced an older one of its key.
     """
     undecided = own[:, FLAGS] & PENDING != 0
-    return own[~undecided | np.isin(own[:, OFFSET], other[:, OFFSET])] if undecided.any() else own
+    return own[~undecided | (own[:, OFFSET] >= end_offset) | np.isin(own[:, OFFSET], other[:, OFFSET])] if undecided.any() else own
 
 
 def _of_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:

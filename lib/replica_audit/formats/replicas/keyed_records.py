@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,8 +51,12 @@ class KeyedRecords:
         self._open: defaultdict[int, list[Rows]] = defaultdict(list)  # by producer
         self._markers: list[Rows] = []
 
-    def read(self, path: Path) -> Iterator[Rows]:
+    def read(self, path: Path, following: Sequence[Path] = ()) -> Iterator[Rows]:
         """Yield the rows (`ROW`) of a segment, in no order; a key may come again in the next part.
+
+        Args:
+            path: of the segment.
+            following: the next segments, in which the markers of transactions are looked for that are open at its end.
 
         Raises:
             OSError: the file cannot be read.
@@ -65,11 +71,27 @@ class KeyedRecords:
                     self._drop_older()
                     if self._gathered > _MOST // 2:
                         yield self._taken()
+        self._look_ahead(following)
         self._drop_older()
         for rows in (rows for parts in self._open.values() for rows in parts):
             rows[:, FLAGS] |= PENDING
             self._parts.append(rows)
         yield self._taken()
+
+    def _look_ahead(self, following: Sequence[Path]) -> None:
+        """End transactions by the markers of the next segments, whose own rows these are, as are their problems."""
+        markers, unreadable = self._markers, self.unreadable
+        self._markers, self.unreadable = [], []
+        for path in following:
+            if not any(map(len, chain.from_iterable(self._open.values()))):
+                break
+            with suppress(OSError), path.open("rb", buffering=BUFFER) as stream:
+                for header in read_batches(path, verify_crc=False):
+                    if isinstance(header, Damage) or header.base_offset >= self._end_offset:
+                        break
+                    if header.is_control and header.record_count and header.producer_id in self._open:
+                        self._end(stream, header)
+        self._markers, self.unreadable = markers, unreadable
 
     def _taken(self) -> Rows:
         found = np.concatenate([*self._parts, *self._markers])

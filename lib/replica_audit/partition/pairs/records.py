@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from replica_audit.model import PartitionMetadata, SegmentFile
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -72,6 +73,7 @@ def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadat
 
 def _kept(side: Side, end: int, audited_at_ms: int, *, simultaneous: bool) -> KeptLog:
     log, copied_at_ms = side.replica.log, side.loaded.files.captured_at_ms
+    runs = side.replica.alive is not False and not simultaneous
     return KeptLog(
         broker_id=side.replica.broker_id,
         start_offset=log.log_start_offset,
@@ -79,8 +81,21 @@ def _kept(side: Side, end: int, audited_at_ms: int, *, simultaneous: bool) -> Ke
         cleaned_until=side.replica.cleaner_offset or 0,
         copied_at_ms=audited_at_ms if copied_at_ms is None else copied_at_ms,
         last_timestamp_ms=max((run.max_timestamp_ms for run in log.runs if run.first_offset < end), default=-1),
-        runs=side.replica.alive is not False and not simultaneous,
+        runs=runs,
+        perhaps_missing=tuple(_between_files(side.loaded)) if runs else (),
     )
+
+
+def _between_files(loaded: Loaded) -> Iterator[int]:
+    """The first offset and the end, exclusive, of each span between the last batch of a segment and the base offset of the next one.
+
+    A cleaner may have emptied it; or the segment that held it was made one with the segment before while the files were copied, and the
+    copy has the older version of that.
+    """
+    for (file, runs), (following, _) in pairwise(loaded.scanned.items()):
+        first = max((run.last_offset + 1 for run in runs), default=file.base_offset)
+        if first < following.base_offset:
+            yield from (first, following.base_offset)
 
 
 def without_records(loaded: Loaded) -> str | None:

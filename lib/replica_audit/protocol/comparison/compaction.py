@@ -58,7 +58,8 @@ class KeptLog:
 
     `end_offset`, exclusive: of what it keeps, for a follower that truncates the physical cut. `cleaned_until`: its cleaner checkpoint.
     `copied_at_ms`: its files were copied no later than then. `last_timestamp_ms`: the newest that it keeps, -1 if unknown. `runs`: its
-    broker was running and the copies were not simultaneous, so that the other one may be newer.
+    broker was running and the copies were not simultaneous, so that the other one may be newer. `perhaps_missing`: spans of offsets, first
+    and end (exclusive) in turn, of which the copy may lack a file: the cleaner of a running broker replaces files while they are copied.
     """
 
     broker_id: int
@@ -68,6 +69,12 @@ class KeptLog:
     copied_at_ms: int
     last_timestamp_ms: int = -1
     runs: bool = False
+    perhaps_missing: tuple[int, ...] = ()
+
+    def may_lack(self, offset: int) -> bool:
+        """Whether the file of an offset may have been there, and not have been copied."""
+        spans = zip(self.perhaps_missing[::2], self.perhaps_missing[1::2], strict=True)
+        return any(first <= offset < end for first, end in spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +138,8 @@ def key_difference(logs: ComparedLogs, leader: KeyState, follower: KeyState) -> 
     if held is None or held.offset < logs.start_offset or is_replaced:
         return None
     found = _cause(logs, held, lacks.below_end, lacking, holder)
+    if found is not None and lacking.may_lack(held.offset):
+        found = (None, lacking.broker_id)
     return found and KeyDifference(*found, of_leader, of_follower)
 
 
@@ -139,7 +148,11 @@ def marker_difference(logs: ComparedLogs, leader: KeyRecord | None, follower: Ke
     held, lacking = (leader, logs.follower) if follower is None else (follower, logs.leader)
     if held is None or (leader is not None and follower is not None) or not logs.start_offset <= held.offset < logs.end_offset:
         return None
-    gone = None if logs.expired(held, lacking) else KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)
+    gone = (
+        None
+        if logs.expired(held, lacking) or lacking.may_lack(held.offset)
+        else KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)
+    )
     return gone
 
 
