@@ -181,7 +181,9 @@ class _Audit:
             return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
 
         committed, begun = told(offsets, of_groups, commits), told(states, of_transactions, transactions)
-        gathered = with_transactions(with_commits(gather(listed, read(listed)), committed), begun)
+        scanned = gather(listed, read(listed))
+        scanned = scanned if begun is None else scanned.persist(StorageLevel.MEMORY_AND_DISK)
+        gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
             gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, tasks, size or 0)
         audited = judge(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
@@ -195,7 +197,7 @@ class _Audit:
             self._write_tables(audited, problems, found, held)
             self._conclude(found, held)
         finally:
-            for frame in (listed, committed, begun, audited):
+            for frame in (listed, committed, begun, scanned, gathered, audited):
                 if frame is not None:
                     frame.unpersist()
         self.tell("done")

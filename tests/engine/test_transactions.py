@@ -28,14 +28,29 @@ RECORDS = (
     rf.batch(2, (tf.key("done"), tf.value(tf.COMPLETE_COMMIT, {}))),
     rf.batch(3, (tf.key("gone"), tf.value(tf.ONGOING, {"orders": [0]})), (tf.key("gone"), None)),
 )
-EXPECTED = {("orders", 0): ["both"], ("orders", 1): ["both", "one"]}
+# `lost` is complete by its coordinator, and open in the log; producer 8 has ended its transaction there
+OPEN = (
+    rf.batch(
+        5,
+        (tf.key("ended"), tf.value(tf.COMPLETE_COMMIT, {}, producer_id=8)),
+        (tf.key("lost"), tf.value(tf.COMPLETE_ABORT, {}, producer_id=9)),
+    ),
+)
+BATCHES = (
+    rf.batch(0, (b"k", b"v"), producer_id=8),
+    rf.batch(1, (b"k", b"v"), producer_id=9),
+    rf.control_batch(2, rf.COMMIT, producer_id=8),
+    rf.batch(3, (b"k", b"v"), producer_id=10),
+)
+EXPECTED = {("orders", 0): ["both"], ("orders", 1): ["both", "lost", "one"]}
 
 
-def cluster(tmp_path: Path, *, records: tuple[bytes, ...] = RECORDS) -> Path:
+def cluster(tmp_path: Path, *, records: tuple[bytes, ...] = (*RECORDS, *OPEN)) -> Path:
     """Two brokers; the leader of the coordinator's partition has all records, its follower the first."""
     for broker, held in ((1, records), (2, records[:1])):
         data = kf.log_dir(tmp_path / "cluster" / f"broker-{broker}" / "data", "orders-0", "orders-1", broker_id=broker)
         kf.replica(data, STATES, batches=held)
+        kf.replica(data, "orders-1", batches=BATCHES)
     return tmp_path / "cluster"
 
 
@@ -58,7 +73,7 @@ def test_in_spark(spark: SparkSession, tmp_path: Path, topics: str) -> None:
     rows = {(row["topic"], row["partition"]): told(row.asDict(recursive=True)) for row in found.collect()}
     assert {key: names for key, names in rows.items() if names} == EXPECTED
     assert ("__transaction_state" in {topic for topic, _partition in rows}) == (not topics)
-    (state, _other) = next(known_partition(r.asDict(recursive=True)).transactions for r in found.where("partition = 1").collect())
+    (state, *_others) = next(known_partition(r.asDict(recursive=True)).transactions for r in found.where("partition = 1").collect())
     assert (state.state, state.producer_id, state.partitions) == ("Ongoing", 5, (("orders", 0), ("orders", 1), ("elsewhere", 9)))
 
 
@@ -70,20 +85,28 @@ def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_of_partitions() -> None:
-    states = [
-        {"transaction": {"transactional_id": name, "partitions": [{"topic": topic, "partition": 0} for topic in topics]}}
-        for name, topics in (("a", ["t", "u", "t"]), ("b", ["u"]), ("c", []))
+    def state(name: str, producer_id: int, *topics: str) -> dict[str, Any]:
+        partitions = [{"topic": topic, "partition": 0} for topic in topics]
+        return {"transaction": {"transactional_id": name, "producer_id": producer_id, "partitions": partitions}}
+
+    found = TransactionsOfPartitions([state("a", 1, "t", "u", "t"), state("b", 2, "u"), state("c", 3)])
+
+    def told_of(topic: str, *opened: int) -> list[str]:
+        spans = [{"producer_id": producer, "open_first_offset": 5} for producer in opened]
+        spans.append({"producer_id": 2, "open_first_offset": -1})
+        scans = [{"segment": {"producers": {"spans": spans}}}, {"segment": {"producers": None}}]
+        return [one["transactional_id"] for one in found.of({"topic": topic, "partition": 0, "segments": scans})]
+
+    assert [told_of("t"), told_of("u"), told_of("v"), told_of("v", 3), told_of("t", 1, 3), told_of("v", 4)] == [
+        *(["a"], ["a", "b"], [], ["c"], ["a", "c"], []),
     ]
-    found = TransactionsOfPartitions(states)
-    named = {topic: [one["transactional_id"] for one in found.of({"topic": topic, "partition": 0})] for topic in ("t", "u", "v")}
-    assert named == {"t": ["a"], "u": ["a", "b"], "v": []}
 
 
 def test_what_cannot_be_read_is_reported_and_the_audit_goes_on(tmp_path: Path) -> None:
-    broken = rf.batch(5, (tf.key("x"), b"\0\x07"))
-    found = in_process.audit(cluster(tmp_path, records=(*RECORDS, broken)))
+    broken = rf.batch(7, (tf.key("x"), b"\0\x07"))
+    found = in_process.audit(cluster(tmp_path, records=(*RECORDS, *OPEN, broken)))
     (problem,) = [row for row in found["problems"] if row["kind"] == "transaction-state"]
-    assert (problem["code"], problem["broker_id"], problem["byte_offset"]) == ("malformed-record", 1, sum(map(len, RECORDS)))
+    assert (problem["code"], problem["broker_id"], problem["byte_offset"]) == ("malformed-record", 1, sum(map(len, (*RECORDS, *OPEN))))
     assert "version 7 of TransactionLogValue is not known" in problem["detail"]
     assert len(found["replica_logs"]) == 6
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
@@ -198,15 +198,26 @@ def transactions(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> D
 def with_transactions(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
     """Gathered partitions, each with `transactions`, an array of the shape TRANSACTION_STATE, null where there are none.
 
-    `found` is what `transactions` gives, None where no `__transaction_state` is in the input.
+    `found` is what `transactions` gives, None where no `__transaction_state` is in the input. Else `gathered` is read twice: who has a
+    transaction open in a partition is known by its segments alone.
     """
     if found is None:
         return gathered
     told = found.where(F.col("transaction").isNotNull())
     named = told.select("cluster_id", F.explode(F.array_distinct("transaction.partitions")).alias("place"), "transaction")
     of_partition = named.select("cluster_id", "place.topic", "place.partition", "transaction")
-    per_partition = of_partition.groupBy(*KEYS).agg(F.collect_list("transaction").alias("transactions"))
+    known = F.flatten(F.transform(F.filter("segments", _has_producers), lambda one: one.segment.producers.spans))
+    opened = F.transform(F.filter(known, lambda span: span.open_first_offset >= 0), lambda span: span.producer_id)
+    writes = gathered.select(*KEYS, F.explode(F.array_distinct(opened)).alias("producer_id"))
+    by_producer = told.select("cluster_id", "transaction.producer_id", "transaction")
+    of_producer = writes.join(by_producer, on=["cluster_id", "producer_id"]).select(*KEYS, "transaction")
+    each = of_partition.unionByName(of_producer).withColumn("name", F.col("transaction.transactional_id")).dropDuplicates([*KEYS, "name"])
+    per_partition = each.groupBy(*KEYS).agg(F.collect_list("transaction").alias("transactions"))
     return gathered.join(per_partition, on=list(KEYS), how="left")
+
+
+def _has_producers(one: Column) -> Column:
+    return one.segment.producers.isNotNull()  # an older version collected those without
 
 
 def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:

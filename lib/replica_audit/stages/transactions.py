@@ -31,10 +31,21 @@ class TransactionsOfPartitions:
     def __init__(self, rows: Iterable[Row]) -> None:
         """Take the rows of one cluster that hold a `transaction`."""
         self._of_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
+        self._of_producer: dict[int, list[Row]] = defaultdict(list)
         for row in rows:
+            self._of_producer[row["transaction"]["producer_id"]].append(row["transaction"])
             for place in {(one["topic"], one["partition"]) for one in row["transaction"]["partitions"]}:
                 self._of_partition[place].append(row["transaction"])
 
     def of(self, row: Row) -> list[Row]:
         """Those of a gathered partition, as rows of the shape TRANSACTION_STATE."""
-        return self._of_partition.get((row["topic"], row["partition"]), [])
+        told = list(self._of_partition.get((row["topic"], row["partition"]), ()))
+        for producer in _with_open_transactions(row) if self._of_producer else ():
+            told += self._of_producer.get(producer, ())
+        return list({one["transactional_id"]: one for one in told}.values())
+
+
+def _with_open_transactions(row: Row) -> set[int]:
+    """The producers that have a transaction open at the end of a segment; it may be ended in a later one."""
+    scans = (of_broker["segment"]["producers"] for of_broker in row["segments"])
+    return {span["producer_id"] for producers in scans if producers for span in producers["spans"] if span["open_first_offset"] >= 0}
