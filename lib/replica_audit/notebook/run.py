@@ -93,6 +93,10 @@ class Run:
         """`logged_incidents`: one row per incident that a broker's own log shows."""
         return self.table("logged_incidents", **chosen)
 
+    def sequence_gaps(self, **chosen: Any) -> Any:
+        """`sequence_gaps`: one row per place where sequences of a producer are missing."""
+        return self.table("sequence_gaps", **chosen)
+
     def what_if_leaders(self, **chosen: Any) -> Any:
         """`what_if_leaders`: one row per replica as the leader; empty unless the audit was told to try them."""
         return self.table("what_if_leaders", **chosen)

@@ -16,6 +16,7 @@ from replica_audit.partition.findings.consumers import as_groups_find_it, impact
 from replica_audit.partition.findings.found_rows import Audited, checked_row, found_rows
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
+from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadStored
 from replica_audit.partition.pairs import pair as pairs
@@ -114,6 +115,7 @@ class PartitionAudit:
         made, commits = self._pairs(), self.known.commits
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
+        gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
         is_compacted = self.context.compacted or self.cleaned_until > 0
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=is_compacted))
         audited = self._audited(made, choices, incidents, damaged)
@@ -164,7 +166,8 @@ class PartitionAudit:
             + self._gone_everywhere()
             + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
             logged_incidents=incidents,
-            found=list(found_rows(audited)),
+            sequence_gaps=gaps,
+            found=[*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)],
             checked=[checked_row(audited)],
         )
 

@@ -19,6 +19,7 @@ from replica_audit.tables.replicas import (
     SEGMENT_EPOCHS,
 )
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
+from replica_audit.tables.sequence_gaps import SEQUENCE_GAPS
 from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEGMENTS, TRANSACTIONS, WANTED
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
@@ -37,6 +38,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     LEADER_EPOCHS,
     LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
+    SEQUENCE_GAPS,
     CONTENT_WINDOWS,
     DAMAGED_BATCHES,
     COMPACTION_DIFFERENCES,
@@ -84,6 +86,7 @@ __all__ = [
     "REPLICA_VERDICTS",
     "SEGMENTS",
     "SEGMENT_EPOCHS",
+    "SEQUENCE_GAPS",
     "TABLES",
     "TRANSACTIONS",
     "TRUNCATION_POINTS",

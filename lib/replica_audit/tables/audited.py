@@ -12,6 +12,7 @@ from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedInci
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.tables.runs import ReportedProblem
+from replica_audit.tables.sequence_gaps import MissingSequences
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 
 
@@ -33,6 +34,7 @@ class AuditedPartition:
     leader_epochs: Sequence[LeaderEpoch] = ()
     logged_incidents: Sequence[LoggedIncident] = ()
     consumer_impacts: Sequence[ConsumerImpact] = ()
+    sequence_gaps: Sequence[MissingSequences] = ()
     content_windows: Sequence[ContentWindow] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
     compaction_differences: Sequence[CompactionDifference] = ()

@@ -82,7 +82,8 @@ class FindingKey:
     finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER where it is about the partition"]
     code: Annotated[
         str,
-        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr; or removed_below_high_watermark, truncation_refused",
+        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap; or removed_below_high_watermark, "
+        "truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]
     topic: Topic

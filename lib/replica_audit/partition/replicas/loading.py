@@ -12,6 +12,7 @@ from replica_audit.model import (
     BatchHeader,
     BatchRun,
     Problem,
+    Producers,
     ReplicaFiles,
     ScannedSegment,
     SegmentFile,
@@ -20,11 +21,12 @@ from replica_audit.model import (
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadStored
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
-from replica_audit.protocol.epochs.epoch_table import EpochTable, table
+from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.transactions.segment_producers import producers_of_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +34,8 @@ class Loaded:
     """A replica with what its files say.
 
     `log` is None and `unreadable` set where nothing can be loaded; `scanned` are the segments that make up the log, ascending by base
-    offset, each with the runs that its scan found. `incomplete`: unreadable only because the text that stands for it does not show all of
-    it; nothing is wrong with the broker's files.
+    offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `incomplete`:
+    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
     `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
     """
 
@@ -47,6 +49,7 @@ class Loaded:
     read_stored: ReadStored
     incomplete: bool = False
     corrected_checkpoint: str | None = None
+    producers: Producers | None = None
 
     @property
     def files_in_log(self) -> tuple[SegmentFile, ...]:
@@ -133,9 +136,10 @@ def load(
     scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
     log: LoadedLog | None = None
     if segments:
+        is_table_known = files.checkpoint_state != "not-collected"
         log = load_log(
             tuple(segments),
-            checkpoint=_checkpoint(files, [run for part in segments for run in part.runs]),
+            checkpoint=table(files.epochs) if is_table_known else epochs_from_runs([run for part in segments for run in part.runs]),
             log_start_checkpoint=files.log_start_offset,
             recovery_point=files.recovery_point or 0,
             recovers=not files.clean_shutdown and not alive,
@@ -160,11 +164,8 @@ def load(
         read_again=read_again,
         read_stored=read_stored,
         incomplete=is_incomplete,
+        producers=producers_of_log(part.producers for part in segments),
     )
-
-
-def _checkpoint(files: ReplicaFiles, runs: list[BatchRun]) -> EpochTable:
-    return epochs_from_runs(runs) if files.checkpoint_state == "not-collected" else table(files.epochs)
 
 
 def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None) -> str | None:

@@ -73,6 +73,8 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known and check.leader_has_epoch
         case PartitionCode.IN_SYNC_OUTSIDE_ISR:
             return is_known and finding.broker_id in check.isr
+        case PartitionCode.SEQUENCE_GAP:
+            return check.leader_id in check.clean
     if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG):
         return finding.broker_id in check.clean
     if not is_known and finding.leader_source not in (None, INFERRED):

@@ -26,6 +26,7 @@ class PartitionCode(StrEnum):
     OFFLINE_PARTITION = "offline_partition"
     LEADER_EPOCH_MISSING = "leader_epoch_missing"
     IN_SYNC_OUTSIDE_ISR = "in_sync_outside_isr"
+    SEQUENCE_GAP = "sequence_gap"
     # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
     REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
     TRUNCATION_REFUSED = "truncation_refused"

@@ -14,6 +14,7 @@ from replica_audit.report.facts.explained_structs import ExplainedDamage
 from replica_audit.report.facts.partition_rows import (
     ExplainedElection,
     ExplainedFuture,
+    ExplainedGap,
     ExplainedGroup,
     ExplainedIncident,
     ExplainedRole,
@@ -29,6 +30,7 @@ PARTITION_TABLES = (
     "future_replicas",
     "logged_incidents",
     "damaged_batches",
+    "sequence_gaps",
 )
 
 
@@ -70,6 +72,7 @@ class PartitionFacts:
     cut_short: tuple[str, ...]
     findings: tuple[OpenFinding, ...] = ()
     damaged: tuple[ExplainedDamage, ...] = ()
+    gaps: tuple[ExplainedGap, ...] = ()
 
     @property
     def name(self) -> str:
@@ -113,6 +116,9 @@ def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: in
         impacts=tuple(sorted(tables.rows("consumer_impacts", ExplainedGroup, **keys), key=_worst_first)),
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
+        gaps=tuple(
+            sorted(tables.rows("sequence_gaps", ExplainedGap, **keys), key=lambda row: (not row.is_certain, row.first_offset_after))
+        ),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
         damaged=damaged_batches(tables, folder, keys),
         findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),

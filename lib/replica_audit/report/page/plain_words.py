@@ -118,6 +118,10 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 follower equals its leader and is outside the ISR.",
         "{n} followers equal their leader and are outside the ISR.",
     ),
+    PartitionCode.SEQUENCE_GAP: (
+        "1 partition lacks records in the middle of a producer's sequence: they were written, and no replica has them.",
+        "{n} partitions lack records in the middle of a producer's sequence: they were written, and no replica has them.",
+    ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
         "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
         "{n} replicas were truncated below their high watermark before, according to server.log: committed records were lost then.",

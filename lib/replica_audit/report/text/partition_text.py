@@ -9,6 +9,7 @@ from replica_audit.report.layout.paragraphs import paragraph
 from replica_audit.report.text.choices_text import choice_lines
 from replica_audit.report.text.damage_text import damage_lines
 from replica_audit.report.text.elections_text import election_lines
+from replica_audit.report.text.gaps_text import gap_lines
 from replica_audit.report.text.groups_text import group_lines
 from replica_audit.report.text.incidents_text import incident_lines
 from replica_audit.report.text.offline_text import elections, in_sync, since
@@ -59,6 +60,7 @@ PARTITION_SECTIONS: tuple[Section, ...] = (
     role_lines,
     election_lines,
     incident_lines,
+    gap_lines,
     group_lines,
     choice_lines,
     future_lines,
