@@ -14,7 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from replica_audit.model import BatchHeader
+from replica_audit.model import AbortedTransaction, BatchHeader, ProducerState
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable
 from tests.support.jvm import jvm, own_exceptions
 
@@ -25,6 +25,10 @@ _REFUSALS = (
     "java.lang.OutOfMemoryError",  # room for the announced number of entries is made before the first is read
     "org.apache.kafka.common.errors.CorruptRecordException",
     "org.apache.kafka.common.errors.KafkaStorageException",
+    "org.apache.kafka.common.errors.OutOfOrderSequenceException",
+    "org.apache.kafka.common.KafkaException",  # an aborted transaction of an unknown version
+    "org.apache.kafka.storage.internals.log.CorruptIndexException",
+    "org.apache.kafka.storage.internals.log.CorruptSnapshotException",
 )
 _INTEGER = re.compile(r"-?\d+")
 # Runs are too short for the second compiler; the heap is small enough for an absurd announcement to exhaust it at once.
@@ -148,6 +152,20 @@ class Reading:
         return self.batches[-1].position + self.batches[-1].size_bytes if self.batches else 0
 
 
+def _producer_state(entry: Any) -> ProducerState:
+    open_first = _optional(entry.currentTxnFirstOffset())
+    return ProducerState(
+        producer_id=entry.producerId(),
+        producer_epoch=entry.producerEpoch(),
+        last_sequence=entry.lastSeq(),
+        last_offset=entry.lastDataOffset(),
+        offset_delta=entry.lastOffsetDelta(),
+        timestamp_ms=entry.lastTimestamp(),
+        coordinator_epoch=entry.coordinatorEpoch(),
+        open_first_offset=-1 if open_first is None else open_first,
+    )
+
+
 class Kafka:
     """The classes that the tests compare with. Every checkpoint gets a file of its own: Kafka flushes some later, in a thread."""
 
@@ -159,6 +177,11 @@ class Kafka:
         self._cache = apache.storage.internals.epoch.LeaderEpochFileCache
         self._segment = apache.common.record.FileRecords
         self._partition = apache.common.TopicPartition("topic", 0)
+        self._producers, self._transactions = (
+            apache.storage.internals.log.ProducerStateManager,
+            apache.storage.internals.log.TransactionIndex,
+        )
+        self._log = apache.storage.internals.log
         self._scheduler = apache.server.util.KafkaScheduler(1)
         self._scheduler.startup()
         self._folder, self._numbers = folder, count()
@@ -188,6 +211,38 @@ class Kafka:
             read = self._opened(self._offset_checkpoint, self._written(content)).read()
         # Not from what the map prints: a topic may hold any character that is not blank.
         return {(partition.topic(), partition.partition()): read[partition] for partition in read}
+
+    def takes_in_order(self, batches: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether a leader that knows nothing of a producer takes its batches: (epoch, first sequence, last sequence) of each."""
+        log, producer = self._log, 7
+        entry = log.ProducerStateEntry.empty(producer)
+        for offset, (epoch, first, last) in enumerate(batches):
+            info = log.ProducerAppendInfo(self._partition, producer, entry, log.AppendOrigin.CLIENT, None)
+            try:
+                with _refusals():
+                    info.appendDataBatch(epoch, first, last, 1_000, log.LogOffsetMetadata(offset), offset, False)
+            except Refused:
+                return False
+            entry.update(info.toEntry())
+        return True
+
+    def producer_states(self, content: bytes) -> list[ProducerState]:
+        """The entries of a producer snapshot."""
+        with _refusals():
+            return [_producer_state(entry) for entry in self._producers.readSnapshot(self._file(str(self._written(content))))]
+
+    def aborted_transactions(self, content: bytes, base_offset: int) -> list[AbortedTransaction]:
+        """The entries of an index of aborted transactions, which is checked as a broker does that loads it."""
+        index = self._transactions(base_offset, self._file(str(self._written(content))))
+        try:
+            with _refusals():
+                index.sanityCheck()
+                return [
+                    AbortedTransaction(one.producerId(), one.firstOffset(), one.lastOffset(), one.lastStableOffset())
+                    for one in index.allAbortedTxns()
+                ]
+        finally:
+            index.close()
 
     @contextmanager
     def segment(self, path: Path) -> Iterator[Reading]:

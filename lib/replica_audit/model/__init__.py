@@ -24,11 +24,12 @@ from replica_audit.model.metadata import (
 )
 from replica_audit.model.replicas import CommittedOffset, Problem, ReplicaFiles, ScannedSegment, SegmentFile
 from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
-from replica_audit.model.transactions import TransactionState
+from replica_audit.model.transactions import AbortedTransaction, ProducerState, TransactionState
 
 __all__ = [
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",
+    "AbortedTransaction",
     "BatchBody",
     "BatchHeader",
     "BatchRun",
@@ -45,6 +46,7 @@ __all__ = [
     "PartitionMetadata",
     "Problem",
     "ProducerSpan",
+    "ProducerState",
     "Producers",
     "ReplicaFiles",
     "ScannedSegment",

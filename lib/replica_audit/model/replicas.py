@@ -76,7 +76,7 @@ class ReplicaFiles:
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
     the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
     `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
-    shutdown, too.
+    shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted transactions.
     """
 
     log_dir: str
@@ -102,6 +102,7 @@ class ReplicaFiles:
     captured_at_ms: int | None = None
     in_use: bool = False
     has_lock: bool = False
+    producer_files: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

@@ -1,8 +1,9 @@
-"""What the coordinator of transactions says of one transactional id: the newest record of it in `__transaction_state`."""
+"""What is known of producers and their transactions beside the log: from their coordinators, snapshots, indexes of aborted ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +24,32 @@ class TransactionState:
     partitions: tuple[tuple[str, int], ...]
     last_update_ms: int
     start_ms: int
+
+
+class ProducerState(NamedTuple):
+    """What a producer snapshot says of one producer id; -1 for what it does not have.
+
+    `last_sequence` and `last_offset` (inclusive) are those of the last record that it wrote in its current epoch, `offset_delta` the number
+    of records before it in its batch. `open_first_offset` is that of the transaction that is not ended, inclusive.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    open_first_offset: int
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry of an index of aborted transactions.
+
+    Offsets are inclusive: of the transaction's first record, and of its marker. `last_stable_offset` is that when it ended.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int

@@ -92,9 +92,7 @@ class PartitionAudit:
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
             enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
-            compacted=self.metadata.compacted
-            or self.cleaned_until > 0
-            or any(one.files.cleaner_offset is not None for one in self.compared.values()),
+            compacted=self.metadata.compacted or any(one.files.cleaner_offset is not None for one in self.compared.values()),
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
             commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
@@ -116,8 +114,7 @@ class PartitionAudit:
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
-        is_compacted = self.context.compacted or self.cleaned_until > 0
-        damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=is_compacted))
+        damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))
         audited = self._audited(made, choices, incidents, damaged)
         led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
         epochs = [

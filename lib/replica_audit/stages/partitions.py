@@ -16,6 +16,7 @@ from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, Se
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
+from replica_audit.stages.producer_files import producer_file_problems
 from replica_audit.stages.valid_rows import sifted
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.values import (
@@ -39,7 +40,10 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
         row: what is known of it, as `known_partition` takes it.
         cluster: the facts of its cluster.
     """
-    return sifted(partition_audit(row, cluster).row())
+    audit = partition_audit(row, cluster)
+    made = audit.row()
+    told = list(producer_file_problems(audit))
+    return sifted(replace(made, input_errors=[*made.input_errors, *told]) if told else made)
 
 
 def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:

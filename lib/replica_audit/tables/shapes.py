@@ -91,6 +91,7 @@ REPLICA_FILES = struct_of_value(
     checkpoint=pa.list_(struct(line=INT, epoch=INT, start_offset=BIGINT)),
     epochs=pa.list_(struct(epoch=INT, start_offset=BIGINT)),
     problems=pa.list_(PROBLEM),
+    producer_files=pa.list_(STRING),
 )
 SEGMENT_SCAN = struct(
     log_dir=STRING,

@@ -52,6 +52,7 @@ def replica_files(row: Row) -> ReplicaFiles:
     values["checkpoint"] = tuple(map(_CHECKPOINT_ENTRY, row["checkpoint"]))
     values["epochs"] = tuple(map(_EPOCH_ENTRY, row["epochs"]))
     values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
+    values["producer_files"] = tuple(row["producer_files"])
     return ReplicaFiles(**values)
 
 

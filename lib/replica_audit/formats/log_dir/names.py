@@ -32,6 +32,9 @@ _SERVER_LOG = re.compile(r"(?:(.+)[.-])?server\.log(?:[.-].*)?")
 _BESIDE_A_SEGMENT = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
 )
+SNAPSHOT, TRANSACTION_INDEX = ".snapshot", ".txnindex"
+_OF_PRODUCERS = re.compile(r"[0-9]{20}(\.snapshot|\.txnindex)")
+_SNAPSHOTS = 3  # a broker keeps one for each segment, and loads the newest
 _UNFINISHED = re.compile(r"\.broker-[0-9]{1,10}\.collecting(\.replaced)?")
 _KNOWN = frozenset(
     {META_PROPERTIES, PARTITION_METADATA, EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, CLUSTER_METADATA}
@@ -109,6 +112,13 @@ def is_known(name: str) -> bool:
 def is_beside_a_segment(name: str) -> bool:
     """Whether a file is an index, a producer snapshot or the like: what a replica directory holds beside its segments."""
     return _BESIDE_A_SEGMENT.fullmatch(name) is not None
+
+
+def producer_files(names: Collection[str]) -> tuple[str, ...]:
+    """Of the files of a replica directory those that say what a broker knew of producers: snapshots, the newest ones, and indexes."""
+    found = sorted(match[0] for name in names if (match := _OF_PRODUCERS.fullmatch(name)))
+    snapshots = [name for name in found if name.endswith(SNAPSHOT)]
+    return (*snapshots[-_SNAPSHOTS:], *(name for name in found if name.endswith(TRANSACTION_INDEX)))
 
 
 def is_server_log(name: str) -> bool:

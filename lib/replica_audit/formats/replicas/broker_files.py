@@ -225,7 +225,8 @@ class _Walk:
                 detail = "a folder in a replica directory is not looked into, nor would a broker"
                 self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is no replica; else move it out")
         found = self._files(path, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
-        self.replicas[(found.log_dir, found.directory)] = found
+        told = log_dir.producer_files(folder.files) if collected is None else ()
+        self.replicas[(found.log_dir, found.directory)] = replace(found, producer_files=told) if told else found
 
     def _files(
         self,
