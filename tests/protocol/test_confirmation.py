@@ -10,7 +10,15 @@ import pytest
 from replica_audit.protocol.verdict.confirmation import Check, Open, is_resolved
 
 PAIR = Open(code="stale_tail", about="follower", broker_id=2, leader_id=1, leader_source="cluster-metadata")
-CLEAN = Check(leader_id=1, leader_source="cluster-metadata", leader_has_epoch=True, isr=(1, 2, 3), clean=(1, 2, 3), same_batches=(2, 3))
+CLEAN = Check(
+    leader_id=1,
+    leader_source="cluster-metadata",
+    leader_has_epoch=True,
+    has_no_hanging_transaction=True,
+    isr=(1, 2, 3),
+    clean=(1, 2, 3),
+    same_batches=(2, 3),
+)
 
 
 def _resolved(finding: Open = PAIR, /, **changed: Any) -> bool:

@@ -17,6 +17,7 @@ from replica_audit.partition.findings.found_rows import Audited, checked_row, fo
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
+from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadStored
 from replica_audit.partition.pairs import pair as pairs
@@ -116,18 +117,7 @@ class PartitionAudit:
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))
         audited = self._audited(made, choices, incidents, damaged)
-        led_by = {election.leader_epoch: election.leader_id for election in self.metadata.elections}
-        epochs = [
-            found
-            for one in self.loaded
-            for found in replica_rows.epoch_rows(
-                one,
-                leader=leader,
-                cleaned_until=self.cleaned_until,
-                compacted=self.context.compacted,
-                led_by=led_by if one.files.topic_id in (None, self.metadata.topic_id) else {},
-            )
-        ]
+        of_epochs = partial(replica_rows.epoch_rows, leader=leader, cleaned_until=self.cleaned_until, metadata=self.metadata)
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
@@ -137,7 +127,7 @@ class PartitionAudit:
             ],
             compaction_differences=made.differences,
             content_windows=[found for one in self.loaded for found in replica_rows.window_rows(one)],
-            epoch_start_offsets=epochs,
+            epoch_start_offsets=[found for one in self.loaded for found in of_epochs(one, compacted=self.context.compacted)],
             epoch_end_offsets=made.lookups,
             truncation_points=made.points,
             replica_verdicts=made.verdicts,
@@ -164,6 +154,7 @@ class PartitionAudit:
             + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
             logged_incidents=incidents,
             sequence_gaps=gaps,
+            open_transactions=audited.open_transactions or (),
             found=[*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)],
             checked=[checked_row(audited)],
         )
@@ -209,6 +200,7 @@ class PartitionAudit:
     def _audited(
         self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident], damaged: Sequence[DamagedBatch]
     ) -> Audited:
+        transactions = TransactionsKnown.of(self.known, self.metadata, self.leadership, self.compared, self.replicas)
         return Audited(
             metadata=self.metadata,
             because=self.because,
@@ -222,6 +214,7 @@ class PartitionAudit:
             choices=choices,
             incidents=incidents,
             damaged=damaged,
+            open_transactions=transactions.rows(made.verdicts, simultaneous=self.cluster.simultaneous),
         )
 
     def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:

@@ -21,6 +21,7 @@ from replica_audit.tables.replicas import (
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
 from replica_audit.tables.sequence_gaps import SEQUENCE_GAPS
 from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEGMENTS, TRANSACTIONS, WANTED
+from replica_audit.tables.transactions import OPEN_TRANSACTIONS
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of
@@ -42,6 +43,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     CONTENT_WINDOWS,
     DAMAGED_BATCHES,
     COMPACTION_DIFFERENCES,
+    OPEN_TRANSACTIONS,
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 
@@ -80,6 +82,7 @@ __all__ = [
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
+    "OPEN_TRANSACTIONS",
     "RECORDS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

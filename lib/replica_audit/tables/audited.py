@@ -13,6 +13,7 @@ from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, Truncatio
 from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.sequence_gaps import MissingSequences
+from replica_audit.tables.transactions import OpenTransactionRow
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 
 
@@ -38,6 +39,7 @@ class AuditedPartition:
     content_windows: Sequence[ContentWindow] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
     compaction_differences: Sequence[CompactionDifference] = ()
+    open_transactions: Sequence[OpenTransactionRow] = ()
     input_errors: Sequence[ReportedProblem] = ()
     found: Sequence[FoundFinding] = ()
     checked: Sequence[CheckedPartition] = ()

@@ -82,8 +82,8 @@ class FindingKey:
     finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER where it is about the partition"]
     code: Annotated[
         str,
-        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap; or removed_below_high_watermark, "
-        "truncation_refused",
+        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction; or "
+        "removed_below_high_watermark, truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]
     topic: Topic
@@ -190,6 +190,7 @@ class CheckedPartition:
     leader_id: Int
     leader_source: str
     leader_has_epoch: bool
+    has_no_hanging_transaction: bool
     isr: tuple[Int, ...]
     clean: tuple[Int, ...]
     same_batches: tuple[Int, ...]

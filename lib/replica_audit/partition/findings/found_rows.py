@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
+from replica_audit.partition.findings.transactions import hanging_summary
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
@@ -20,6 +21,7 @@ from replica_audit.protocol.verdict.partition_findings import (
     leaderless_since_ms,
     looks_at_table,
     missing_epoch,
+    offline_sentence,
     outside_isr,
     severity_of_offline,
     was_stopped_in_order,
@@ -29,6 +31,7 @@ from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import BatchDamage, CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.tables.transactions import OpenTransactionRow
 from replica_audit.tables.what_if import WhatIfLeader
 
 _NOBODY, _MOST_DAMAGED = -1, 5
@@ -40,6 +43,7 @@ class Audited:
 
     `metadata` is what is believed of it, without a leader where it is outdated; `because`: why the leader is inferred. `copies` is what
     each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
+    `open_transactions` are those of the leader, None where they are not known.
     """
 
     metadata: PartitionMetadata
@@ -54,6 +58,7 @@ class Audited:
     choices: Sequence[WhatIfLeader]
     incidents: Sequence[LoggedIncident] = ()
     damaged: Sequence[DamagedBatch] = ()
+    open_transactions: Sequence[OpenTransactionRow] | None = None
 
     def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
         """The column `damaged` of a finding about a replica."""
@@ -99,6 +104,7 @@ def checked_row(audited: Audited) -> CheckedPartition:
         leader_id=audited.leadership.leader_id,
         leader_source=audited.leadership.source,
         leader_has_epoch=has_epoch,
+        has_no_hanging_transaction=audited.open_transactions is not None and hanging_summary(audited.open_transactions) is None,
         isr=metadata.isr,
         clean=(*leads, *clean),
         same_batches=tuple(sorted(audited.made.same_batches)),
@@ -159,6 +165,9 @@ def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
         found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)
+    hangs = hanging_summary(audited.open_transactions or ())
+    if hangs is not None:
+        yield _leads(audited, PartitionCode.HANGING_TRANSACTION, Severity.ERROR, hangs)
 
 
 def _of_logs(audited: Audited) -> Iterator[FoundFinding]:
@@ -256,7 +265,7 @@ def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
         topic=metadata.topic,
         partition=metadata.partition,
         broker_id=_NOBODY,
-        summary=_sentence(metadata, led, stopped=stopped),
+        summary=offline_sentence(metadata, led, stopped=stopped),
         about=str(FindingAbout.PARTITION),
         leader_id=_NOBODY,
         leader_source=metadata.source,
@@ -275,13 +284,3 @@ def _running(cluster: ClusterFacts, stopped_cleanly: Collection[int]) -> list[bo
     brokers = {*cluster.broker_states, *cluster.fenced, *stopped_cleanly}
     stopped = {*stopped_cleanly, *(broker for broker, fenced in cluster.fenced.items() if fenced)}
     return [broker not in stopped and cluster.broker_states.get(broker) in ("up", "paused") for broker in brokers]
-
-
-def _sentence(metadata: PartitionMetadata, led: int | None, *, stopped: bool) -> str:
-    def named(brokers: Sequence[int]) -> str:
-        return ", ".join(map(str, brokers)) or "none"
-
-    who = f"nobody leads it in epoch {metadata.leader_epoch}" if metadata.leader_epoch >= 0 else "nobody leads it"
-    last = "" if led is None else f", last leader {led}"
-    why = "; the whole cluster was shut down in order, and starting it elects a leader cleanly" if stopped else ""
-    return f"{who} (by {metadata.source}): ISR {named(metadata.isr)}, ELR {named(metadata.elr)}{last}{why}"

@@ -51,6 +51,7 @@ def _check(check: CheckedPartition) -> Check:
         leader_id=check.leader_id,
         leader_source=check.leader_source,
         leader_has_epoch=check.leader_has_epoch,
+        has_no_hanging_transaction=check.has_no_hanging_transaction,
         isr=check.isr,
         clean=check.clean,
         same_batches=check.same_batches,

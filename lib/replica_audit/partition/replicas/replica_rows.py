@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from operator import itemgetter
 
-from replica_audit.model import UNDEFINED_EPOCH, BatchRun, ScannedSegment
+from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import merged
@@ -91,15 +91,17 @@ def window_rows(loaded: Loaded) -> Iterator[ContentWindow]:
 
 
 def epoch_rows(
-    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, led_by: Mapping[int, int]
+    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, metadata: PartitionMetadata
 ) -> Iterator[EpochStartOffset]:
     """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
 
-    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas; `led_by` the
-    leaders by epoch, as far as the metadata log tells them.
+    `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas. Who led each
+    epoch is known as far as the metadata log tells it, for logs of the same topic id.
     """
     if loaded.log is None or not loaded.is_compared:
         return
+    is_same_topic = loaded.files.topic_id in (None, metadata.topic_id)
+    led_by = {election.leader_epoch: election.leader_id for election in metadata.elections} if is_same_topic else {}
     leads = leader is not None and leader.broker_id == loaded.broker_id
     in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
     known = loaded.files.checkpoint_state != "not-collected"

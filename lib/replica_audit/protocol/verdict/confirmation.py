@@ -52,6 +52,7 @@ class Check:
     leader_id: int
     leader_source: str
     leader_has_epoch: bool
+    has_no_hanging_transaction: bool
     isr: Collection[int]
     clean: Collection[int]
     same_batches: Collection[int]
@@ -71,6 +72,8 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known
         case PartitionCode.LEADER_EPOCH_MISSING:
             return is_known and check.leader_has_epoch
+        case PartitionCode.HANGING_TRANSACTION:
+            return is_known and check.has_no_hanging_transaction
         case PartitionCode.IN_SYNC_OUTSIDE_ISR:
             return is_known and finding.broker_id in check.isr
         case PartitionCode.SEQUENCE_GAP:

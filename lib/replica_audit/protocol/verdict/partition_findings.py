@@ -7,7 +7,7 @@ of a log that moves between directories loses the epochs that have no batch).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +27,7 @@ class PartitionCode(StrEnum):
     LEADER_EPOCH_MISSING = "leader_epoch_missing"
     IN_SYNC_OUTSIDE_ISR = "in_sync_outside_isr"
     SEQUENCE_GAP = "sequence_gap"
+    HANGING_TRANSACTION = "hanging_transaction"
     # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
     REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
     TRUNCATION_REFUSED = "truncation_refused"
@@ -85,6 +86,18 @@ def was_stopped_in_order(metadata: PartitionMetadata, stopped_cleanly: Collectio
 def severity_of_offline(*, stopped: bool) -> Severity:
     """An outage is an error; a cluster that was shut down in order has no leaders, and nothing is wrong with that."""
     return Severity.WARNING if stopped else Severity.ERROR
+
+
+def offline_sentence(metadata: PartitionMetadata, led: int | None, *, stopped: bool) -> str:
+    """The finding of a partition without a leader, in one sentence; `led` is who led last, None if that is not known."""
+
+    def named(brokers: Sequence[int]) -> str:
+        return ", ".join(map(str, brokers)) or "none"
+
+    who = f"nobody leads it in epoch {metadata.leader_epoch}" if metadata.leader_epoch >= 0 else "nobody leads it"
+    last = "" if led is None else f", last leader {led}"
+    why = "; the whole cluster was shut down in order, and starting it elects a leader cleanly" if stopped else ""
+    return f"{who} (by {metadata.source}): ISR {named(metadata.isr)}, ELR {named(metadata.elr)}{last}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

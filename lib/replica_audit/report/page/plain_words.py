@@ -122,6 +122,10 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 partition lacks records in the middle of a producer's sequence: they were written, and no replica has them.",
         "{n} partitions lack records in the middle of a producer's sequence: they were written, and no replica has them.",
     ),
+    PartitionCode.HANGING_TRANSACTION: (
+        "1 partition has a transaction that nobody will end: consumers with read_committed stand still.",
+        "{n} partitions have transactions that nobody will end: consumers with read_committed stand still.",
+    ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
         "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
         "{n} replicas were truncated below their high watermark before, according to server.log: committed records were lost then.",

@@ -1,0 +1,111 @@
+"""Which transactions are open at the end of a log, and which of them nobody will end any more.
+
+Sources: ProducerStateManager (firstUndecidedOffset; a transaction goes on until a marker of its producer id), UnifiedLog.lastStableOffset,
+KIP-664 and TransactionsCommand.FindHangingTransactionsCommand (a transaction hangs if its producer last wrote longer ago than any
+transaction may take, and its coordinator does not have the partition in an open transaction of that producer), KIP-890 (the coordinator
+bumps the producer's epoch with the end of each transaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.model import Producers, TransactionState
+
+LONGEST_TRANSACTION_MS = 15 * 60_000  # transaction.max.timeout.ms by default, as the tool takes it
+MARGIN_MS = 5 * 60_000  # the tool's, for clocks and for markers on their way
+_ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_OPEN = "Ongoing"
+
+
+class HangsBecause(StrEnum):
+    """Why nobody will end a transaction."""
+
+    MARKER_REMOVED = "marker-removed"
+    COORDINATOR_WENT_ON = "coordinator-went-on"
+    PAST_TIMEOUT = "past-timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that no marker ends in a log. Offsets are inclusive; `epoch` and `last_timestamp_ms` are of its last batch."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+
+
+def open_transactions(producers: Producers | None, log_start_offset: int) -> tuple[OpenTransaction, ...] | None:
+    """The transactions that are open at the end of a log, by first offset; None if that is not known.
+
+    Args:
+        producers: of the whole log, as `producers_of_log`.
+        log_start_offset: of the log. One that lies below it altogether is forgotten when the broker starts again, and is left out.
+    """
+    if producers is None or producers.untold_batches:
+        return None
+    found = (
+        OpenTransaction(
+            producer_id=span.producer_id,
+            producer_epoch=span.last_epoch,
+            first_offset=span.open_first_offset,
+            last_offset=span.last_data_offset,
+            first_timestamp_ms=span.open_timestamp_ms,
+            last_timestamp_ms=span.last_timestamp_ms,
+        )
+        for span in producers.spans
+        if span.open_first_offset >= 0 and span.last_data_offset >= log_start_offset
+    )
+    return tuple(sorted(found, key=lambda one: one.first_offset))
+
+
+def last_stable_offset(opened: Iterable[OpenTransaction], log_start_offset: int, log_end_offset: int) -> int:
+    """Where consumers with read_committed stand still: at the first open transaction, or at the log end if none is open.
+
+    The high watermark, which may hold them up below that, is not looked at.
+    """
+    return max(log_start_offset, min((one.first_offset for one in opened), default=log_end_offset))
+
+
+def state_of(opened: OpenTransaction, states: Sequence[TransactionState]) -> TransactionState | None:
+    """What the coordinator says of the producer, by its newest record."""
+    of_producer = [state for state in states if state.producer_id == opened.producer_id]
+    return max(of_producer, key=lambda state: (state.producer_epoch, state.last_update_ms), default=None)
+
+
+def hangs_because(
+    opened: OpenTransaction,
+    state: TransactionState | None,
+    place: tuple[str, int],
+    *,
+    marker_is_removed: bool,
+    state_is_earlier: bool,
+    known_until_ms: int | None,
+) -> HangsBecause | None:
+    """Why nobody will end a transaction that is open on the leader; None if somebody may, or if that is not known.
+
+    Args:
+        opened: on the leader.
+        state: the coordinator's, None if it is not known.
+        place: topic and partition.
+        marker_is_removed: whether its marker was written to a replica that cuts it, or has cut it, to follow this leader.
+        state_is_earlier: whether the coordinator wrote the state before the leader's log was copied: else the marker may have come between.
+        known_until_ms: a time at which it still was open, in milliseconds since the epoch; None if there is none.
+    """
+    if state is not None and state.state in _ENDING:
+        return None  # its marker is on its way
+    if state is not None and state_is_earlier and state.producer_epoch > opened.producer_epoch:
+        return HangsBecause.COORDINATOR_WENT_ON
+    if state is not None and state.state == _OPEN and place in state.partitions:
+        return None  # its producer, or else the coordinator, ends it in time
+    if marker_is_removed:
+        return HangsBecause.MARKER_REMOVED
+    if state is None or not state_is_earlier or known_until_ms is None:
+        return None  # a producer may ask for a timeout of days, and only its coordinator knows
+    longest = max(LONGEST_TRANSACTION_MS, state.timeout_ms) + MARGIN_MS
+    return HangsBecause.PAST_TIMEOUT if opened.last_timestamp_ms + longest < known_until_ms else None

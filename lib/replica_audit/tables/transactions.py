@@ -1,0 +1,68 @@
+"""The table of transactions that are open at the end of their leaders' logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from replica_audit.tables.columns import (
+    BY_PARTITION,
+    PARTITION_CHECK,
+    Bigint,
+    Int,
+    Leader,
+    LeaderSource,
+    PartitionNumber,
+    Topic,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionElsewhere:
+    """The same transaction in the log of another replica."""
+
+    broker_id: Annotated[Int, "broker that holds the replica"]
+    standing: Annotated[str, "open, finished (a marker ends it there), or not-there"]
+    marker_offset: Annotated[Bigint | None, "finished: offset of the marker; null: not known, its batches could not be read again"]
+    is_removed: Annotated[bool | None, "finished: the replica cuts the marker, or has cut it, to follow the leader; null: not known"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactionRow:
+    """A transaction that is open at the end of the leader's log."""
+
+    topic: Topic
+    partition: PartitionNumber
+    leader_id: Leader
+    leader_source: LeaderSource
+    producer_id: Annotated[Bigint, "producer id"]
+    producer_epoch: Annotated[Int, "its epoch in the transaction's last batch"]
+    first_offset: Annotated[Bigint, "first offset of the transaction"]
+    last_offset: Annotated[Bigint, "last offset of it so far"]
+    began_at: Annotated[datetime | None, "newest record of its first batch, UTC"]
+    last_written_at: Annotated[datetime | None, "newest record of its last batch, UTC"]
+    last_stable_offset: Annotated[Bigint, "of the leader: consumers with read_committed get no further"]
+    elsewhere: Annotated[tuple[TransactionElsewhere, ...], "the other replicas whose logs tell it"]
+    transactional_id: Annotated[str | None, "by __transaction_state; null: not in the input"]
+    coordinator_state: Annotated[str | None, "state of that transactional id by __transaction_state"]
+    coordinator_epoch: Annotated[Int | None, "producer epoch of that transactional id by __transaction_state"]
+    timeout_ms: Annotated[Bigint | None, "timeout of its transactions"]
+    hangs_because: Annotated[
+        str | None,
+        "why nobody will end it: marker-removed, coordinator-went-on or past-timeout; null: it may go on, or that is not known",
+    ]
+    waiting_groups: Annotated[tuple[str, ...], "groups whose committed offset is the last stable offset"]
+
+
+OPEN_TRANSACTIONS = table(
+    OpenTransactionRow,
+    name="open_transactions",
+    grain="one row per partition and transaction that is open at the end of its leader's log",
+    constraints={
+        **PARTITION_CHECK,
+        "known_reason": "hangs_because IS NULL OR hangs_because IN ('marker-removed', 'coordinator-went-on', 'past-timeout')",
+    },
+    cluster_by=BY_PARTITION,
+)
