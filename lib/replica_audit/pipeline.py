@@ -26,8 +26,10 @@ from replica_audit.engine.spark import (
     gather,
     inventory,
     judge,
+    judge_into_files,
     logged_versions,
     metadata_copies,
+    outcomes_of,
     segments,
     transactions,
     with_commits,
@@ -54,7 +56,8 @@ from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_
 from replica_audit.storage.session import StageProgress, suit_input
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Attempt, Hold, take
-from replica_audit.storage.warehouse.tables import DeltaWarehouse
+from replica_audit.storage.warehouse.table_files import TableFiles
+from replica_audit.storage.warehouse.tables import DeltaWarehouse, WrittenRows
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables.runs import NO_CLUSTER
 
@@ -186,15 +189,18 @@ class _Audit:
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
             gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, tasks, size or 0)
-        audited = judge(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
-        problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], audited)
+        places = {} if held.replaces else self.warehouse.places_of_files(tables.OF_PARTITIONS)
+        into_files = partial(judge_into_files, files=partial(TableFiles, places, self.request.run_id))
+        audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        outcomes = audited if places else outcomes_of(audited)
+        problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], outcomes)
         try:
-            found = tally(audited, first_findings.worst_first, first_findings.WORST)
+            found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
             self.tell(f"compared the replicas of {found.audited} partition(s)")
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.tell(line)
             self.tell("writing the tables")
-            self._write_tables(audited, problems, found, held)
+            self._write_tables(None if places else audited, outcomes, problems, found, held)
             self._conclude(found, held)
         finally:
             for frame in (listed, committed, begun, scanned, gathered, audited):
@@ -230,12 +236,12 @@ class _Audit:
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
         }
 
-    def _problems(self, listed: DataFrame, of_coordinators: Sequence[DataFrame], audited: DataFrame) -> DataFrame:
+    def _problems(self, listed: DataFrame, of_coordinators: Sequence[DataFrame], outcomes: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
         of_files = listed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
         for told in of_coordinators:
             of_files = of_files.unionByName(told.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*"))
-        of_replicas = audited.select("cluster_id", F.inline("input_errors"))
+        of_replicas = outcomes.select("cluster_id", F.inline("input_errors"))
         rows = [{"run_id": self.request.run_id, **row} for row in self.found.problem_rows()]
         of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")
         return self._keyed(of_inputs.unionByName(of_files).unionByName(of_replicas))
@@ -243,14 +249,16 @@ class _Audit:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
 
-    def _write_tables(self, audited: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
-        """Write every table but `audit_runs`, a few at a time."""
+    def _write_tables(self, audited: DataFrame | None, outcomes: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
+        """Write every table but `audit_runs`, a few at a time; `audited` is None where the rows of tables are in files."""
         run_id = self.request.run_id
-        history = findings_of.with_history(findings_of.findings(audited), self._open_before(), audited, run_id)
+        history = findings_of.with_history(findings_of.findings(outcomes), self._open_before(), outcomes, run_id)
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         written = [table for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
-        jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
+        jobs: list[tuple[tables.Table, WrittenRows]] = [(table, found.files_of(table.name)) for table in written]
+        if audited is not None:
+            jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
         jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
 

@@ -22,25 +22,25 @@ from replica_audit.tables.values import Row
 _PARTITION = ["cluster_id", "topic", "partition"]
 
 
-def findings(audited: DataFrame) -> DataFrame:
+def findings(outcomes: DataFrame) -> DataFrame:
     """The findings of a run.
 
     Args:
-        audited: rows of the shape AUDITED.
+        outcomes: rows of the shape OUTCOMES.
 
     Returns:
         cluster_id and the columns of the shape FOUND: one row per finding.
     """
-    return audited.select("cluster_id", F.inline("found"))
+    return outcomes.select("cluster_id", F.inline("found"))
 
 
-def with_history(current: DataFrame, before: DataFrame | None, audited: DataFrame, run_id: str) -> DataFrame:
+def with_history(current: DataFrame, before: DataFrame | None, outcomes: DataFrame, run_id: str) -> DataFrame:
     """Add what earlier runs left open.
 
     Args:
         current: what `findings` gives.
         before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
-        audited: rows of the shape AUDITED, whose `checked` holds what was found in order.
+        outcomes: rows of the shape OUTCOMES, whose `checked` holds what was found in order.
         run_id: of this run.
 
     Returns:
@@ -56,7 +56,7 @@ def with_history(current: DataFrame, before: DataFrame | None, audited: DataFram
     now = current.select("cluster_id", "finding_key", F.struct(*current.columns).alias("found"))
     then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
     joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
-    checks = audited.select("cluster_id", F.inline("checked"))
+    checks = outcomes.select("cluster_id", F.inline("checked"))
     checks = checks.select(*_PARTITION, F.struct(*tables.CHECKED.names).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
     return rows.mapInArrow(_mapped(partial(_history, run_id=run_id)), types)

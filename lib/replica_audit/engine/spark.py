@@ -5,9 +5,12 @@ Nothing about the protocol is decided here. Each stage maps a function of `stage
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
+from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -22,12 +25,27 @@ from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import list_transactions
-from replica_audit.stages.valid_rows import encoded_audits, refuse_with_problem
-from replica_audit.tables import AUDITED, COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
+from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
+from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.outcomes import WrittenFile
 from replica_audit.tables.values import Row, metadata_copy
 
 SOURCES = "cluster_id string, broker_id int, path string, kind string"
+
+
+class RowFiles(Protocol):
+    """What takes the rows of tables that a task makes."""
+
+    def add(self, table: str, rows: pa.RecordBatch) -> None:
+        """Take rows of a table, without `run_id`."""
+
+    def finish(self) -> Sequence[WrittenFile]:
+        """Have all of them in files; nothing is added afterwards."""
+
+
+OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
 
 
@@ -227,6 +245,36 @@ def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
         One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
     return gathered.mapInArrow(mapped(partial(_judge, clusters=clusters), encoded_audits), spark_schema(AUDITED))
+
+
+def judge_into_files(gathered: DataFrame, clusters: dict[str, ClusterFacts], files: OpenFiles) -> DataFrame:
+    """Judge every partition inside tasks, where the rows of tables go into files at once: they are most of what an audit makes.
+
+    Args:
+        gathered: as `with_commits` gives it.
+        clusters: the facts of each, by its id.
+        files: opens what takes the rows of a task; if the task fails, it leaves nothing.
+
+    Returns:
+        Rows of the shape OUTCOMES: one for each partition, and one for each file.
+    """
+    return gathered.mapInArrow(partial(_judged_into_files, clusters=clusters, files=files), spark_schema(OUTCOMES))
+
+
+def _judged_into_files(batches: Iterator[pa.RecordBatch], clusters: dict[str, ClusterFacts], files: OpenFiles) -> Iterator[pa.RecordBatch]:
+    with files() as taken:
+        yield from mapped(partial(_judge, clusters=clusters), partial(outcomes, keep=taken.add))(batches)
+        yield pa.RecordBatch.from_pylist([{"file": as_dict(file)} for file in taken.finish()], schema=OUTCOMES)
+
+
+def outcomes_of(audited: DataFrame) -> DataFrame:
+    """Rows of the shape OUTCOMES of rows of the shape AUDITED, whose tables are in no file yet."""
+    known = {
+        "sizes": F.array(*(F.size(table.name).cast("bigint") for table in COUNTED)),
+        "verdicts": F.col("replica_verdicts.verdict"),
+        "file": F.lit(None).cast(spark_schema(OUTCOMES)["file"].dataType),
+    }
+    return audited.select(*(known.get(name, F.col(name)).alias(name) for name in OUTCOMES.names))
 
 
 def _judge(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:

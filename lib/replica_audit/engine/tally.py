@@ -13,18 +13,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.tables import FOUND, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.tables import COUNTED, FOUND, OUTCOMES
 from replica_audit.tables.columns import BIGINT, STRING
+from replica_audit.tables.encoding import row_of
+from replica_audit.tables.outcomes import WrittenFile
 from replica_audit.tables.values import Row
 
 Order = Callable[[pa.Table], Any]
-_COUNTED = tuple(table.name for table in (*OF_PARTITIONS, INPUT_ERRORS))
+_COUNTED = tuple(table.name for table in COUNTED)
 _SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records")
 _ROWS, _VERDICT, _SEVERITY, _PARTITIONS = "rows", "verdict", "severity", "partitions"
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
-# a row is a count of a cluster, or one of its findings
+# a row is a count of a cluster, one of its findings, or a file
 _COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
-_TALLY = pa.schema([*_COLUMNS, ("finding", _FINDING)])
+_TALLY = pa.schema([*_COLUMNS, ("finding", _FINDING), ("file", OUTCOMES.field("file").type)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Tally:
         partitions: by cluster: partitions with a follower to judge.
         worst: the worst findings, as many as were asked for; their cluster_id and some columns of FOUND.
         audited: partitions in all.
+        files: in which rows of tables are.
     """
 
     rows: Counter[tuple[str, str]]
@@ -46,11 +49,16 @@ class Tally:
     partitions: Counter[str]
     worst: list[Row]
     audited: int
+    files: tuple[WrittenFile, ...]
 
     @property
     def finding_count(self) -> int:
         """Findings in all."""
         return self.severities.total()
+
+    def files_of(self, table: str) -> list[WrittenFile]:
+        """The files with rows of a table."""
+        return [file for file in self.files if file.table == table]
 
     def of_cluster(self, counts: Counter[tuple[str, str]], cluster_id: str) -> dict[str, int]:
         """One cluster's part of counts, by name."""
@@ -65,25 +73,23 @@ def totals(counts: Counter[tuple[str, str]]) -> Counter[str]:
     return summed
 
 
-def tally(audited: DataFrame, order: Order, most: int) -> Tally:
+def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
     """Count, and find the worst `most` findings.
 
     Args:
-        audited: rows of the shape AUDITED.
+        outcomes: rows of the shape OUTCOMES.
         order: gives the places of findings in order, the worst first.
         most: how many of the findings to keep.
     """
-    parts = audited.select(
-        "cluster_id",
-        F.array(*(F.size(name) for name in _COUNTED)).alias("sizes"),
-        F.col("replica_verdicts.verdict").alias("verdicts"),
-        F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN))).alias("found"),
-    )
+    shown = F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN)))
+    parts = outcomes.select("cluster_id", "sizes", "verdicts", shown.alias("found"), "file")
     made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
     counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in (_ROWS, _VERDICT, _SEVERITY, _PARTITIONS)}
-    findings = []
+    findings, files = [], []
     for row in made:
-        if row["finding"] is None:
+        if row["file"] is not None:
+            files.append(row_of(WrittenFile, row["file"].asDict()))
+        elif row["finding"] is None:
             counts[row["counted"]][row["cluster_id"], row["name"]] += row["count"]
         else:
             findings.append({"cluster_id": row["cluster_id"], **row["finding"].asDict()})
@@ -95,6 +101,7 @@ def tally(audited: DataFrame, order: Order, most: int) -> Tally:
         partitions=judged,
         worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
         audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
+        files=tuple(files),
     )
 
 
@@ -103,11 +110,15 @@ def _findings_schema() -> pa.Schema:
 
 
 def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iterator[pa.RecordBatch]:
-    """The counts of a task's partitions, and its worst findings."""
+    """The counts of a task's partitions, its worst findings, and its files."""
     counts: Counter[tuple[str, str, str]] = Counter()
     worst: list[Row] = []
+    made: list[Row] = []
     for batch in batches:
         for row in batch.to_pylist():
+            if row["file"] is not None:
+                made.append({"file": row["file"]})
+                continue
             cluster = row["cluster_id"]
             counts.update({(cluster, _ROWS, name): size for name, size in zip(_COUNTED, row["sizes"], strict=True) if size})
             counts.update((cluster, _VERDICT, verdict) for verdict in row["verdicts"])
@@ -116,7 +127,7 @@ def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iter
             counts[cluster, _PARTITIONS, _VERDICT] += bool(row["verdicts"])
             worst += ({"cluster_id": cluster, **finding} for finding in row["found"])
         worst = _worst(pa.Table.from_pylist(worst, schema=_findings_schema()), order, most)
-    made: list[Row] = [{"cluster_id": c, "counted": kind, "name": name, "count": count} for (c, kind, name), count in counts.items()]
+    made += ({"cluster_id": c, "counted": kind, "name": name, "count": count} for (c, kind, name), count in counts.items())
     made += ({"cluster_id": row["cluster_id"], "finding": {name: row[name] for name in _SHOWN}} for row in worst)
     yield pa.RecordBatch.from_pylist(made, schema=_TALLY)
 

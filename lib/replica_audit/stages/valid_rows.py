@@ -5,22 +5,24 @@ Readers validate what they read; what is found here has come through all of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
-from replica_audit.tables import AUDITED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.tables import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.checks import checker
-from replica_audit.tables.encoding import as_dict, list_array_of
+from replica_audit.tables.columns import STRING
+from replica_audit.tables.encoding import array_of, as_dict, list_array_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.values import Row
 
+T = TypeVar("T")
 CODE = "unusable-value"
 _REMEDY = "look at what the input says there, and compare it with the broker's own files; every other row is in the tables"
 _REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -40,6 +42,8 @@ _ROWS: dict[str, type] = {
     "found": FoundFinding,
     "checked": CheckedPartition,
 }
+# the rows of a table, and its columns without `run_id`
+_SHAPES = {table.name: (rows_of(table), pa.schema(list(table.arrow)[1:])) for table in OF_PARTITIONS}
 _CHECKS = [(table.name, checker(table)) for table in OF_PARTITIONS]
 
 
@@ -99,20 +103,55 @@ def problem_row(path: str, kind: str, misfit: Misfit) -> Row:
 
 def encoded_audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
     """Audited partitions as a batch of the shape AUDITED; a row of a table that fits no column is left out and reported."""
+    return _encoded(rows, _audits)
+
+
+def outcomes(rows: Sequence[AuditedPartition], keep: Callable[[str, pa.RecordBatch], None]) -> pa.RecordBatch:
+    """Hand the rows of every table of partitions over, and give what else is known of these as a batch of the shape OUTCOMES.
+
+    Args:
+        rows: audited partitions; a row of a table that fits no column is left out and reported.
+        keep: takes the name of a table, and rows of it without `run_id`, if there are any.
+    """
+    tables, rest = _encoded(rows, _tables_and_rest)
+    for name, batch in tables.items():
+        keep(name, batch)
+    return rest
+
+
+def _encoded(rows: Sequence[AuditedPartition], encode: Callable[[Sequence[AuditedPartition]], T]) -> T:
     try:
-        return _audits(rows)
+        return encode(rows)
     except _REFUSED:
-        return _audits([without_misfits(row) for row in rows])
+        return encode([without_misfits(row) for row in rows])
 
 
 def _audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
-    arrays = [
-        list_array_of(_ROWS[field.name], [getattr(row, field.name) for row in rows], field.type)
-        if field.name in _ROWS
-        else pa.array([getattr(row, field.name) for row in rows], field.type)
-        for field in AUDITED
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=AUDITED)
+    return pa.RecordBatch.from_arrays(list(_lists(rows, AUDITED)), schema=AUDITED)
+
+
+def _lists(rows: Sequence[AuditedPartition], fields: Iterable[pa.Field[Any]]) -> Iterator[pa.Array[Any]]:
+    for field in fields:
+        values = [getattr(row, field.name) for row in rows]
+        yield list_array_of(_ROWS[field.name], values, field.type) if field.name in _ROWS else pa.array(values, field.type)
+
+
+def _tables_and_rest(rows: Sequence[AuditedPartition]) -> tuple[Mapping[str, pa.RecordBatch], pa.RecordBatch]:
+    made = {}
+    for table in OF_PARTITIONS:
+        of_table = [(row.cluster_id, one) for row in rows for one in getattr(row, table.name)]
+        if of_table:
+            clusters, found = zip(*of_table, strict=True)
+            kind, schema = _SHAPES[table.name]
+            columns = array_of(_ROWS[table.name], found, kind).flatten()
+            made[table.name] = pa.RecordBatch.from_arrays([pa.array(clusters, STRING), *columns], schema=schema)
+    known = {
+        "sizes": pa.array([[len(getattr(row, table.name)) for table in COUNTED] for row in rows], OUTCOMES.field("sizes").type),
+        "verdicts": pa.array([[one.verdict for one in row.replica_verdicts] for row in rows], OUTCOMES.field("verdicts").type),
+        "file": pa.nulls(len(rows), OUTCOMES.field("file").type),
+    }
+    rest = [known[field.name] if field.name in known else next(_lists(rows, [field])) for field in OUTCOMES]
+    return made, pa.RecordBatch.from_arrays(rest, schema=OUTCOMES)
 
 
 def sifted(row: AuditedPartition) -> AuditedPartition:

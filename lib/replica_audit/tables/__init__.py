@@ -9,6 +9,7 @@ from replica_audit.tables.compaction import COMPACTION_DIFFERENCES
 from replica_audit.tables.damage import DAMAGED_BATCHES
 from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
+from replica_audit.tables.outcomes import outcomes_of
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.tables.replicas import (
     CONTENT_WINDOWS,
@@ -61,6 +62,9 @@ AUDITED = pa.schema(
         ("checked", pa.list_(CHECKED)),
     ]
 )
+# the tables whose rows are counted before they are visible, and what else is known by then
+COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
+OUTCOMES = outcomes_of(AUDITED, (INPUT_ERRORS.name, "found", "checked"))
 
 __all__ = [
     "AUDITED",
@@ -70,6 +74,7 @@ __all__ = [
     "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
+    "COUNTED",
     "DAMAGED_BATCHES",
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
@@ -83,6 +88,7 @@ __all__ = [
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
+    "OUTCOMES",
     "RECORDS",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

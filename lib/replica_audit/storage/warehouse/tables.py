@@ -29,7 +29,9 @@ from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTab
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
+from replica_audit.tables.outcomes import WrittenFile
 
+WrittenRows = DataFrame | Sequence[WrittenFile]
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
@@ -152,17 +154,28 @@ class DeltaWarehouse:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
         return not self.in_catalog and Path(self.location.removeprefix("file:"), table.name, "_delta_log").is_dir()
 
-    def write_run(self, table: Table, rows: DataFrame, run_id: str, *, replace: bool, fence: int | None = None) -> None:
+    def places_of_files(self, wanted: Sequence[Table]) -> dict[str, str]:
+        """The directories of some tables, by name, into which tasks may write files for `write_run`; none if one of them cannot have it."""
+        place = warehouse_place(self.location)
+        if place is None:
+            return {}
+        with other_release():
+            if all(self._transactions.takes_files(self.path(one), spark_schema(one.arrow), one.constraints) for one in wanted):
+                return {one.name: str(place.path.absolute() / one.name) for one in wanted}
+        return {}
+
+    def write_run(self, table: Table, rows: WrittenRows, run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """Write the rows of a run, in one commit; again and again if commits of other runs come first.
 
         Args:
             table: to write to.
-            rows: all of run `run_id`, with all of the table's columns, in any order.
+            rows: all of run `run_id`, with all of the table's columns, in any order; or the files that hold them, of a table of
+                `places_of_files`, if nothing is to be replaced.
             run_id: the run.
             replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
             fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
         """
-        written = rows.select([F.col(column.name) for column in table.columns])
+        written = rows.select([F.col(column.name) for column in table.columns]) if isinstance(rows, DataFrame) else rows
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._write(table, written, TableCommit(run_id=run_id, fence=fence), replace=replace)
@@ -173,7 +186,11 @@ class DeltaWarehouse:
             else:
                 return
 
-    def _write(self, table: Table, rows: DataFrame, commit: TableCommit, *, replace: bool) -> None:
+    def _write(self, table: Table, rows: WrittenRows, commit: TableCommit, *, replace: bool) -> None:
+        if not isinstance(rows, DataFrame):
+            if not self._transactions.add(self.path(table), rows, spark_schema(table.arrow), commit):
+                raise UsageError(f"warehouse {self.location}: columns of table {table.name} were changed meanwhile; give another --run-id")
+            return
         if not self.in_catalog:
             path = self.path(table)
             # the number of an attempt at a run is known to the table for good; that of what it writes counts up from when it began
@@ -192,7 +209,7 @@ class DeltaWarehouse:
         else:
             writer.save(self.path(table))
 
-    def write_all(self, frames: Sequence[tuple[Table, DataFrame]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
+    def write_all(self, frames: Sequence[tuple[Table, WrittenRows]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """`write_run` for several tables, a few at a time."""
         with ThreadPoolExecutor(_WRITERS) as pool:
             for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames]:

@@ -10,13 +10,18 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from replica_audit.tables.outcomes import WrittenFile
+
+_CONSTRAINT = "delta.constraints."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +103,47 @@ class Transactions:
         if is_old:
             with self._lock:
                 self._known.pop(path, None)
-        return self._write(path, rows, commit, None)
+        return self._write(path, rows.schema, _written(rows), commit, None)
+
+    def takes_files(self, path: str, columns: StructType, constraints: Mapping[str, str]) -> bool:
+        """Whether a table can be given files with these columns, written by others, as `add` does.
+
+        They are not looked into by Delta, which knows only that its table has no other columns that may not be null, and no other
+        constraints than those that the rows were made to hold.
+        """
+        snapshot = self._log(path).update(False, self._none(), self._none())
+        if snapshot.version() < 0:
+            return False
+        metadata = snapshot.metadata()
+        found = self._java.scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())
+        known = {_CONSTRAINT + name.lower() for name in constraints}
+        is_free = all(key.lower() in known or not key.lower().startswith(_CONSTRAINT) for key in map(str, found))
+        required = {one["name"] for one in json.loads(metadata.schemaString())["fields"] if not one["nullable"]}
+        is_plain = metadata.partitionColumns().isEmpty() and str(found.get("delta.columnMapping.mode") or "none") == "none"
+        self._added(WrittenFile(table="", path="none", rows=0, size_bytes=0, modified_at_ms=0, statistics="{}"))  # this release can
+        return is_plain and is_free and required <= set(columns.names) and _holds(metadata.schemaString(), columns.jsonValue())
+
+    def add(self, path: str, files: Sequence[WrittenFile], columns: StructType, commit: TableCommit) -> bool:
+        """Let a table have files that were written into its directory, as `append` appends rows."""
+
+        def added(_transaction: Any) -> Any:
+            actions = self._java.java.util.ArrayList()
+            for file in files:
+                actions.add(self._added(file))
+            return self._java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
+
+        return self._write(path, columns, added, commit, None)
+
+    def _added(self, file: WrittenFile) -> Any:
+        action = {
+            "path": file.path,
+            "partitionValues": {},
+            "size": file.size_bytes,
+            "modificationTime": file.modified_at_ms,
+            "dataChange": True,
+            "stats": file.statistics,
+        }
+        return self._delta.actions.Action.fromJson(json.dumps({"add": action}))
 
     def replace(self, path: str, rows: DataFrame, commit: TableCommit) -> bool:
         """Put rows in the place of those that were written last for the same run, unless their number is as high as the commit's.
@@ -108,21 +153,21 @@ class Transactions:
         """
         with self._lock:
             own = self._last.get((path, commit.run_id))
-        return own is not None and commit.fence is not None and self._write(path, rows, commit, own)
+        return own is not None and commit.fence is not None and self._write(path, rows.schema, _written(rows), commit, own)
 
-    def _write(self, path: str, rows: DataFrame, commit: TableCommit, own: _Own | None) -> bool:
+    def _write(self, path: str, columns: StructType, files: Callable[[Any], Any], commit: TableCommit, own: _Own | None) -> bool:
         transaction = self._log(path).startTransaction()
         version = transaction.snapshot().version()
         if version < 0:  # a writer would make a new one, with nothing of its definition
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if not _holds(transaction.metadata().schemaString(), rows.schema.jsonValue()):
+        if not _holds(transaction.metadata().schemaString(), columns.jsonValue()):
             return False
         if own is not None and own.version != version:
             return False
         if own.fence >= (commit.fence or 0) if own else self._is_seen(transaction, path, version, commit):
             return True
         operation = self._operation(commit.run_id, replaces=own is not None)
-        added = transaction.writeFiles(rows._jdf)
+        added = files(transaction)
         actions = added
         for number in range(own.files.size() if own else 0):
             actions = actions.appended(own.files.apply(number).remove())  # type: ignore[union-attr]
@@ -172,6 +217,11 @@ class Transactions:
 
     def _option(self, value: object) -> Any:
         return self._java.scala.Option.apply(value)
+
+
+def _written(rows: DataFrame) -> Callable[[Any], Any]:
+    """What lets a transaction write rows, and gives their files."""
+    return lambda transaction: transaction.writeFiles(rows._jdf)
 
 
 def _holds(table: str, rows: dict[str, Any]) -> bool:

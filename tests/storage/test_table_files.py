@@ -1,0 +1,152 @@
+"""Files of tables that tasks write: they are a table's by a commit, say what Delta would have said of them, and go if they are for nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from replica_audit.engine.arrow import spark_schema
+from replica_audit.errors import UsageError
+from replica_audit.stages.valid_rows import outcomes
+from replica_audit.storage.warehouse import table_files
+from replica_audit.storage.warehouse.table_files import TableFiles
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
+from replica_audit.tables import CONTENT_WINDOWS, OF_PARTITIONS, OUTCOMES, TRUNCATION_POINTS
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.outcomes import WrittenFile
+from replica_audit.tables.pairs import TruncationPoint
+from tests.tables.values import full_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POINT = full_row(TruncationPoint)
+WINDOWS = pa.schema(list(CONTENT_WINDOWS.arrow)[1:])
+
+
+def windows(*partitions: int, topic: str = "orders") -> pa.RecordBatch:
+    keys = {"cluster_id": "c", "topic": topic, "broker_id": 1, "window_start_offset": 0, "window_end_offset": 65536}
+    return pa.RecordBatch.from_pylist([{**keys, "partition": one, "digest": -one, "batch_count": 1} for one in partitions], schema=WINDOWS)
+
+
+def written(place: Path, *batches: pa.RecordBatch, run_id: str = "one") -> list[WrittenFile]:
+    place.mkdir(exist_ok=True)
+    with TableFiles({CONTENT_WINDOWS.name: str(place)}, run_id) as files:
+        for batch in batches:
+            files.add(CONTENT_WINDOWS.name, batch)
+        return files.finish()
+
+
+def test_a_file_holds_the_rows_in_their_order_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
+    (file,) = written(tmp_path, windows(3, 1), windows(2))
+    found = pq.ParquetFile(tmp_path / file.path)
+    assert found.metadata.num_row_groups == 2
+    assert found.schema_arrow.equals(CONTENT_WINDOWS.arrow)
+    assert [(row["run_id"], row["partition"]) for row in found.read().to_pylist()] == [("one", 3), ("one", 1), ("one", 2)]
+    assert (file.rows, file.size_bytes) == (3, (tmp_path / file.path).stat().st_size)
+    said = json.loads(file.statistics)
+    assert (said["numRecords"], said["minValues"]["partition"], said["maxValues"]["partition"]) == (3, 1, 3)
+
+
+def test_a_task_that_makes_no_rows_leaves_no_file(tmp_path: Path) -> None:
+    assert written(tmp_path) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
+    with pytest.raises(RuntimeError), TableFiles({CONTENT_WINDOWS.name: str(tmp_path)}, "one") as files:
+        files.add(CONTENT_WINDOWS.name, windows(1))
+        assert list(tmp_path.iterdir())
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="gone/part-"), TableFiles({CONTENT_WINDOWS.name: str(tmp_path / "gone")}, "one") as files:
+        files.add(CONTENT_WINDOWS.name, windows(1))
+        files.finish()
+
+
+def test_rows_go_to_their_tables_and_the_rest_stays() -> None:
+    taken: dict[str, list[Any]] = {}
+    row = AuditedPartition(cluster_id="c", truncation_points=[POINT, POINT])
+    rest = outcomes([row, AuditedPartition(cluster_id="d")], lambda name, rows: taken.setdefault(name, rows.to_pylist()))
+    assert taken.keys() == {TRUNCATION_POINTS.name}
+    assert [one["cluster_id"] for one in taken[TRUNCATION_POINTS.name]] == ["c", "c"]
+    assert rest.schema == OUTCOMES
+    first, second = rest.to_pylist()
+    assert first["sizes"][OF_PARTITIONS.index(TRUNCATION_POINTS)] == 2 == sum(first["sizes"])
+    assert (second["cluster_id"], sum(second["sizes"]), second["file"]) == ("d", 0, None)
+
+
+@pytest.fixture(scope="module")
+def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose tables are there."""
+    made = tmp_path_factory.mktemp("warehouse")
+    DeltaWarehouse(spark, str(made)).create_missing()
+    return made
+
+
+def added(place: Path, run_id: str) -> list[dict[str, Any]]:
+    """The statistics in the log of each file of a run."""
+    actions = DeltaTable(str(place / CONTENT_WINDOWS.name)).get_add_actions(flatten=True)
+    return [row for row in pa.table(actions).to_pylist() if row["min.run_id"] == run_id]
+
+
+@pytest.mark.spark
+class TestInDelta:
+    """Commits of such files."""
+
+    def test_statistics_are_those_that_delta_makes_of_the_same_rows(self, spark: SparkSession, place: Path) -> None:
+        warehouse = DeltaWarehouse(spark, str(place))
+        rows = windows(5, 7, topic="orders-é")
+        files = written(place / CONTENT_WINDOWS.name, rows, run_id="files")
+        warehouse.write_run(CONTENT_WINDOWS, files, "files", replace=False, fence=1)
+        frame = warehouse.frame(CONTENT_WINDOWS, [{"run_id": "files", **row} for row in rows.to_pylist()])
+        frame = frame.selectExpr("'spark' AS run_id", *CONTENT_WINDOWS.arrow.names[1:]).coalesce(1)
+        warehouse.write_run(CONTENT_WINDOWS, frame, "spark", replace=False, fence=1)
+        (ours,), (deltas,) = added(place, "files"), added(place, "spark")
+        for name, value in deltas.items():
+            if name.startswith(("min.", "max.", "null_count.", "num_records")) and "run_id" not in name:
+                assert ours[name] == value, name
+
+    def test_the_rows_are_read_by_spark_and_without_it_and_a_number_is_written_once(self, spark: SparkSession, place: Path) -> None:
+        warehouse = DeltaWarehouse(spark, str(place))
+        for _again in range(2):
+            files = written(place / CONTENT_WINDOWS.name, windows(1, 2), run_id="once")
+            warehouse.write_run(CONTENT_WINDOWS, files, "once", replace=False, fence=5)
+        expected = [("once", 1, -1), ("once", 2, -2)]
+        read = warehouse.read(CONTENT_WINDOWS).where("run_id = 'once'").select("run_id", "partition", "digest")
+        assert sorted(map(tuple, read.collect())) == expected
+        here = DeltaTable(str(place / CONTENT_WINDOWS.name)).to_pyarrow_table().to_pylist()
+        assert sorted((row["run_id"], row["partition"], row["digest"]) for row in here if row["run_id"] == "once") == expected
+
+    def test_only_tables_as_they_were_made_take_files(self, spark: SparkSession, tmp_path: Path) -> None:
+        warehouse = DeltaWarehouse(spark, str(tmp_path))
+        warehouse.create_missing()
+        assert warehouse.places_of_files(OF_PARTITIONS) == {table.name: str(tmp_path / table.name) for table in OF_PARTITIONS}
+        assert DeltaWarehouse(spark, "spark_catalog.audits").places_of_files(OF_PARTITIONS) == {}
+        name = warehouse.identifier(CONTENT_WINDOWS)
+        spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT of_mine CHECK (batch_count < 100)")
+        assert warehouse.places_of_files(OF_PARTITIONS) == {}, "Delta would not look whether the rows hold it"
+        spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT of_mine")
+        assert warehouse.places_of_files(OF_PARTITIONS)
+
+    def test_a_table_that_lost_a_column_meanwhile_takes_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        warehouse = DeltaWarehouse(spark, str(tmp_path))
+        lacking = [f for f in spark_schema(CONTENT_WINDOWS.arrow) if f.name != "digest"]
+        spark.createDataFrame([], type(spark_schema(CONTENT_WINDOWS.arrow))(lacking)).write.format("delta").save(
+            warehouse.path(CONTENT_WINDOWS)
+        )
+        assert warehouse.places_of_files([CONTENT_WINDOWS]) == {}
+        files = written(tmp_path / CONTENT_WINDOWS.name, windows(1))
+        with pytest.raises(UsageError, match="columns of table content_windows were changed"):
+            warehouse.write_run(CONTENT_WINDOWS, files, "one", replace=False, fence=1)
