@@ -1,4 +1,4 @@
-"""Files of tables that tasks write: they are a table's by a commit, say what Delta would have said of them, and go if they are for nothing."""
+"""Files of tables that tasks write: a commit makes them the table's, they say what Delta would, and go if they are for nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_rows_go_to_their_tables_and_the_rest_stays() -> None:
     taken: dict[str, list[Any]] = {}
     row = AuditedPartition(cluster_id="c", truncation_points=[POINT, POINT])
-    rest = outcomes([row, AuditedPartition(cluster_id="d")], lambda name, rows: taken.setdefault(name, rows.to_pylist()))
+    rest = outcomes([row, AuditedPartition(cluster_id="d")], lambda name, rows: taken.update({name: rows.to_pylist()}))
     assert taken.keys() == {TRUNCATION_POINTS.name}
     assert [one["cluster_id"] for one in taken[TRUNCATION_POINTS.name]] == ["c", "c"]
     assert rest.schema == OUTCOMES
