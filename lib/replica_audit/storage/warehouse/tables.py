@@ -159,10 +159,15 @@ class DeltaWarehouse:
         place = warehouse_place(self.location)
         if place is None:
             return {}
+        found = {one.name: str(place.path.absolute() / one.name) for one in wanted}
         with other_release():
-            if all(self._transactions.takes_files(self.path(one), spark_schema(one.arrow), one.constraints) for one in wanted):
-                return {one.name: str(place.path.absolute() / one.name) for one in wanted}
+            if all(self._takes_files(one, found[one.name]) for one in wanted):
+                return found
         return {}
+
+    def _takes_files(self, table: Table, place: str) -> bool:
+        columns = spark_schema(table.arrow)
+        return Path(place, "_delta_log").is_dir() and self._transactions.takes_files(self.path(table), columns, table.constraints)
 
     def write_run(self, table: Table, rows: WrittenRows, run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """Write the rows of a run, in one commit; again and again if commits of other runs come first.
