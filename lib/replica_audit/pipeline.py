@@ -163,16 +163,10 @@ class _Audit:
         self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
         copied = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
-        self.facts = {
-            root.cluster_id: cluster_facts(
-                root.head,
-                copied.get(root.cluster_id, ()),
-                settings,
-                logged.get(root.cluster_id, ()),
-                audited_at_ms=time.time_ns() // 1_000_000,
-            )
-            for root in roots
-        }
+        now_ms = time.time_ns() // 1_000_000
+        for root in roots:
+            copies_of, versions_of = copied.get(root.cluster_id, ()), logged.get(root.cluster_id, ())
+            self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, audited_at_ms=now_ms)
         self.found.problems += brokers_not_there(self.found, self.facts)
         tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections), compare=settings.compare)
