@@ -59,6 +59,13 @@ def comparable(rows: list[Row]) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
 
 
+# each has a test of its own, over clusters that make such rows
+NOT_IN_SAMPLE = (
+    *(tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.SEQUENCE_GAPS),
+    *(tables.DAMAGED_BATCHES, tables.COMPACTION_DIFFERENCES, tables.OPEN_TRANSACTIONS),
+)
+
+
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -73,8 +80,7 @@ def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: table
         made = in_process.audit(root, settings=EVERYTHING)
         expected += made[table.name]
         expected += made["problems"] if table is tables.INPUT_ERRORS else []
-    nothing = (tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.SEQUENCE_GAPS)
-    assert expected or table in nothing, "the sample has rows for every other table"
+    assert expected or table in NOT_IN_SAMPLE, "the sample has rows for every other table"
     assert comparable(read(warehouse, table)) == comparable(as_in(table, expected))
 
 
