@@ -60,6 +60,8 @@ def test_markers_that_an_unclean_election_loses() -> None:
     assert set(said) == {0, 1, 2}
     assert {row["severity"] for row in said.values()} == {"error"}
     assert "abort --topic transfers --partition 1 --start-offset 24" in said[1]["summary"]
+    # the other one was aborted anyway
+    assert "First save the records of the one from offset 24 (straddle-commit): its coordinator says CompleteCommit" in said[1]["summary"]
 
 
 @pytest.mark.clusters

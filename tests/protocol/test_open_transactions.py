@@ -13,6 +13,7 @@ from replica_audit.protocol.transactions.open_transactions import (
     OpenTransaction,
     hangs_because,
     last_stable_offset,
+    may_be_committed,
     open_transactions,
     state_of,
 )
@@ -98,3 +99,18 @@ def test_the_state_of_the_producer() -> None:
     other, older = replace(STATE, producer_id=8), replace(STATE, producer_epoch=2, last_update_ms=9_000)
     assert state_of(OPENED, [older, other, STATE]) == STATE
     assert state_of(OPENED, [other]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "may_be"),
+    [
+        ("CompleteCommit", 3, True),
+        ("CompleteCommit", 4, True),  # bumped with the end of the transaction
+        ("CompleteCommit", 5, False),  # of another transaction
+        ("CompleteAbort", 3, False),
+        ("Ongoing", 3, False),
+        (None, None, False),
+    ],
+)
+def test_whether_it_may_have_been_committed(state: str | None, epoch: int | None, may_be: bool) -> None:
+    assert may_be_committed(3, state, epoch) is may_be

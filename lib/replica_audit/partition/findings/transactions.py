@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
+from replica_audit.errors import visible
 from replica_audit.model import PartitionMetadata, ScannedSegment, SegmentFile, TransactionState
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
 from replica_audit.partition.replicas.leader_epochs import utc
@@ -18,6 +19,7 @@ from replica_audit.protocol.transactions.open_transactions import (
     OpenTransaction,
     hangs_because,
     last_stable_offset,
+    may_be_committed,
     open_transactions,
     state_of,
 )
@@ -172,7 +174,20 @@ def hanging_summary(rows: Sequence[OpenTransactionRow]) -> str | None:
     ends += f" --start-offset {first.first_offset}" + (", then the same with the other offsets" if more else "")
     stands = f"consumers with read_committed get no further than the last stable offset {first.last_stable_offset}{groups}"
     which = "of the first, " if more else ""
-    return f"{what}: {which}{why}; {stands}; to end it: {ends}"
+    return f"{what}: {which}{why}; {stands}; to end it: {ends}{_to_be_saved(hanging)}"
+
+
+def _to_be_saved(hanging: Sequence[OpenTransactionRow]) -> str:
+    """Which of the transactions their producers may take for committed."""
+    committed = [row for row in hanging if may_be_committed(row.producer_epoch, row.coordinator_state, row.coordinator_epoch)]
+    if not committed:
+        return ""
+    where = ", ".join(f"{row.first_offset} ({visible(row.transactional_id or '')})" for row in committed[:_TOLD])
+    where += f" and {len(committed) - _TOLD} more" if len(committed) > _TOLD else ""
+    return (
+        f". First save the records of the one from offset {where}: its coordinator says CompleteCommit, so its producer takes them for "
+        "committed, and once it is aborted read_committed consumers never see them"
+    )
 
 
 def _marker(follower: Loaded, opened: OpenTransaction) -> int | None:

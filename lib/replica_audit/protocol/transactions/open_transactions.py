@@ -17,6 +17,7 @@ from replica_audit.model import Producers, TransactionState
 LONGEST_TRANSACTION_MS = 15 * 60_000  # transaction.max.timeout.ms by default, as the tool takes it
 MARGIN_MS = 5 * 60_000  # the tool's, for clocks and for markers on their way
 _ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_COMMITTED = "CompleteCommit"
 _OPEN = "Ongoing"
 
 
@@ -109,3 +110,14 @@ def hangs_because(
         return None  # a producer may ask for a timeout of days, and only its coordinator knows
     longest = max(LONGEST_TRANSACTION_MS, state.timeout_ms) + MARGIN_MS
     return HangsBecause.PAST_TIMEOUT if opened.last_timestamp_ms + longest < known_until_ms else None
+
+
+def may_be_committed(producer_epoch: int, coordinator_state: str | None, coordinator_epoch: int | None) -> bool:
+    """Whether the coordinator may have completed a transaction that is open in a log as a commit.
+
+    Args:
+        producer_epoch: of the transaction.
+        coordinator_state: the last state of its transactional id, None if it is not known.
+        coordinator_epoch: the producer epoch of that state: of a completed transaction its own, or the next one (KIP-890).
+    """
+    return coordinator_state == _COMMITTED and coordinator_epoch in (producer_epoch, producer_epoch + 1)
