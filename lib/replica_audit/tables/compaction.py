@@ -27,9 +27,12 @@ class CompactionDifference:
     follower_id: Follower
     cause: Annotated[
         str,
-        "key-missing (a live key), key-resurrected (a deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
+        "key-missing (a live key), key-on-one (a live key, or one that was deleted while the other replica was away), key-resurrected (a "
+        "deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
     ]
-    broker_id: Annotated[Int, "the replica that is wrong: it lacks the record, has the key back, or serves the older value"]
+    broker_id: Annotated[
+        Int, "the replica that is wrong: it lacks the record, has the key back, or serves the older value; of key-on-one the one without it"
+    ]
     key_hash: Annotated[str, "first 64 bits of the key's hash (XXH64), hexadecimal; of a marker its producer id"]
     leader: Annotated[
         SurvivingRecord | None, "the leader's newest record of the key below the smaller end of both logs, the follower's after its cut"

@@ -8,7 +8,8 @@ CleanedTransactionMetadata, 4.2.0; KIP-534):
   it; that is not before it was appended. Older records of the key are gone by then;
 - remove the records of aborted transactions, which are taken as absent on both sides, and records without a key.
 
-So the newest record of a key is never removed, unless it is a tombstone. All else is an illegal difference.
+So the newest record of a key is never removed, unless it is a tombstone. All else is an illegal difference. One arises though brokers
+follow the rules: a follower that was away for longer than `delete.retention.ms` is never sent the tombstone, and keeps the key.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class CompactionCause(StrEnum):
     """What is wrong with a key, or with a transaction marker, on one of two replicas."""
 
     KEY_MISSING = "key-missing"  # a live key that the other replica lacks
+    KEY_ON_ONE = "key-on-one"  # the same, but its tombstone may have come and gone while the one that has it was away
     KEY_RESURRECTED = "key-resurrected"  # a live key whose tombstone the other replica holds, or has already been rid of
     OTHER_VALUE = "other-value"  # another newest value
     TOMBSTONE_GONE = "tombstone-gone"  # too early
@@ -177,7 +179,9 @@ def _cause(
     if has_older_value:
         return CompactionCause.OTHER_VALUE, lacking.broker_id
     if not _deleted_later(logs, lacking, holder):
-        return CompactionCause.KEY_MISSING, lacking.broker_id
+        was_cut = lacking.cleaned_until > lacking.end_offset
+        is_lost = was_cut or not logs.expired(held, lacking)  # a tombstone is younger than what it deletes
+        return CompactionCause.KEY_MISSING if is_lost else CompactionCause.KEY_ON_ONE, lacking.broker_id
     return (None if holder.runs else CompactionCause.KEY_RESURRECTED), holder.broker_id  # one that is behind for good never sees it
 
 
