@@ -274,7 +274,7 @@ def test_kip_279_a_cut_below_the_cleaner_checkpoint_is_told_behind_the_reason(tm
     cluster = Cluster(disks={1: leader, 2: follower}, leader_epoch=3, configs={"cleanup.policy": "compact"})
     row = cluster.audit(tmp_path, Protocol.TRUNCATE_ON_FETCH).row()
     assert (row["verdict"], row["truncation_offset"]) == ("committed_loss", 10)
-    assert ("missing from this replica for good" in row["reason"]) is told
+    assert ("permanently missing from this replica" in row["reason"]) is told
 
 
 # --- rejected alternatives; their counts are in tests/protocol/test_alternatives.py -------------------------------------------------------

@@ -100,12 +100,13 @@ def hangs_because(
     """
     if state is not None and state.state in _ENDING:
         return None  # its marker is on its way
-    if state is not None and state_is_earlier and state.producer_epoch > opened.producer_epoch:
-        return HangsBecause.COORDINATOR_WENT_ON
-    if state is not None and state.state == _OPEN and place in state.partitions:
+    has_gone_on = state is not None and state_is_earlier and state.producer_epoch > opened.producer_epoch
+    if state is not None and state.state == _OPEN and place in state.partitions and not has_gone_on:
         return None  # its producer, or else the coordinator, ends it in time
     if marker_is_removed:
         return HangsBecause.MARKER_REMOVED
+    if has_gone_on:
+        return HangsBecause.COORDINATOR_WENT_ON
     if state is None or not state_is_earlier or known_until_ms is None:
         return None  # a producer may ask for a timeout of days, and only its coordinator knows
     longest = max(LONGEST_TRANSACTION_MS, state.timeout_ms) + MARGIN_MS
