@@ -37,7 +37,7 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
     found: dict[tuple[str, int], set[str]] = {}
     for row in tables["compaction_differences"]:
         # after the cut nothing tells any more that the cleaner had gone beyond it
-        assert row["cause"] == ("key-missing" if moment == "before" else "key-on-one")
+        assert row["cause"] == ("key-missing" if moment == "before" else "key-missing-or-deleted")
         assert row["leader"] is not None
         found.setdefault((f"{row['topic']}-{row['partition']}", row["broker_id"]), set()).add(row["key_hash"])
     assert found == {replica: keys for replica, keys in missing_by_broker(told).items() if keys}
@@ -48,9 +48,9 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
         lacks = found.get((f"{row['topic']}-{row['partition']}", row["follower_id"]), ())
         assert sum(one["keys"] for one in row["differing_keys"]) == len(lacks)
         assert (row["verdict"] == "compaction_differs") == bool(lacks and moment == "after"), "a cut comes first"
-        unsure = "key(s) that only the other replica has, lost or deleted while it was away for long, are"
-        what = "live key(s) are" if moment == "before" else unsure
-        assert (f"{len(lacks)} {what} missing on follower" in row["reason"]) == bool(lacks)
+        unsure = "key(s) are missing, lost or deleted while the other replica was away for long,"
+        what = "live key(s) are missing" if moment == "before" else unsure
+        assert (f"{len(lacks)} {what} on follower" in row["reason"]) == bool(lacks)
 
 
 @pytest.mark.clusters

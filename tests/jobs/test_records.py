@@ -40,5 +40,5 @@ def test_explain_names_the_keys(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cli.main(command) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert "compaction_differs (error)" in text
-    assert text.count("key-on-one on broker 1; leader a value at") == 9
+    assert text.count("key-missing-or-deleted on broker 1; leader a value at") == 9
     assert "their owner has to say whether they were deleted" in text

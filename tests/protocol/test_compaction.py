@@ -260,7 +260,7 @@ def planted(world: World, kind: CompactionCause, broker: int) -> tuple[Copy, Cop
         match kind:
             case CompactionCause.KEY_MISSING if is_live and is_young:
                 victim.log = rest
-            case CompactionCause.KEY_ON_ONE if is_live and not is_young:
+            case CompactionCause.KEY_MISSING_OR_DELETED if is_live and not is_young:
                 victim.log = rest
             case CompactionCause.OTHER_VALUE if is_live and one.offset > 0:
                 victim.log = [older, *rest] if world.chance.random() < 0.5 else [replace(one, value=-9), *rest]
@@ -339,19 +339,19 @@ def test_a_key_that_only_a_follower_which_is_behind_still_has_was_deleted_beyond
     copied_apart = key_difference(two(follower_end=60, runs=True), NOTHING, KeyState(held, held))
     assert copied_apart is not None and copied_apart.cause is None
     not_behind = key_difference(two(), NOTHING, KeyState(held, held))
-    assert not_behind is not None and not_behind.cause is CompactionCause.KEY_ON_ONE and not_behind.broker_id == LEADER
+    assert not_behind is not None and not_behind.cause is CompactionCause.KEY_MISSING_OR_DELETED and not_behind.broker_id == LEADER
 
 
 def test_a_live_key_that_one_replica_lacks_was_lost_unless_its_tombstone_can_have_expired():
     """Seen on brokers: a follower that was away for longer than tombstones are kept has the key, and the leader rightly has not."""
-    for written_at, cause in ((961, CompactionCause.KEY_MISSING), (960, CompactionCause.KEY_ON_ONE)):
+    for written_at, cause in ((961, CompactionCause.KEY_MISSING), (960, CompactionCause.KEY_MISSING_OR_DELETED)):
         held = rec(50, time=written_at)
         found = key_difference(two(), NOTHING, KeyState(held, held))
         assert found is not None and (found.cause, found.broker_id) == (cause, LEADER)
     # cleaned beyond the cut: what the follower lacks it has lost, however old
     old = rec(20)
     unsure = key_difference(two(), KeyState(old, old), NOTHING)
-    assert unsure is not None and unsure.cause is CompactionCause.KEY_ON_ONE
+    assert unsure is not None and unsure.cause is CompactionCause.KEY_MISSING_OR_DELETED
     lost = key_difference(two(follower_end=60, cleaned_until=70), KeyState(old, old), NOTHING)
     assert lost is not None and lost.cause is CompactionCause.KEY_MISSING
 

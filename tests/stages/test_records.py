@@ -61,12 +61,12 @@ def test_a_missing_key_is_found_and_a_key_that_was_cleaned_further_is_not(tmp_pa
     replica(tmp_path, 2, [one for one in records if one[1] not in (b"key-3", b"key-7")], [newer])
     verdict, rows = audited(tmp_path)
     (row,) = rows
-    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-on-one", 2, digits(b"key-7"))
+    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-missing-or-deleted", 2, digits(b"key-7"))
     held = row["leader"] if verdict["leader_id"] == 1 else row["follower"]
     assert (held["offset"], held["is_tombstone"]) == (14, False)
     assert verdict["verdict"] == "compaction_differs"
     assert verdict["severity"] == "error"
-    assert verdict["differing_keys"] == [{"cause": "key-on-one", "broker_id": 2, "keys": 1}]
+    assert verdict["differing_keys"] == [{"cause": "key-missing-or-deleted", "broker_id": 2, "keys": 1}]
 
 
 def test_equal_keys_are_told_to_have_been_compared(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_key_whose_only_record_is_in_a_transaction_that_ends_in_another_segmen
     _running(tmp_path, 1, (0, [first, written]), (BASE, tail))
     _running(tmp_path, 2, (0, [first]), (BASE, tail))
     _verdict, (row,) = audited(tmp_path)
-    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-on-one", 2, digits(b"k"))
+    assert (row["cause"], row["broker_id"], row["key_hash"]) == ("key-missing-or-deleted", 2, digits(b"k"))
 
 
 def test_a_file_that_the_cleaner_replaced_under_the_copy_is_no_difference(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ class TestBuckets:
         at_once = audited(tmp_path)
         monkeypatch.setattr(stage, "IN_BUCKET", 50)
         assert audited(tmp_path) == at_once
-        assert at_once[0]["differing_keys"] == [{"cause": "key-on-one", "broker_id": 2, "keys": 30}]
+        assert at_once[0]["differing_keys"] == [{"cause": "key-missing-or-deleted", "broker_id": 2, "keys": 30}]
 
     def test_all_rows_come_back_once_by_their_keys(self) -> None:
         rows = np.arange(600, dtype=np.int64).reshape(100, len(ROW)) * 7919
@@ -225,6 +225,6 @@ def test_more_keys_than_are_kept_are_counted(tmp_path: Path) -> None:
     replica(tmp_path, 1, records)
     replica(tmp_path, 2, [])
     verdict, rows = audited(tmp_path)
-    assert verdict["differing_keys"] == [{"cause": "key-on-one", "broker_id": 2, "keys": 400}]
+    assert verdict["differing_keys"] == [{"cause": "key-missing-or-deleted", "broker_id": 2, "keys": 400}]
     assert len(rows) == 100
     assert {row["key_hash"] for row in rows} == {digits(key) for _at, key, _value in records[:100]}

@@ -36,7 +36,7 @@ RULES = (
     Option(
         flag="--compare",
         setting="compare",
-        help="how closely: epochs (checkpoints and batch headers only) content (also the bytes of batches) or records (also the "
+        help="how closely: epochs (checkpoints and batch headers only), content (also the bytes of batches) or records (also the "
         "records of compacted topics, key by key) (default: content)",
         arguments={"metavar": "MODE"},
     ),

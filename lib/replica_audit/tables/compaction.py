@@ -27,11 +27,13 @@ class CompactionDifference:
     follower_id: Follower
     cause: Annotated[
         str,
-        "key-missing (a live key), key-on-one (a live key, or one that was deleted while the other replica was away), key-resurrected (a "
-        "deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
+        "key-missing (a live key), key-missing-or-deleted (a live key, or one that was deleted while the other replica was away), "
+        "key-resurrected (a deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
     ]
     broker_id: Annotated[
-        Int, "the replica that is wrong: it lacks the record, has the key back, or serves the older value; of key-on-one the one without it"
+        Int,
+        "the replica that is wrong: it lacks the record, has the key back, or serves the older value; of key-missing-or-deleted the one "
+        "without the key",
     ]
     key_hash: Annotated[str, "first 64 bits of the key's hash (XXH64), hexadecimal; of a marker its producer id"]
     leader: Annotated[

@@ -25,7 +25,9 @@ class CompactionCause(StrEnum):
     """What is wrong with a key, or with a transaction marker, on one of two replicas."""
 
     KEY_MISSING = "key-missing"  # a live key that the other replica lacks
-    KEY_ON_ONE = "key-on-one"  # the same, but its tombstone may have come and gone while the one that has it was away
+    KEY_MISSING_OR_DELETED = (
+        "key-missing-or-deleted"  # the same, but its tombstone may have come and gone while the one that has it was away
+    )
     KEY_RESURRECTED = "key-resurrected"  # a live key whose tombstone the other replica holds, or has already been rid of
     OTHER_VALUE = "other-value"  # another newest value
     TOMBSTONE_GONE = "tombstone-gone"  # too early
@@ -181,7 +183,7 @@ def _cause(
     if not _deleted_later(logs, lacking, holder):
         was_cut = lacking.cleaned_until > lacking.end_offset
         is_lost = was_cut or not logs.expired(held, lacking)  # a tombstone is younger than what it deletes
-        return CompactionCause.KEY_MISSING if is_lost else CompactionCause.KEY_ON_ONE, lacking.broker_id
+        return CompactionCause.KEY_MISSING if is_lost else CompactionCause.KEY_MISSING_OR_DELETED, lacking.broker_id
     return (None if holder.runs else CompactionCause.KEY_RESURRECTED), holder.broker_id  # one that is behind for good never sees it
 
 

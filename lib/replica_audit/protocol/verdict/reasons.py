@@ -131,7 +131,7 @@ def _line(line: WrongLine) -> str:
 
 _DIFFERS: dict[CompactionCause, str] = {
     CompactionCause.KEY_MISSING: "live key(s) are missing",
-    CompactionCause.KEY_ON_ONE: "key(s) that only the other replica has, lost or deleted while it was away for long, are missing",
+    CompactionCause.KEY_MISSING_OR_DELETED: "key(s) are missing, lost or deleted while the other replica was away for long,",
     CompactionCause.KEY_RESURRECTED: "deleted key(s) are live again",
     CompactionCause.OTHER_VALUE: "key(s) have another newest value",
     CompactionCause.TOMBSTONE_GONE: "tombstone(s) were removed too early",

@@ -23,11 +23,11 @@ def steps(verdict: ExplainedVerdict, path: str, refetch: str) -> Iterator[str]:
 
 def write_again(verdict: ExplainedVerdict, path: str, refetch: str) -> str:
     """How both come to hold the same keys again; by which replica is wrong."""
-    if any(one.cause == CompactionCause.KEY_ON_ONE for one in verdict.differing_keys or ()):
+    if any(one.cause == CompactionCause.KEY_MISSING_OR_DELETED for one in verdict.differing_keys or ()):
         return (
-            f"Copy {path} away. Of the keys that only one replica has ({CompactionCause.KEY_ON_ONE} in the table compaction_differences) "
-            "their owner has to say whether they were deleted. Have them written, or deleted, again; then have follower "
-            f"{verdict.follower_id} fetch all anew."
+            f"Copy {path} away. Table compaction_differences lists the keys that only one replica has, with the cause "
+            f"{CompactionCause.KEY_MISSING_OR_DELETED}: their owner has to say whether they were deleted. Have them written, or deleted, "
+            f"again; then have follower {verdict.follower_id} fetch all anew."
         )
     if not any(one.broker_id == verdict.leader_id for one in verdict.differing_keys or ()):
         return f"Have the follower fetch all anew: {refetch}."

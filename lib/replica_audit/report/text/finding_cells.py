@@ -39,7 +39,7 @@ def loses(finding: Finding) -> str:
 LOSES: dict[Verdict, str] = {
     Verdict.TRUNCATED_OTHERWISE: "its broker did otherwise",
     Verdict.CONTENT_MISMATCH: "stays; other bytes",
-    Verdict.COMPACTION_DIFFERS: "stays; cleaned otherwise",
+    Verdict.COMPACTION_DIFFERS: "keys differ, for good",
     Verdict.REBATCHED: "nothing; other batches",
     Verdict.EPOCH_TABLE_ONLY: "nothing; checkpoint wrong",
     Verdict.UNREADABLE: "cannot be read",
