@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from replica_audit.stages.cost import bytes_to_read
-from replica_audit.stages.inventory import list_source
-
-_SOURCE = ("cluster_id", "broker_id", "path", "kind")
+from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 
 
 def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: str) -> dict[str, Any]:
@@ -18,6 +16,6 @@ def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: 
         sources: what the inventory lists, as of `Root.sources`.
         topics: as the setting.
     """
-    listed = (dict(zip(_SOURCE, source, strict=True)) for source in sources if source[3] != "server-log")
+    listed = (dict(zip(SOURCE_COLUMNS, source, strict=True)) for source in sources if source[3] != "server-log")
     found = bytes_to_read(row for source in listed for row in list_source(source, topics))
     return {name: getattr(found, name) for name in found.__slots__}

@@ -28,7 +28,7 @@ from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import list_commits
-from replica_audit.stages.inventory import list_source
+from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
@@ -40,7 +40,6 @@ LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
 _MUCH = 200  # replicas, for which a second process is worth to be made
 _OF_COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # what they say goes to the partitions that it is about, so it is read first
-_SOURCE = ("cluster_id", "broker_id", "path", "kind")
 
 Key = tuple[str, int]
 Source = tuple[str, int | None, str, str]
@@ -165,7 +164,7 @@ def _middle(sizes: Sequence[int]) -> int:
 
 
 def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
-    rows = (row for source in sources for row in list_source(dict(zip(_SOURCE, source, strict=True)), topics))
+    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), topics))
     return list(_fitting(rows, INVENTORY, refuse_with_problem))
 
 

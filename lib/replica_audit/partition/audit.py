@@ -200,7 +200,9 @@ class PartitionAudit:
     def _audited(
         self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident], damaged: Sequence[DamagedBatch]
     ) -> Audited:
-        transactions = TransactionsKnown.of(self.known, self.metadata, self.leadership, self.compared, self.replicas)
+        transactions = TransactionsKnown(
+            known=self.known, metadata=self.metadata, leadership=self.leadership, compared=self.compared, replicas=self.replicas
+        )
         return Audited(
             metadata=self.metadata,
             because=self.because,

@@ -18,6 +18,8 @@ from replica_audit.stages.topics import topic_filter
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
 
+SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
+
 
 def list_source(source: Row, topics: str = "") -> Iterator[Row]:
     """The rows of one source, those of other topics left out; problems that belong to no replica stay."""

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replica_audit.errors import SegmentError
-from replica_audit.files.kept_text import KeptText
-from replica_audit.files.locations import located
-from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.coordinator_records.record_events import RecordDecoder, record_events
+from replica_audit.formats.coordinator_records.fields import string
+from replica_audit.formats.coordinator_records.record_events import RecordDecoder
+from replica_audit.formats.coordinator_records.records_of_log import ReportedAs, records_of_log
 from replica_audit.formats.coordinator_records.text_records import TextRecord
-from replica_audit.formats.coordinator_records.unusable import Unusable, UnusableRecords
 from replica_audit.formats.group_offsets.dump_text import DECODED, OffsetCommitKey, OffsetCommitValue, decoded_commit
-from replica_audit.formats.group_offsets.offset_commit import commit_value, string
+from replica_audit.formats.group_offsets.offset_commit import commit_value
 from replica_audit.formats.segment.records import Record
 from replica_audit.model import BatchHeader, CommittedOffset, Problem, SegmentFile
 
@@ -70,18 +68,8 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
     """
     replay = _Replay()
     problems: list[Problem] = []
-    with KeptText() as kept:
-        for file in sorted(files, key=lambda file: file.base_offset):
-            found = UnusableRecords(file.path, _KIND, _REMEDY, _DUMP_AGAIN)
-            try:
-                for event in record_events(file, kept, _DECODER):
-                    if isinstance(event, Unusable):
-                        found.add(event)
-                    elif log_end_offset is None or event.record_offset < log_end_offset:
-                        replay.take(event, file.path)
-            except OSError as error:
-                problems.append(cannot_read(located(file.path), _KIND, error))
-            problems += found.problems()
+    for event, path in records_of_log(files, log_end_offset, _DECODER, _REPORTED, problems):
+        replay.take(event, path)
     return replay.committed(), problems
 
 
@@ -149,3 +137,4 @@ def _told(record: TextRecord) -> _OffsetCommit | _EndTransaction | None:
 _DECODER: RecordDecoder[_OffsetCommit | _EndTransaction] = RecordDecoder(
     of_bytes=_of_bytes, of_text=_told, printed=DECODED, what="what was committed"
 )
+_REPORTED = ReportedAs(kind=_KIND, remedy=_REMEDY, of_text=_DUMP_AGAIN)

@@ -9,6 +9,7 @@ import base64
 import struct
 
 from replica_audit.errors import SegmentError
+from replica_audit.formats.coordinator_records.fields import field_end, string
 from replica_audit.formats.group_offsets.dump_text import VALUE_VERSIONS, OffsetCommitValue, unknown_version
 from replica_audit.formats.segment.varints import unsigned
 
@@ -34,7 +35,7 @@ def commit_value(data: bytes) -> OffsetCommitValue:
         _metadata, at = string(data, at)
     else:
         size, at = unsigned(data, at)
-        at = _end(data, at, size - 1)
+        at = field_end(data, at, size - 1)
     (timestamp,) = _INT64.unpack_from(data, at)
     if version == 1:
         _INT64.unpack_from(data, at + 8)  # when it expires
@@ -48,7 +49,7 @@ def _topic_id(data: bytes, at: int) -> str | None:
     for _ in range(fields):
         tag, at = unsigned(data, at)
         size, at = unsigned(data, at)
-        end = _end(data, at, size)
+        end = field_end(data, at, size)
         if tag == _TOPIC_ID_TAG:
             if size != _TOPIC_ID_BYTES:
                 raise SegmentError(f"a topic id of {size} bytes")
@@ -56,21 +57,3 @@ def _topic_id(data: bytes, at: int) -> str | None:
             found = base64.urlsafe_b64encode(data[at:end]).decode().rstrip("=") if any(data[at:end]) else None
         at = end
     return found
-
-
-def string(data: bytes, at: int) -> tuple[str, int]:
-    """A text behind its length of two bytes, and where it ends.
-
-    Raises:
-        SegmentError: it does not end.
-        struct.error: it has no length.
-    """
-    (size,) = _INT16.unpack_from(data, at)
-    end = _end(data, at + 2, size)
-    return data[at + 2 : end].decode("utf-8", "replace"), end
-
-
-def _end(data: bytes, at: int, size: int) -> int:
-    if not 0 <= size <= len(data) - at:
-        raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
-    return at + size

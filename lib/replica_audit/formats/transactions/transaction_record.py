@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 
 from replica_audit.errors import SegmentError
+from replica_audit.formats.coordinator_records.fields import field_end, string
 from replica_audit.formats.segment.varints import unsigned
 from replica_audit.formats.transactions.written_state import WrittenState, state_of, unknown_version
 
@@ -32,7 +33,7 @@ def transactional_id(data: bytes) -> str:
     (version,) = _INT16.unpack_from(data)
     if version not in KEY_VERSIONS:
         raise SegmentError(unknown_version("TransactionLogKey", version, KEY_VERSIONS))
-    found, _at = _string(data, 2)
+    found, _at = string(data, 2)
     return found
 
 
@@ -66,7 +67,7 @@ def _partitions(data: bytes, at: int, *, is_flexible: bool) -> tuple[tuple[tuple
         return None, at
     found: list[tuple[str, int]] = []
     for _ in range(topics):
-        topic, at = _compact_string(data, at) if is_flexible else _string(data, at)
+        topic, at = _compact_string(data, at) if is_flexible else string(data, at)
         ids, at = _count(data, at, is_flexible=is_flexible, least_bytes=_ID_BYTES)
         end = at + max(ids, 0) * _ID_BYTES
         found += [(topic, partition) for (partition,) in _INT32.iter_unpack(data[at:end])]
@@ -92,23 +93,11 @@ def _tagged_fields(data: bytes, at: int) -> int:
     for _ in range(fields):
         _tag, at = unsigned(data, at)
         size, at = unsigned(data, at)
-        at = _end(data, at, size)
+        at = field_end(data, at, size)
     return at
 
 
 def _compact_string(data: bytes, at: int) -> tuple[str, int]:
     size, at = unsigned(data, at)
-    end = _end(data, at, size - 1)
+    end = field_end(data, at, size - 1)
     return data[at:end].decode("utf-8", "replace"), end
-
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    (size,) = _INT16.unpack_from(data, at)
-    end = _end(data, at + 2, size)
-    return data[at + 2 : end].decode("utf-8", "replace"), end
-
-
-def _end(data: bytes, at: int, size: int) -> int:
-    if not 0 <= size <= len(data) - at:
-        raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
-    return at + size

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from replica_audit.errors import SegmentError
-from replica_audit.files.kept_text import KeptText
-from replica_audit.files.locations import located
-from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.coordinator_records.record_events import RecordDecoder, record_events
+from replica_audit.formats.coordinator_records.record_events import RecordDecoder
+from replica_audit.formats.coordinator_records.records_of_log import ReportedAs, records_of_log
 from replica_audit.formats.coordinator_records.text_records import TextRecord
-from replica_audit.formats.coordinator_records.unusable import Unusable, UnusableRecords
 from replica_audit.formats.segment.records import Record
 from replica_audit.formats.transactions.transaction_record import transaction_value, transactional_id
 from replica_audit.formats.transactions.transaction_text import DECODED, decoded_state
@@ -55,22 +52,11 @@ def transaction_states(files: Sequence[SegmentFile], log_end_offset: int | None 
     """
     states: dict[str, WrittenState] = {}
     problems: list[Problem] = []
-    with KeptText() as kept:
-        for file in sorted(files, key=lambda file: file.base_offset):
-            found = UnusableRecords(file.path, KIND, _REMEDY, _DUMP_AGAIN)
-            try:
-                for event in record_events(file, kept, _DECODER):
-                    if isinstance(event, Unusable):
-                        found.add(event)
-                    elif log_end_offset is not None and event.record_offset >= log_end_offset:
-                        continue
-                    elif event.value is None:
-                        states.pop(event.transactional_id, None)
-                    else:
-                        states[event.transactional_id] = event.value
-            except OSError as error:
-                problems.append(cannot_read(located(file.path), KIND, error))
-            problems += found.problems()
+    for event, _path in records_of_log(files, log_end_offset, _DECODER, _REPORTED, problems):
+        if event.value is None:
+            states.pop(event.transactional_id, None)
+        else:
+            states[event.transactional_id] = event.value
     return [TransactionState(transactional_id=name, **value._asdict()) for name, value in sorted(states.items())], problems
 
 
@@ -87,3 +73,4 @@ def _of_text(record: TextRecord) -> _Written | None:
 
 
 _DECODER: RecordDecoder[_Written] = RecordDecoder(of_bytes=_of_bytes, of_text=_of_text, printed=DECODED, what="the state of transactions")
+_REPORTED = ReportedAs(kind=KIND, remedy=_REMEDY, of_text=_DUMP_AGAIN)

@@ -48,18 +48,6 @@ class TransactionsKnown:
     compared: Mapping[int, Loaded]
     replicas: Mapping[int, Replica]
 
-    @classmethod
-    def of(
-        cls,
-        known: KnownPartition,
-        metadata: PartitionMetadata,
-        leadership: Leadership,
-        compared: Mapping[int, Loaded],
-        replicas: Mapping[int, Replica],
-    ) -> TransactionsKnown:
-        """All of it."""
-        return cls(known=known, metadata=metadata, leadership=leadership, compared=compared, replicas=replicas)
-
     def rows(self, verdicts: Sequence[ReplicaVerdict], *, simultaneous: bool) -> tuple[OpenTransactionRow, ...] | None:
         """A row for each transaction that is open on the leader; None where that is not known.
 
