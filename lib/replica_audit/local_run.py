@@ -17,6 +17,7 @@ from replica_audit.config import Settings
 from replica_audit.engine.listing import listed_amounts
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
+from replica_audit.model import BytesToRead
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -92,7 +93,7 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     return Triaged(run_id=run_id, tables=MemoryTables(tables))
 
 
-def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> dict[str, dict[str, Any]]:
+def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> dict[str, BytesToRead]:
     """How much there is to read of each cluster, as of `listing.listed_amounts`; the rest as of `triage`.
 
     Raises:

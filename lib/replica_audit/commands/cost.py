@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from replica_audit.commands.command import Option, show
@@ -24,5 +25,6 @@ def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
     from replica_audit.report.facts.cost import Amount
     from replica_audit.report.text.cost_text import render
 
-    show(render([Amount(name=cluster, **amounts) for cluster, amounts in amounts_to_read(inputs, topics, metadata=metadata).items()]))
+    listed = amounts_to_read(inputs, topics, metadata=metadata)
+    show(render([Amount(name=cluster, **asdict(amounts)) for cluster, amounts in listed.items()]))
     return 0

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from replica_audit.model import BytesToRead
 from replica_audit.stages.cost import bytes_to_read
 from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 
 
-def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: str) -> dict[str, Any]:
-    """How much there is of everything, named as the fields of `BytesToRead`; no segment is opened, no server.log read.
+def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: str) -> BytesToRead:
+    """How much there is of everything; no segment is opened, no server.log read.
 
     Args:
         sources: what the inventory lists, as of `Root.sources`.
         topics: as the setting.
     """
     listed = (dict(zip(SOURCE_COLUMNS, source, strict=True)) for source in sources if source[3] != "server-log")
-    found = bytes_to_read(row for source in listed for row in list_source(source, topics))
-    return {name: getattr(found, name) for name in found.__slots__}
+    return bytes_to_read(row for source in listed for row in list_source(source, topics))

@@ -1,5 +1,6 @@
 """The values that pass between layers. Pure data; offsets are record offsets, `end` and `log_end_offset` are exclusive."""
 
+from replica_audit.model.amounts import BytesToRead
 from replica_audit.model.batches import (
     UNDEFINED_EPOCH,
     UNDEFINED_EPOCH_OFFSET,
@@ -35,6 +36,7 @@ __all__ = [
     "BatchRun",
     "BrokerEvent",
     "BrokerStanding",
+    "BytesToRead",
     "CommittedOffset",
     "Damage",
     "Election",

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.model import BytesToRead
 from replica_audit.tables.values import Row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BytesToRead:
-    """How much there is of everything. `text_bytes` are as unpacked, `collected_bytes` those of the Parquet files that stand for segments.
-
-    `compacted_bytes` are those of raw segments of compacted topics, `raw_bytes` those of all.
-    """
-
-    partitions: int
-    replicas: int
-    files: int
-    raw_bytes: int
-    compacted_bytes: int
-    text_bytes: int
-    collected_bytes: int
 
 
 def bytes_to_read(rows: Iterable[Row]) -> BytesToRead:

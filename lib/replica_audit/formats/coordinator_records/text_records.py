@@ -2,7 +2,7 @@
 
 Source: DumpLogSegments.dumpLog (0.10 to 4.2). Up to 2.1 lines of records stand in place of those of their batches. What a decoder prints
 may hold anything, also line ends and what looks like another line. A line that contradicts the log, its batch's offsets or number of
-records tells nothing. Up to 2.1 only the sizes of a record's own contents can vouch.
+records is ignored. Up to 2.1 there is only the size of a record's contents to check a line by.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TextRecord(NamedTuple):
 
     `key_size` and `value_size` are in bytes, as stored, negative for null. `producer_id` is None outside of transactions. `end_of_txn` is
     COMMIT or ABORT for a transaction marker, else None. `contents` are what the decoder printed, from the key on; None if it shows no key.
-    `is_counted`: it is one of as many records as the line of its batch tells.
+    `is_counted`: the record is within the number of records that the line of its batch gives.
     """
 
     offset: int

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from replica_audit.model import Problem
 
-MAX_PROBLEMS = 20  # of one file; one more tells how many there are beyond
+MAX_PROBLEMS = 20  # of one file; one more says how many were left out
 
 
 class Unusable(NamedTuple):

@@ -3,7 +3,7 @@
 Sources: DumpLogSegments.OffsetsMessageParser (0.10 to 4.2), GroupMetadataManager.formatRecordKeyAndValue (2.4 to 3.7).
 A commit shows as `offset::G:T:P` and `N[:M]` (to 2.3), `offset_commit::group=G,partition=T-P` and `offset=N[,metadata=M]` (2.4 to 3.7), or
 JSON (from 3.8), which alone has leader epoch, time and, from 4.x, topic id. Up to 2.3 a deletion shows no key. Group ids G and metadata
-M may hold anything, also line ends and what looks like another line; JSON escapes them. What contradicts a record's sizes tells nothing.
+M may hold anything, also line ends and what looks like another line; JSON escapes them. What contradicts a record's sizes is ignored.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
+from replica_audit.model import BytesToRead
+
 # Bytes that one core reads in a second with everything in the page cache (benchmarks/README.md: "Results" and "Text of kafka-dump-log",
 # small batches, for which it takes longest; records: "Where two replicas differ").
 HEADERS, CRCS, TEXT, RECORDS = 20 << 30, 12 << 30, 190 << 20, 60 << 20
@@ -15,17 +17,10 @@ START = 0.7  # seconds of one core to start triage ("`triage` beside `audit`"); 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(BytesToRead):
     """What there is to read of a cluster, or of all."""
 
     name: str
-    partitions: int
-    replicas: int
-    files: int
-    raw_bytes: int
-    compacted_bytes: int
-    text_bytes: int
-    collected_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
