@@ -42,13 +42,18 @@ def test_a_follower_that_cannot_rejoin(lab: Lab, tmp_path: Path) -> None:
         send(lab, [Batch(topic, 0, 5, 100)], acks="all")
 
     root = copy_all(lab, tmp_path / "copy")
-    verdicts = {row["topic"]: row for row in in_process.audit(root)["replica_verdicts"] if row["topic"] in _TOPICS}
+    tables = in_process.audit(root)
+    verdicts = {row["topic"]: row for row in tables["replica_verdicts"] if row["topic"] in _TOPICS}
     said = {topic: row["verdict"] for topic, row in verdicts.items()}
     assert said == {"rejoin-quiet": "cannot_rejoin", "rejoin-rolled": "cannot_rejoin", "rejoin-passes": "epoch_table_only"}
     for topic in ("rejoin-quiet", "rejoin-rolled"):
         epoch, start = left_out[topic]
         assert verdicts[topic]["wrong_lines"] == [{"epoch": epoch, "start_offset": start, "found_offset": None}]
         assert f"`{epoch} {start}`" in verdicts[topic]["reason"]
+    logs = {row["topic"]: row for row in tables["replica_logs"] if (row["broker_id"], row["state"]) == (1, "current")}
+    for topic in ("rejoin-quiet", "rejoin-rolled"):
+        healed = logs[topic]["rejoins_once_corrected"]
+        assert [(one["follower_id"], one["truncation_offset"], one["catches_up"]) for one in healed] == [(2, None, True)]
 
     seen = follower.log.stat().st_size
     follower.start()
@@ -70,7 +75,9 @@ def test_a_follower_that_cannot_rejoin(lab: Lab, tmp_path: Path) -> None:
     follower.terminate()  # or it would be elected while the leader is down
     leader.terminate()
     for topic in stuck:
-        _put_back(files[topic], left_out[topic])
+        right = sorted([*checkpointed_epochs(files[topic].parent), left_out[topic]])
+        files[topic].write_text(logs[topic]["corrected_checkpoint"], encoding="utf-8")
+        assert checkpointed_epochs(files[topic].parent) == right
     _start(lab)
     follower.start()
     lab.wait_in_sync(*_TOPICS)
@@ -104,10 +111,6 @@ def _leave_out_the_last(file: Path) -> tuple[int, int]:
     found = checkpointed_epochs(file.parent)
     _write(file, found[:-1])
     return found[-1]
-
-
-def _put_back(file: Path, line: tuple[int, int]) -> None:
-    _write(file, sorted([*checkpointed_epochs(file.parent), line]))
 
 
 def _write(file: Path, entries: list[tuple[int, int]]) -> None:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from replica_audit.errors import CheckpointError
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.protocol.epochs import epoch_table as et
+from replica_audit.protocol.epochs.checkpoint_repair import Undetermined, as_table, corrected
 from tests.oracle.kafka_classes import Kafka, Refused
 from tests.oracle.strategies import mostly
+from tests.protocol.lineages import Partition, partitions, tables
 
 pytestmark = pytest.mark.oracle
 
@@ -149,3 +151,32 @@ def test_any_leader_epoch_checkpoint(kafka: Kafka, content: bytes) -> None:
 @given(content=contents(st.sampled_from(TOPICS), NUMBERS, NUMBERS))
 def test_any_offset_checkpoint(kafka: Kafka, content: bytes) -> None:
     assert our_offsets(content) == kafkas_offsets(kafka, content), content
+
+
+@MANY
+@given(epochs=tables())
+def test_what_is_written_is_byte_for_byte_what_kafka_writes(kafka: Kafka, epochs: list[tuple[int, int]]) -> None:
+    cache = kafka.epoch_cache()
+    for epoch, start_offset in epochs:
+        cache.assign(epoch, start_offset)
+    written = checkpoints.leader_epoch_checkpoint(et.table(epochs))
+    if epochs:  # Kafka writes the file with the first entry
+        assert cache.file.read_bytes() == written
+    assert kafka.epoch_cache(written).entries() == et.table(epochs)
+
+
+@MANY
+@given(partition=partitions(retention=True), damaged=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 40)), max_size=8))
+def test_kafkas_cache_of_a_corrected_file_answers_as_the_one_that_was_damaged(
+    kafka: Kafka, partition: Partition, damaged: list[tuple[int, int]]
+) -> None:
+    """LeaderEpochFileCache, loaded from what is written for a leader whose file holds anything, knows every epoch of its batches."""
+    right = partition.replicas[partition.leader]
+    leader = right.replica(partition.leader)
+    made = corrected(damaged, leader.log)
+    assert not isinstance(made, Undetermined)
+    cache = kafka.epoch_cache(checkpoints.leader_epoch_checkpoint(as_table(made)))
+    for epoch, base, last in right.batches:
+        if last >= right.start:
+            assert cache.epoch_for_offset(max(base, right.start)) == cache.epoch_for_offset(last) == epoch
+            assert cache.end_offset_for(epoch, right.end).epoch == epoch

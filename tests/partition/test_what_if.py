@@ -350,6 +350,13 @@ def test_a_candidate_whose_table_lacks_an_epoch_of_its_own_log_is_told(tmp_path:
     assert (lags["wrong_lines_broker_id"], lags["wrong_lines"]) == (1, [{"epoch": 1, "start_offset": 10, "found_offset": None}])
     assert (lags["stuck"]["fetch_offset"], lags["stuck"]["requested_epoch"], lags["stuck"]["back_to_offset"]) == (15, 1, 10)
     assert "broker-1/data-0/t-0/leader-epoch-checkpoint" in lags["evidence"]
+    logs = {row["broker_id"]: row for row in tables["replica_logs"]}
+    assert logs[1]["corrected_checkpoint"] == "0\n3\n0 0\n1 10\n2 15\n"
+    assert [(one["leader_id"], one["follower_id"], one["catches_up"]) for one in logs[1]["rejoins_once_corrected"]] == [
+        (1, 2, True),
+        (1, 3, True),
+    ]
+    assert [logs[broker]["corrected_checkpoint"] for broker in (2, 3)] == [None, None]
     assert [row["catches_up"] for row in tables["truncation_points"] if row["applies"]] == [False, False]
     assert rows[3]["rank"] == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.model import BatchRun
-from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, corrected
+from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, Undetermined, corrected
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction
 from tests.protocol.lineages import BROKERS, Partition, partitions
@@ -25,8 +26,8 @@ def log(batches: Sequence[Batch], *, start: int = 0, end: int | None = None, hel
     return LoadedLog(log_start_offset=start, log_end_offset=last if end is None else end, first_segment_base=start, epochs=(), runs=found)
 
 
-def lines(found: tuple[CorrectedEntry, ...] | None) -> list[tuple[int, int]]:
-    assert found is not None
+def lines(found: tuple[CorrectedEntry, ...] | Undetermined) -> list[tuple[int, int]]:
+    assert not isinstance(found, Undetermined), found
     return [(entry.epoch, entry.start_offset) for entry in found]
 
 
@@ -66,7 +67,7 @@ def test_below_a_compacted_range_the_file_is_believed_where_no_batch_contradicts
     written = [(0, 0), (1, 10), (2, 12), (3, 22), (4, 26), (5, 27)]
     found = corrected(written, log(COMPACTED))
     assert lines(found) == written
-    assert {entry.source for entry in found or ()} == {FILE}
+    assert {entry.source for entry in found if isinstance(entry, CorrectedEntry)} == {FILE}
     wrong = [(0, 5), (1, 14), (2, 16), (3, 30), (5, 27)]
     assert lines(corrected(wrong, log(COMPACTED))) == [(0, 4), (1, 14), (2, 15), (5, 27)]
 
@@ -103,13 +104,14 @@ def test_logs_without_batches_and_without_epochs() -> None:
 
 
 @pytest.mark.parametrize(
-    "unusable",
+    ("unusable", "why"),
     [
-        pytest.param(log([(1, 0, 10), (2, 11, 15), (1, 16, 20), (3, 21, 30)]), id="two histories in one log"),
-        pytest.param(log(WHOLE, held=(run(0, 0, 9), run(2, 10, 19, intact=False))), id="a batch that fails its CRC"),
+        pytest.param(log([(1, 0, 10), (2, 11, 15), (1, 16, 20)]), Undetermined.EPOCHS_GO_BACKWARDS, id="two histories in one log"),
+        pytest.param(log(WHOLE, held=(run(0, 0, 9), run(2, 10, 19, intact=False))), Undetermined.CORRUPT_BATCH, id="a batch fails its CRC"),
+        pytest.param(log(WHOLE, held=(run(0, 0, 9), run(-1, 10, 19, magic=2))), Undetermined.BATCH_WITHOUT_EPOCH, id="no epoch"),
     ],
 )
-def test_no_table_is_made_of_a_log_that_determines_none(unusable: LoadedLog) -> None:
+def test_no_table_is_made_of_a_log_that_determines_none(unusable: LoadedLog, why: Undetermined) -> None:
     corrupt = next((one.first_offset for one in unusable.runs if not one.intact), None)
     damaged = LoadedLog(
         log_start_offset=0,
@@ -119,7 +121,8 @@ def test_no_table_is_made_of_a_log_that_determines_none(unusable: LoadedLog) -> 
         runs=unusable.runs,
         corrupt_offset=corrupt,
     )
-    assert corrected([(0, 0)], damaged) is None
+    assert corrected([(0, 0)], damaged) is why
+    assert corrected([(0, 0)], replace(log(WHOLE), broken_segment=10)) is Undetermined.BROKEN_SEGMENT
 
 
 def _replica(partition: Partition, broker: int, without: frozenset[int] = frozenset()) -> tuple[LoadedLog, list[tuple[int, int]]]:

@@ -27,7 +27,7 @@ from replica_audit.partition.pairs.records import compared_logs, difference_rows
 from replica_audit.partition.pairs.sides import Side, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
-from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
+from replica_audit.partition.replicas.corrected_checkpoints import healed_followers, with_corrections, with_refused
 from replica_audit.partition.replicas.damaged_batches import damaged_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
@@ -112,6 +112,8 @@ class PartitionAudit:
         """Every row of every table about this partition."""
         leader = self.replicas.get(self.leadership.leader_id)
         made, commits = self._pairs(), self.known.commits
+        self.loaded = with_refused(self.loaded, {row.wrong_lines_broker_id for row in made.verdicts})
+        healed = healed_followers(self.loaded, self.leadership.leader_id, self.replicas, self.cluster.applies, self.metadata.leader_epoch)
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
@@ -121,7 +123,7 @@ class PartitionAudit:
         readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
-            replica_logs=[replica_rows.log_row(one) for one in self.loaded],
+            replica_logs=[replica_rows.log_row(one, healed) for one in self.loaded],
             segment_epochs=[
                 found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],

@@ -53,6 +53,27 @@ SEGMENT_EPOCHS = table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedLine:
+    """A line of a corrected leader-epoch-checkpoint, and where its start offset is from."""
+
+    epoch: Int
+    start_offset: Bigint
+    source: str
+    from_broker_id: Int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerOnceCorrected:
+    """What a follower does once the corrected file is in place; offsets are null where it is not cut or does not restart."""
+
+    leader_id: Int
+    follower_id: Int
+    truncation_offset: Bigint | None
+    restart_offset: Bigint | None
+    catches_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLog:
     """A replica directory."""
 
@@ -75,7 +96,22 @@ class ReplicaLog:
     checkpoint_state: Annotated[str, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable or not-collected"]
     corrected_checkpoint: Annotated[
         str | None,
-        "the content that leader-epoch-checkpoint should have, where the file is malformed or contradicts the batches; else null",
+        "the content that leader-epoch-checkpoint should have, where the file is malformed, contradicts the batches or keeps followers out;"
+        " else null",
+    ]
+    corrected_entries: Annotated[
+        tuple[CorrectedLine, ...] | None,
+        "its lines. source: batches (exact), file, other_replica (the table of from_broker_id) or first_batch_left (the epoch may have "
+        "started earlier)",
+    ]
+    not_corrected_because: Annotated[
+        str | None,
+        "why the batches determine no table though the file is wrong: corrupt-batch, broken-segment, batch-without-epoch or "
+        "epochs-go-backwards; else null",
+    ]
+    rejoins_once_corrected: Annotated[
+        tuple[FollowerOnceCorrected, ...] | None,
+        "what each follower does once every corrected file of the partition is in place: where it truncates, and whether it catches up",
     ]
     recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it cuts nothing or does not run"]
     unreadable_reason: Annotated[str | None, "why the replica cannot be compared; null if it can"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -10,13 +10,22 @@ from replica_audit.formats.log_dir.checkpoints import leader_epoch_checkpoint
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
 from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, EntrySource, as_table, corrected
+from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, Correction, EntrySource, Undetermined, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, moved_start
+from replica_audit.protocol.exchange.healed import Rejoin, rejoins
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
 
 _SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
 _NEVER = "do not delete or rename the file: after a clean stop a broker does not make it again from the log"
 _ANEW = "have the replica fetched anew from a leader that is well: stop the broker, move the replica's directory out of the log directory"
+_UNDETERMINED = {
+    Undetermined.CORRUPT_BATCH: "one of them does not match its CRC",
+    Undetermined.BROKEN_SEGMENT: "a segment is damaged, or overlaps the one before it",
+    Undetermined.BATCH_WITHOUT_EPOCH: "one of them has no epoch, though its format has one",
+    Undetermined.EPOCHS_GO_BACKWARDS: "their epochs go backwards: the log holds two histories",
+}
 _FROM = {
     EntrySource.FILE: "kept as the file has them, no batch contradicts them",
     EntrySource.OTHER_REPLICA: "from the tables of other replicas",
@@ -31,8 +40,8 @@ def with_corrections(loaded: Sequence[Loaded], *, alive: Callable[[Loaded], bool
         loaded: every replica directory of one partition.
         alive: whether the broker of a replica ran when its files were copied; None if unknown.
     """
-    tables = {one.broker_id: one.log.epochs for one in loaded if one.log and one.is_compared and not one.unreadable}
-    return [_corrected(one, {broker: found for broker, found in tables.items() if broker != one.broker_id}, alive(one)) for one in loaded]
+    tables = _tables(loaded)
+    return [_corrected(one, _but(tables, one.broker_id), alive(one)) for one in loaded]
 
 
 def _corrected(one: Loaded, others: Mapping[int, EpochTable], alive: bool | None) -> Loaded:
@@ -43,13 +52,53 @@ def _corrected(one: Loaded, others: Mapping[int, EpochTable], alive: bool | None
     found = None if files.checkpoint_state == "unreadable" else _contradiction(one, log, alive)
     if found is None and files.checkpoint_state not in ("unreadable", "healed"):
         return one
-    entries = corrected(((epoch, start) for _line, epoch, start in files.checkpoint), log, others)
-    remedy = _remedy(entries, files, heals=files.checkpoint_state == "healed" and found is None)
+    made = corrected(_lines(one), log, others)
+    remedy = _remedy(made, files, heals=files.checkpoint_state == "healed" and found is None)
     problems = [replace(problem, remedy=remedy) if _is_about_lines(problem) else problem for problem in one.problems]
-    if found and entries is not None and files.checkpoint_state != "healed":
+    if found and not isinstance(made, Undetermined) and files.checkpoint_state != "healed":
         problems.append(replace(found, remedy=remedy))
-    content = None if entries is None else leader_epoch_checkpoint(as_table(entries)).decode()
-    return replace(one, problems=tuple(problems), corrected_checkpoint=content)
+    return replace(one, problems=tuple(problems), correction=made)
+
+
+def with_refused(loaded: Sequence[Loaded], brokers: Collection[int | None]) -> list[Loaded]:
+    """Give the replicas of these brokers the lines that they should have too: a fetch that the leader refuses proves their files wrong.
+
+    A running leader's file may have been copied before its batches, so that a line which is missing proves nothing until a follower is
+    seen to be kept out by it.
+    """
+    tables = _tables(loaded)
+    return [
+        replace(one, correction=corrected(_lines(one), one.log, _but(tables, one.broker_id)))
+        if one.broker_id in brokers and one.log is not None and one.is_compared and one.correction is None
+        else one
+        for one in loaded
+    ]
+
+
+def healed_followers(
+    loaded: Sequence[Loaded], leader_id: int, replicas: Mapping[int, Replica], protocol: Protocol, leader_epoch: int
+) -> list[Rejoin]:
+    """What followers do once every corrected file is in place; nothing where none is corrected. Arguments as of `rejoins`."""
+    made = {one.broker_id: one.correction for one in loaded if one.is_compared and one.correction is not None}
+    tables = {broker: as_table(entries) for broker, entries in made.items() if not isinstance(entries, Undetermined)}
+    return rejoins(leader_id, list(replicas.values()), tables, protocol, leader_epoch) if tables else []
+
+
+def corrected_content(correction: Correction | None) -> str | None:
+    """What the file should hold, byte for byte as Kafka writes it; None where it is right or no table can be made."""
+    return None if correction is None or isinstance(correction, Undetermined) else leader_epoch_checkpoint(as_table(correction)).decode()
+
+
+def _tables(loaded: Sequence[Loaded]) -> dict[int, EpochTable]:
+    return {one.broker_id: one.log.epochs for one in loaded if one.log and one.is_compared and not one.unreadable}
+
+
+def _but(tables: Mapping[int, EpochTable], broker: int) -> dict[int, EpochTable]:
+    return {other: found for other, found in tables.items() if other != broker}
+
+
+def _lines(one: Loaded) -> list[tuple[int, int]]:
+    return [(epoch, start) for _line, epoch, start in one.files.checkpoint]
 
 
 def _is_about_lines(problem: Problem) -> bool:
@@ -76,11 +125,11 @@ def _contradiction(one: Loaded, log: LoadedLog, alive: bool | None) -> Problem |
     )
 
 
-def _remedy(entries: tuple[CorrectedEntry, ...] | None, files: ReplicaFiles, *, heals: bool) -> str:
+def _remedy(entries: Correction, files: ReplicaFiles, *, heals: bool) -> str:
     if heals:
         return "none needed: the table that a broker makes of these lines agrees with the batches"
-    if entries is None:
-        return f"copy the file again; the batches of this log determine no table (damaged, or their epochs go backwards): {_ANEW}; {_NEVER}"
+    if isinstance(entries, Undetermined):
+        return f"copy the file again; the batches of this log determine no table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
     again = "copy the file again; if the broker has the same, " if files.checkpoint_state != "missing" else ""
     return (
         f"{again}stop the broker, which overwrites the file while it runs, and write the corrected lines: {_command(entries)} in "

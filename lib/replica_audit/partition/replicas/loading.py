@@ -21,6 +21,7 @@ from replica_audit.model import (
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadStored
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
+from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.once import once
@@ -36,7 +37,7 @@ class Loaded:
     `log` is None and `unreadable` set where nothing can be loaded; `scanned` are the segments that make up the log, ascending by base
     offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `incomplete`:
     unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
-    `corrected_checkpoint` is what `leader-epoch-checkpoint` should hold; None where the file is right or no table can be made.
+    `correction` is what `leader-epoch-checkpoint` should hold, or why no table can be made; None where the file is right.
     """
 
     broker_id: int
@@ -48,7 +49,7 @@ class Loaded:
     read_again: ReadAgain
     read_stored: ReadStored
     incomplete: bool = False
-    corrected_checkpoint: str | None = None
+    correction: Correction | None = None
     producers: Producers | None = None
 
     @property

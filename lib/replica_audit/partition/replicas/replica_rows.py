@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
+from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import merged
+from replica_audit.protocol.epochs.checkpoint_repair import Undetermined
 from replica_audit.protocol.epochs.epoch_table import EMPTY
 from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.runs import joined
+from replica_audit.protocol.exchange.healed import Rejoin
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, ReplicaLog, SegmentEpoch
+from replica_audit.tables.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
-def log_row(loaded: Loaded) -> ReplicaLog:
-    """The replica as a row of `replica_logs`, without the run's keys."""
-    files, log = loaded.files, loaded.log
+def log_row(loaded: Loaded, healed: Sequence[Rejoin] = ()) -> ReplicaLog:
+    """The replica as a row of `replica_logs`, without the run's keys; `healed`: what its corrected file does for followers."""
+    files, log, correction = loaded.files, loaded.log, loaded.correction
+    entries = () if correction is None or isinstance(correction, Undetermined) else correction
     runs = log.runs if log else ()
     return ReplicaLog(
         topic=files.topic,
@@ -40,7 +44,15 @@ def log_row(loaded: Loaded) -> ReplicaLog:
         record_count=sum(run.record_count for run in runs),
         size_bytes=sum(run.size_bytes for run in runs),
         checkpoint_state=files.checkpoint_state,
-        corrected_checkpoint=loaded.corrected_checkpoint,
+        corrected_checkpoint=corrected_content(correction),
+        corrected_entries=None
+        if correction is None
+        else tuple(
+            CorrectedLine(epoch=one.epoch, start_offset=one.start_offset, source=str(one.source), from_broker_id=one.broker_id)
+            for one in entries
+        ),
+        not_corrected_because=str(correction) if isinstance(correction, Undetermined) else None,
+        rejoins_once_corrected=tuple(FollowerOnceCorrected(**one._asdict()) for one in healed) if entries else None,
         recovery_cut_offset=log.recovery_cut if log else None,
         unreadable_reason=loaded.unreadable,
         captured_at=utc(files.captured_at_ms),

@@ -32,6 +32,15 @@ class EntrySource(StrEnum):
     FIRST_BATCH_LEFT = "first_batch_left"
 
 
+class Undetermined(StrEnum):
+    """Why the batches of a log determine no table: a file made of them would be a guess."""
+
+    CORRUPT_BATCH = "corrupt-batch"
+    BROKEN_SEGMENT = "broken-segment"
+    BATCH_WITHOUT_EPOCH = "batch-without-epoch"
+    EPOCHS_GO_BACKWARDS = "epochs-go-backwards"
+
+
 class CorrectedEntry(NamedTuple):
     """One line of the corrected table; `broker_id` is that of the other replica whose table gives the start, else None."""
 
@@ -39,6 +48,9 @@ class CorrectedEntry(NamedTuple):
     start_offset: int
     source: EntrySource
     broker_id: int | None = None
+
+
+Correction = tuple[CorrectedEntry, ...] | Undetermined
 
 
 class _Held(NamedTuple):
@@ -53,10 +65,8 @@ class _Held(NamedTuple):
 _NO_OTHERS: Mapping[int, EpochTable] = MappingProxyType({})
 
 
-def corrected(
-    lines: Iterable[tuple[int, int]], log: LoadedLog, others: Mapping[int, EpochTable] = _NO_OTHERS
-) -> tuple[CorrectedEntry, ...] | None:
-    """Return the entries that the file should have, ascending; None where the batches do not determine a table.
+def corrected(lines: Iterable[tuple[int, int]], log: LoadedLog, others: Mapping[int, EpochTable] = _NO_OTHERS) -> Correction:
+    """Return the entries that the file should have, ascending; or why the batches do not determine a table.
 
     Every epoch with batches gets the start that the batches give it. An epoch without batches is kept where the file names it and no batch
     contradicts it (an epoch in which nothing was written, or whose batches the cleaner removed); it is never taken from another replica,
@@ -69,12 +79,16 @@ def corrected(
         others: the tables of other readable replicas of the partition, by broker.
 
     Returns:
-        None if a batch is corrupt or has no epoch though its format has one, a segment is broken, or the epochs of the batches go backwards
-        (the log holds two histories).
+        No table if a batch is corrupt or has no epoch though its format has one, a segment is broken, or the epochs of the batches go
+        backwards (the log holds two histories).
     """
+    if log.corrupt_offset is not None:
+        return Undetermined.CORRUPT_BATCH
+    if log.broken_segment is not None:
+        return Undetermined.BROKEN_SEGMENT
     held = _held(log)
-    if held is None or log.corrupt_offset is not None or log.broken_segment is not None:
-        return None
+    if isinstance(held, Undetermined):
+        return held
     written: dict[int, list[int]] = {}
     for epoch, start in lines:
         written.setdefault(epoch, []).append(max(start, log.log_start_offset))
@@ -88,19 +102,19 @@ def as_table(entries: Iterable[CorrectedEntry]) -> EpochTable:
     return table((entry.epoch, entry.start_offset) for entry in entries)
 
 
-def _held(log: LoadedLog) -> list[_Held] | None:
-    """The epochs of the batches since the last one of a format before v2, whose append clears the table; None if they go backwards."""
+def _held(log: LoadedLog) -> list[_Held] | Undetermined:
+    """The epochs of the batches since the last one of a format before v2, whose append clears the table."""
     runs: list[BatchRun] = []
     lowest = log.log_start_offset
     for run in log.runs:
         if run.magic < 2:
             runs, lowest = [], max(lowest, run.last_offset + 1)
         elif run.leader_epoch < 0:
-            return None
+            return Undetermined.BATCH_WITHOUT_EPOCH
         elif run.last_offset >= log.log_start_offset:
             runs.append(run)
     if any(after.leader_epoch < before.leader_epoch for before, after in pairwise(runs)):
-        return None
+        return Undetermined.EPOCHS_GO_BACKWARDS
     held: list[_Held] = []
     for run in runs:
         if held and held[-1].epoch == run.leader_epoch:

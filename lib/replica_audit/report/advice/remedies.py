@@ -51,9 +51,10 @@ def steps(explanation: Explanation) -> Iterator[str]:
 
 
 def corrected_lines(explanation: Explanation) -> Iterator[str]:
-    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches beside it."""
+    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches, unless it keeps the follower out."""
     for side in (explanation.follower, explanation.leader):
-        if side.log is not None and side.log.corrected_checkpoint is not None:
+        is_told = side.broker_id == explanation.verdict.wrong_lines_broker_id  # line by line, by the verdict
+        if side.log is not None and side.log.corrected_checkpoint is not None and not is_told:
             yield (
                 f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same, stop "
                 f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
