@@ -97,8 +97,8 @@ case "$job" in *[!a-z0-9_]*) wrong_usage "no job named $job" ;; esac
 needs_spark=true
 if grep -q '^# runs-on: driver' "$file"; then needs_spark=false; fi
 for argument in ${arguments[@]+"${arguments[@]}"}; do
-    # Neither help nor what a run would cost must wait for a JVM.
-    case "$argument" in -h | --help | --cost) needs_spark=false ;; esac
+    # Neither help nor what a run would cost must wait for a JVM, nor what is asked to be done without Spark.
+    case "$argument" in -h | --help | --cost | --local) needs_spark=false ;; esac
 done
 
 if $needs_spark && ! $dry_run; then

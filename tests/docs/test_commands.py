@@ -23,6 +23,12 @@ HERE = {
     "./spark-submit.sh audit --what-if-leaders": (1, "If another replica led"),
     "./spark-submit.sh triage --input /backup/brokers": (1, "critical: committed_loss"),
     "./spark-submit.sh triage --input /backup/brokers --partition billing-0": (1, "The exchange"),
+    "./spark-submit.sh triage --input /backup/brokers --salvage saved": (
+        1,
+        "Saved 42 records of 3 cut(s) in 3 partition(s), 42 for a replay.",
+    ),
+    "./spark-submit.sh salvage --local --cluster tGgMi5ChQQaP400G_KG93g --output saved-here": (0, "Saved 42 records of 3 cut(s)"),
+    "./spark-submit.sh salvage --cluster tGgMi5ChQQaP400G_KG93g --output saved-on-spark": (0, "Saved 42 records of 3 cut(s)"),
     "./spark-submit.sh triage --input /backup/brokers --html triage.html": (1, "critical: committed_loss"),
     "./spark-submit.sh report --output report.html": (0, "report.html"),
     "./spark-submit.sh explain --partition billing-0": (0, "The exchange"),

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
+from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from replica_audit.past.run import PastRun
 
 _TRIAGE_HELP = """\
 Give the answer of audit at once: read what every broker has on disk, in this process, and print the
 same summary. No Spark, no Java, and no tables: nothing is written but the files that --html and
---json name. With --partition, explain that partition instead: both logs drawn, every question and
+--json name, and the folder of --salvage. With --partition, explain that partition instead: both logs drawn, every question and
 answer between follower and leader, what is lost, what to do.
 
 Everything that is known of a cluster is held in memory (about 1 GB for 10,000 partitions with three
@@ -28,13 +33,14 @@ exit codes, those of audit:
   1    findings at or above --fail-on
   2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
   3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
-       or nothing was compared at all
+       nothing was compared at all, or --salvage could not save everything
   70   a defect of this program; the traceback says where
   130  interrupted
 
 examples:
   ./spark-submit.sh triage --input /backup/brokers
   ./spark-submit.sh triage --input /backup/brokers --partition orders-0 | less
+  ./spark-submit.sh triage --input /backup/brokers --salvage /srv/saved
   ./spark-submit.sh triage --input /backup/brokers --topics 'orders|payments' --html triage.html
 """
 
@@ -56,8 +62,13 @@ def _triage(given: argparse.Namespace) -> int:
     from replica_audit.report.facts import explanation, question
     from replica_audit.report.text import explanation_text
     from replica_audit.report.text.json_report import json_pieces
+    from replica_audit.salvage.output import refuse_input
 
     topic, number = question.parse_partition(given.partition) if given.partition else ("", 0)
+    if given.salvage:
+        refuse_input(given.salvage, given.input or [str(SAMPLE)])
+    elif given.replay_also:
+        raise UsageError("--replay-also: says what --salvage puts into the replay files; give --salvage DIR, too")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
     done = triage(tuple(given.input or [str(SAMPLE)]), settings, metadata=given.cluster_metadata, tell=tell)
@@ -69,11 +80,30 @@ def _triage(given: argparse.Namespace) -> int:
     else:
         show("\n")
         show_report(report)
+    saved = _saved(given, run) if given.salvage else 0
     if given.json:
         outputs.write("--json", given.json, json_pieces(report, partial(all_findings, run)))
     if given.html:
         write_page(run, "--html", given.html)
-    return report.exit_code
+    return report.exit_code or saved
+
+
+def _saved(given: argparse.Namespace, run: PastRun) -> int:
+    """Save the records that the cuts of the run remove; returns the exit code of a salvage."""
+    from replica_audit.commands.salvage import show_saved
+    from replica_audit.report.facts.question import parse_partition
+    from replica_audit.salvage.engines import salvage_here
+    from replica_audit.salvage.run import SalvageRequest
+
+    request = SalvageRequest(
+        output=given.salvage,
+        cluster_id=given.cluster,
+        partitions=frozenset([parse_partition(given.partition)]) if given.partition else None,
+        asked_for=tuple(given.replay_also or ()),
+        metadata=given.cluster_metadata,
+        is_audited_anew=True,
+    )
+    return show_saved(salvage_here(run, request, tell))
 
 
 COMMAND = Command(
@@ -81,7 +111,7 @@ COMMAND = Command(
     description=_TRIAGE_HELP,
     epilog=_TRIAGE_EXIT,
     run=_triage,
-    interrupted="interrupted; nothing was written",
+    interrupted="interrupted; nothing was written, but for what --salvage saved: start it again, and that goes on",
     options=(
         INPUT,
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
@@ -90,6 +120,12 @@ COMMAND = Command(
             help="cluster id, where several clusters have the partition of --partition",
             arguments={"metavar": "ID"},
         ),
+        Option(
+            flag="--salvage",
+            help="save the records that truncations remove into this folder, as the command salvage does; with --partition that one's",
+            arguments={"type": Path, "metavar": "DIR"},
+        ),
+        REPLAY_ALSO,
         *RULES,
         COST,
         Option(

@@ -46,7 +46,7 @@ def batches_in(files: Sequence[SegmentFile], first: int = 0, last: int | None = 
         DumpLogError: the text is of a kind that does not tell batches.
         MetadataError: the manifest of a collection cannot be understood.
     """
-    ordered = _files_in_log(files)
+    ordered = files_in_log(files)
     with KeptText() as kept:
         for place, file in enumerate(ordered):
             following = ordered[place + 1].base_offset if place + 1 < len(ordered) else None
@@ -56,7 +56,12 @@ def batches_in(files: Sequence[SegmentFile], first: int = 0, last: int | None = 
                 yield Located(file.path, item)
 
 
-def _files_in_log(files: Sequence[SegmentFile]) -> list[SegmentFile]:
+def files_in_log(files: Sequence[SegmentFile]) -> list[SegmentFile]:
+    """The segments that make up a log, ascending by base offset: those that a finished `.swap` replaces are left out (LogLoader.load).
+
+    Raises:
+        OSError: one has to be looked into, and cannot be read.
+    """
     ordered = sorted(files, key=lambda file: file.base_offset)
     if not any(file.swap for file in ordered):
         return ordered

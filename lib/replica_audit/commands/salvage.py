@@ -1,0 +1,149 @@
+"""`salvage`: the records that a truncation removes, saved."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from replica_audit.past.run import PastRun
+    from replica_audit.report.facts.salvage_facts import SavedRecords
+    from replica_audit.salvage.run import SalvageRequest
+
+_SALVAGE_HELP = """\
+Save every record that a follower's truncation removes, from the replica that still holds it: run it
+before the brokers are started, or on copies that an audit has seen. An audit says what is cut; this
+reads those parts of the segments again, and writes into a folder of its own:
+
+  SALVAGE.md   what was saved, what could not be and why, how to replay it: read it first
+  records/     Parquet: each record with offset, epoch, timestamp, key, value, headers, producer, how
+               its transaction ended, and what the leader has in its place
+  replay/      for each partition a file that kafka-console-producer.sh reads, and one in base64 for
+               what that tool cannot be told
+  salvage.json all figures, for programs
+
+Not in the replay files, though saved: what the leader has anyway, what was aborted or never
+committed, and values that the leader has newer ones of. Nothing is sent to any broker, nothing is
+written to an input. A salvage that was killed goes on when it is started again.
+"""
+_SALVAGE_EXIT = """\
+exit codes:
+  0    every record that the run's cuts remove is in the files
+  2    wrong usage; no such run; the inputs are not to be found; or the output cannot be written
+  3    something could not be saved, or is not known to be cut: SALVAGE.md lists it, offsets by offsets
+  70   a defect of this program; the traceback says where
+  130  interrupted: start it again, and it goes on
+
+examples:
+  ./spark-submit.sh salvage --output /srv/saved
+  ./spark-submit.sh salvage --local --output /srv/saved --partition billing-0
+  ./spark-submit.sh salvage --warehouse /audits --run-id 20260102T030405Z-1a2b3c --input /backup/brokers --output /srv/saved
+  ./spark-submit.sh triage --input /backup/brokers --salvage /srv/saved
+"""
+REASONS = ("aborted", "open", "below-log-start", "leader-unknown", "newer-on-leader")
+REPLAY_ALSO = Option(
+    flag="--replay-also",
+    help="put records into the replay files, too, that are kept back because they are aborted, open (their transaction has no marker), "
+    "below-log-start (of the leader), leader-unknown or newer-on-leader (their keys); repeatable",
+    arguments={"action": "append", "choices": REASONS, "metavar": "REASON"},
+)
+
+
+def _check(given: argparse.Namespace) -> None:
+    from replica_audit.salvage.run import prepared
+
+    prepared(*_asked(given))
+
+
+def _asked(given: argparse.Namespace) -> tuple[PastRun, SalvageRequest]:
+    from replica_audit.past.run import PastRun
+    from replica_audit.report.facts.question import parse_partition
+    from replica_audit.salvage.run import SalvageRequest
+    from replica_audit.storage.warehouse.reader import WarehouseTables
+
+    if given.cluster_metadata and not given.cluster_metadata.is_file():
+        raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
+    partitions = frozenset(map(parse_partition, given.partition)) if given.partition else None
+    run = PastRun(WarehouseTables(given.warehouse), given.run_id)
+    request = SalvageRequest(
+        output=given.output,
+        inputs=tuple(given.input) if given.input else None,
+        cluster_id=given.cluster,
+        partitions=partitions,
+        asked_for=tuple(given.replay_also or ()),
+        metadata=given.cluster_metadata,
+        protected=() if "://" in given.warehouse else (Path(given.warehouse).expanduser(),),
+    )
+    return run, request
+
+
+def _salvage(given: argparse.Namespace) -> int:
+    from replica_audit.commands.terminal import progress
+    from replica_audit.salvage.engines import salvage_here, salvage_on_spark
+    from replica_audit.salvage.run import prepared
+
+    run, request = _asked(given)
+    prepared(run, request)
+    if given.local:
+        return show_saved(salvage_here(run, request, tell))
+    with progress() as told:
+        saved = salvage_on_spark(run, request, told.tell, told.tasks)
+    return show_saved(saved)
+
+
+def show_saved(saved: SavedRecords) -> int:
+    """Print what came of a salvage; returns its exit code."""
+    from replica_audit.report.text import salvage_text
+
+    show("\n" + salvage_text.summary(saved))
+    return saved.exit_code
+
+
+COMMAND = Command(
+    name="salvage",
+    description=_SALVAGE_HELP,
+    epilog=_SALVAGE_EXIT,
+    run=_salvage,
+    check=_check,
+    interrupted="interrupted: start it again with the same options, and it goes on",
+    options=(
+        Option(
+            flag="--output",
+            help="folder to write to, empty or not there yet, outside of every input; under a Spark cluster one that all executors share",
+            arguments={"type": Path, "required": True, "metavar": "DIR"},
+        ),
+        Option(
+            flag="--warehouse",
+            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(flag="--run-id", help="the run whose cuts count; it must be complete (default: the latest)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--input",
+            help="what was audited, if it is not where the audit found it; repeatable (default: the run's inputs). Files that are not the "
+            "audited ones are refused",
+            arguments={"action": "append", "metavar": "DIR"},
+        ),
+        Option(
+            flag="--partition",
+            help="save only this partition, such as orders-0; repeatable (default: all)",
+            arguments={"action": "append", "metavar": "TOPIC-N"},
+        ),
+        Option(flag="--cluster", help="cluster id, where the run has cuts in several clusters", arguments={"metavar": "ID"}),
+        Option(
+            flag="--cluster-metadata",
+            help="cluster-metadata.json that the audit was given apart from the inputs",
+            arguments={"type": Path, "metavar": "FILE"},
+        ),
+        REPLAY_ALSO,
+        Option(
+            flag="--local",
+            help="do it in this process: no Spark, no Java. Starts at once, and suits up to some GB of cut segments",
+            arguments={"action": "store_true"},
+        ),
+    ),
+)

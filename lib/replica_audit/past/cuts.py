@@ -1,0 +1,164 @@
+"""The cuts of a run, from its tables: what each follower loses of its log, and which files held it when it was audited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit.model.salvage import AuditedLog, AuditedRun, LogCut, RemovedBefore
+from replica_audit.past.run import PastRun
+from replica_audit.tables import LOGGED_INCIDENTS, REPLICA_LOGS, REPLICA_VERDICTS, SEGMENT_EPOCHS
+
+_KEYS = ("cluster_id", "topic", "partition")
+_VERDICT = ("leader_id", "follower_id", "verdict", "truncation_offset", "restart_offset", "divergence_offset", "removed_offsets")
+_MORE = ("removed_records", "removed_bytes", "already_truncated", "compacted")
+_LOG = ("broker_id", "log_dir", "directory", "state", "log_start_offset", "log_end_offset")
+_INCIDENT = ("broker_id", "truncation_offset", "end_offset", "path", "line")
+_RUN = ("broker_id", "log_dir", "segment_base_offset", *AuditedRun._fields)
+_REMOVED_BELOW = "removed_below_high_watermark"
+Partition = tuple[str, int]
+Replica = tuple[str, int, int]  # topic, partition, broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCuts:
+    """The cuts of one cluster of a run, ordered by topic, partition and broker, with the replicas of their partitions.
+
+    `runs` are by replica and log directory, then by base offset of the segment; those of segments that cannot be told apart are not there,
+    and their log directories are in `ambiguous`. `uncompared`: followers of which the run cannot say what is cut, with their verdict.
+    `before`: what brokers' own logs say was removed before the copies were taken.
+    """
+
+    cluster_id: str
+    cuts: tuple[LogCut, ...]
+    logs: dict[Replica, AuditedLog]
+    runs: dict[tuple[Replica, str], dict[int, tuple[AuditedRun, ...]]]
+    ambiguous: frozenset[tuple[Replica, str]]
+    uncompared: tuple[tuple[Replica, str], ...]
+    before: tuple[RemovedBefore, ...]
+
+
+def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | None = None) -> RunCuts:
+    """Read the cuts of one cluster.
+
+    Args:
+        run: which is complete.
+        cluster_id: one of the run's.
+        partitions: as (topic, partition); None for all.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    of_cluster = ds.field("cluster_id") == cluster_id
+    wanted = of_cluster if partitions is None else of_cluster & _among(partitions)
+    is_cut = (ds.field("removed_offsets") > 0) | ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()
+    unclear = ds.field("removed_offsets").is_null()
+    verdicts = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
+    cut_rows = [row for row in verdicts if row["removed_offsets"] != 0 and (row["removed_offsets"] or _start(row) is not None)]
+    chosen = {(row["topic"], row["partition"]) for row in cut_rows}
+    logs, ambiguous = _logs(run, of_cluster & _among(chosen), chosen)
+    known = [(row, log) for row in cut_rows if (log := logs.get((row["topic"], row["partition"], row["follower_id"])))]
+    runs = _runs(run, of_cluster & _among(chosen), chosen, ambiguous)
+    incidents = run.read(LOGGED_INCIDENTS, (*_KEYS, *_INCIDENT), wanted & (ds.field("kind") == _REMOVED_BELOW))
+    return RunCuts(
+        cluster_id=cluster_id,
+        cuts=tuple(sorted((_cut(row, log) for row, log in known), key=lambda cut: (cut.topic, cut.partition, cut.broker_id))),
+        logs=logs,
+        runs=runs,
+        ambiguous=ambiguous,
+        uncompared=tuple(
+            sorted(
+                ((row["topic"], row["partition"], row["follower_id"]), row["verdict"])
+                for row in verdicts
+                if row["removed_offsets"] is None and _start(row) is None
+            )
+        ),
+        before=tuple(_before(row) for row in _rows(incidents, partitions) if row["truncation_offset"] is not None and row["end_offset"]),
+    )
+
+
+def _among(partitions: Collection[Partition]) -> ds.Expression:
+    """Whether a row may be about one of the partitions: those that only have another's topic and a third one's number are sifted out."""
+    topics, numbers = sorted({topic for topic, _ in partitions}), sorted({number for _, number in partitions})
+    return ds.field("topic").isin(pa.array(topics, pa.string())) & ds.field("partition").isin(pa.array(numbers, pa.int32()))
+
+
+def _rows(found: pa.Table, partitions: Collection[Partition] | None) -> list[dict[str, Any]]:
+    rows = found.to_pylist()
+    return rows if partitions is None else [row for row in rows if (row["topic"], row["partition"]) in partitions]
+
+
+def _start(row: dict[str, Any]) -> int | None:
+    found: int | None = row["truncation_offset"] if row["restart_offset"] is None else row["restart_offset"]
+    return found
+
+
+def _cut(row: dict[str, Any], log: AuditedLog) -> LogCut:
+    removed = row["removed_offsets"]
+    if removed is not None:
+        first = log.log_end_offset - removed
+    else:  # the batches could not be read again: it may begin with the batch that holds the offset
+        first = log.log_start_offset if row["restart_offset"] is not None else max(log.log_start_offset, row["truncation_offset"])
+    return LogCut(
+        **{name: row[name] for name in (*_KEYS, "leader_id", "verdict")},
+        broker_id=row["follower_id"],
+        first_offset=first,
+        end_offset=log.log_end_offset,
+        record_count=row["removed_records"],
+        size_bytes=row["removed_bytes"],
+        differs_from=row["divergence_offset"],
+        already_truncated=bool(row["already_truncated"]),
+        compacted=bool(row["compacted"]),
+    )
+
+
+def _logs(
+    run: PastRun, where: ds.Expression, chosen: Collection[Partition]
+) -> tuple[dict[Replica, AuditedLog], frozenset[tuple[Replica, str]]]:
+    logs: dict[Replica, AuditedLog] = {}
+    directories: defaultdict[tuple[Replica, str], int] = defaultdict(int)
+    for row in _rows(run.read(REPLICA_LOGS, (*_KEYS, *_LOG), where), chosen):
+        replica = (row["topic"], row["partition"], row["broker_id"])
+        directories[replica, row["log_dir"]] += 1
+        if row["state"] == "current" and row["log_end_offset"] is not None:
+            names = ("log_dir", "directory", "log_start_offset", "log_end_offset")
+            logs[replica] = AuditedLog(**{name: row[name] for name in names})
+    return logs, frozenset(place for place, count in directories.items() if count > 1)
+
+
+def _runs(
+    run: PastRun, where: ds.Expression, chosen: Collection[Partition], ambiguous: Collection[tuple[Replica, str]]
+) -> dict[tuple[Replica, str], dict[int, tuple[AuditedRun, ...]]]:
+    found = run.read(SEGMENT_EPOCHS, (*_KEYS, *_RUN), where)
+    found = found.take(pc.sort_indices(found, sort_keys=[("first_offset", "ascending")]))
+    runs: defaultdict[tuple[Replica, str], dict[int, tuple[AuditedRun, ...]]] = defaultdict(dict)
+    for row in _rows(found, chosen):
+        replica = (row["topic"], row["partition"], row["broker_id"])
+        if (replica, row["log_dir"]) not in ambiguous:
+            of_log, run_row = runs[replica, row["log_dir"]], AuditedRun(*(row[name] for name in AuditedRun._fields))
+            of_log[row["segment_base_offset"]] = (*of_log.get(row["segment_base_offset"], ()), run_row)
+    return dict(runs)
+
+
+def _before(row: dict[str, Any]) -> RemovedBefore:
+    return RemovedBefore(
+        topic=row["topic"],
+        partition=row["partition"],
+        broker_id=row["broker_id"],
+        first_offset=row["truncation_offset"],
+        end_offset=row["end_offset"],
+        path=row["path"],
+        line=row["line"],
+    )
+
+
+def clusters_with_cuts(run: PastRun) -> list[str]:
+    """The clusters of a run in which something is cut."""
+    is_cut: ds.Expression = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()  # type: ignore[assignment]
+    return sorted({str(one) for one in run.read(REPLICA_VERDICTS, ("cluster_id",), is_cut)["cluster_id"].to_pylist()})

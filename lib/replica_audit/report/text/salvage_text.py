@@ -1,0 +1,264 @@
+"""SALVAGE.md, and what the command prints: what was saved, what was not, and how to put the records back."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from replica_audit.errors import visible
+from replica_audit.protocol.salvage.replay_choice import KeptBack
+from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
+
+_LISTED = 1000  # rows of a table; salvage.json has all
+_SHOWN = 10
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+WHY_KEPT_BACK = {
+    KeptBack.ON_LEADER: "the leader has the record: at the same offset, or as the producer's retry (`on_leader`, `resent_offset`)",
+    KeptBack.ABORTED: "its transaction was aborted: nobody was to read it",
+    KeptBack.OPEN: "its transaction has no marker in this replica's log: nobody knows here whether it would have been committed",
+    KeptBack.BELOW_LOG_START: "the leader's log starts above it: retention, or somebody who deleted records, has passed it",
+    KeptBack.LEADER_UNKNOWN: "the inputs have no records of the leader: it may have the record, or a newer one of its key",
+    KeptBack.NEWER_ON_LEADER: "the leader has a newer record of its key (`newer_offset`): a replay would roll that value back",
+}
+
+
+def summary(saved: SavedRecords) -> str:
+    """What the command prints at its end."""
+    lines = [*_first(saved), ""]
+    lost = saved.unsaved
+    for cut, one in lost[:_SHOWN]:
+        lines.append(
+            f"  not saved: {cut.name} broker {cut.broker_id}, offsets {one.first_offset}..{one.last_offset}: {one.detail}; {one.remedy}"
+        )
+    if len(lost) > _SHOWN:
+        lines.append(f"  and {len(lost) - _SHOWN} more ranges: SALVAGE.md")
+    lines += [f"  {line}" for line in _doubts(saved)]
+    lines.append(f"read {saved.folder}/SALVAGE.md before you replay anything")
+    return "\n".join(map(visible, lines)) + "\n"
+
+
+def _first(saved: SavedRecords) -> Iterator[str]:
+    if not saved.cuts:
+        yield f"Nothing is cut in run {saved.run_id}, cluster {saved.cluster_id}: there is nothing to save."
+        return
+    partitions = len({one.cut.name for one in saved.cuts})
+    yield f"Saved {_records(saved.saved)} of {len(saved.cuts)} cut(s) in {partitions} partition(s), {_number(saved.replayed)} for a replay."
+    control = sum(one.control_count for one in saved.cuts)
+    if control:
+        yield f"{_number(control)} transaction marker(s) are cut, too: control records are no records of users, and are not saved."
+    for reason, count in sorted(saved.kept_back.items()):
+        where = "replayed, as asked for" if reason in saved.asked_for else "kept back"
+        yield f"{_number(count)} {where}: {reason}"
+    duplicates = sum(one.duplicates for one in saved.partitions)
+    if duplicates:
+        yield f"{_number(duplicates)} were held by several brokers, and are replayed once."
+
+
+def _doubts(saved: SavedRecords) -> Iterator[str]:
+    for one in saved.cuts:
+        if not one.found_all:
+            yield (
+                f"{one.cut.name} broker {one.cut.broker_id}: its batches count {one.header_records} records, the audit counted "
+                f"{one.cut.record_count}: the files are not those that were audited; audit again"
+            )
+    if saved.uncompared:
+        names = ", ".join(
+            f"{topic}-{partition} broker {broker} ({verdict})" for (topic, partition, broker), verdict in saved.uncompared[:_SHOWN]
+        )
+        more = f" and {len(saved.uncompared) - _SHOWN} more" if len(saved.uncompared) > _SHOWN else ""
+        yield f"of {len(saved.uncompared)} follower(s) the run cannot say what would be cut: {names}{more}"
+    for folder in saved.unread_folders[:_SHOWN]:
+        yield f"not read: {folder}"
+
+
+def document(saved: SavedRecords) -> str:
+    """SALVAGE.md."""
+    parts = [
+        ["# Records saved from cut replicas", "", f"Run `{_plain(saved.run_id)}` of cluster `{_plain(saved.cluster_id)}`.", ""],
+        [f"- {line}" for line in (*_first(saved), *_doubts(saved))],
+        _cuts(saved),
+        _unsaved(saved),
+        _before(saved),
+        _kept_back(saved),
+        _transactions(saved),
+        _replay(saved),
+        _reading(),
+    ]
+    return "\n".join("\n".join(map(visible, part)) + "\n" for part in parts if part)
+
+
+def _cuts(saved: SavedRecords) -> list[str]:
+    if not saved.cuts:
+        return []
+    lines = ["## What was cut, and saved", "", "Offsets are those of the broker's replica, both inclusive.", ""]
+    lines += [
+        "| partition | broker | leader | verdict | offsets | records cut | saved | markers | not saved |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in saved.cuts[:_LISTED]:
+        cut = one.cut
+        already = " (cut since: this copy is all there is)" if cut.already_truncated else ""
+        counted = "not known" if cut.record_count is None else _number(cut.record_count)
+        cells = (
+            _plain(cut.name),
+            cut.broker_id,
+            cut.leader_id,
+            cut.verdict + already,
+            f"{cut.first_offset}..{cut.end_offset - 1}",
+            counted,
+        )
+        lost = _lost(one)
+        lines.append("| " + " | ".join(map(str, (*cells, _number(one.record_count), _number(one.control_count), lost))) + " |")
+    if len(saved.cuts) > _LISTED:
+        lines.append(f"\n{len(saved.cuts) - _LISTED} more are in salvage.json.")
+    return lines
+
+
+def _lost(one: SavedCut) -> str:
+    if not one.unsaved:
+        return "0"
+    counts = [lost.record_count for lost in one.unsaved]
+    known = sum(count for count in counts if count is not None)
+    return _number(known) if None not in counts else f"{_number(known)} or more"
+
+
+def _unsaved(saved: SavedRecords) -> list[str]:
+    lost = saved.unsaved
+    if not lost:
+        return ["## What could not be saved", "", "Nothing: every record of every cut of this run is in the files."] if saved.cuts else []
+    lines = [
+        "## What could not be saved",
+        "",
+        "| partition | broker | offsets | records | why | what to do | file |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cut, one in lost[:_LISTED]:
+        count = "not known" if one.record_count is None else _number(one.record_count)
+        cells = (
+            _plain(cut.name),
+            str(cut.broker_id),
+            f"{one.first_offset}..{one.last_offset}",
+            count,
+            _plain(one.detail),
+            one.remedy,
+            _plain(one.path),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    if len(lost) > _LISTED:
+        lines.append(f"\n{len(lost) - _LISTED} more are in salvage.json.")
+    return lines
+
+
+def _before(saved: SavedRecords) -> list[str]:
+    if not saved.before:
+        return []
+    lines = [
+        "## Removed before the files were copied",
+        "",
+        "Brokers logged that they removed committed records; no copy of theirs has them any more.",
+        "",
+    ]
+    for one in saved.before[:_LISTED]:
+        offsets = f"{one.first_offset}..{one.end_offset - 1}"
+        lines.append(
+            f"- {_plain(f'{one.topic}-{one.partition}')} broker {one.broker_id}, offsets {offsets} (`{_plain(one.path)}` line {one.line})"
+        )
+    return lines
+
+
+def _kept_back(saved: SavedRecords) -> list[str]:
+    found = saved.kept_back
+    if not found:
+        return []
+    lines = ["## Saved, and not for the replay", "", "All of them are in `records/`, with the reason in the column `kept_back`.", ""]
+    for reason in KeptBack:
+        if found[reason]:
+            option = (
+                "" if reason is KeptBack.ON_LEADER else f" Replay them all the same: `--replay-also {reason}`, into another `--output`."
+            )
+            option = " They are in the replay files, as asked for." if reason in saved.asked_for else option
+            lines.append(f"- `{reason}`, {_records(found[reason])}: {WHY_KEPT_BACK[reason]}.{option}")
+    unsendable = sum(one.unsendable for one in saved.partitions)
+    if unsendable:
+        lines.append(f"- {_records(unsendable)} with a header whose name is no UTF-8: no client can send them again.")
+    return lines
+
+
+def _transactions(saved: SavedRecords) -> list[str]:
+    lines = []
+    for one in saved.cuts:
+        if one.transactions:
+            told = ", ".join(f"{_number(count)} {state}" for state, count in one.transactions)
+            below = (
+                f"; {_records(one.begun_below_cut)} belong to transactions of which a part lies below the cut, and stays"
+                if one.begun_below_cut
+                else ""
+            )
+            lines.append(f"- {_plain(one.cut.name)} broker {one.cut.broker_id}: {told}{below}")
+    return ["## Records of transactions", "", "A replay sends them outside of any transaction.", "", *lines[:_LISTED]] if lines else []
+
+
+def _replay(saved: SavedRecords) -> list[str]:
+    if not saved.replayed:
+        return ["## Replay", "", "There is nothing to replay."]
+    lines = [
+        *("## Replay", ""),
+        "First let the brokers come back and the followers truncate; then replay, once. A replayed record is a new one: it gets a new",
+        "offset and, by the console producer, a new timestamp and the partition that its key hashes to (the old one, if producers used",
+        "Kafka's default partitioner and the topic has as many partitions as then; a record without a key goes to any partition).",
+        "Consumers that read the lost records before will read them again.",
+        "",
+        "Of each partition the records are in the order in which they were written. `.console.txt` holds all up to the first one that",
+        "the console producer cannot be told (line feeds, bytes that are no UTF-8); from there on they are in `.base64.jsonl`. Replay",
+        "the first file, then the second one.",
+        "`--sync` stops at the first record that is refused; without it the tool logs that, and goes on. Tried with the tools of Kafka 3.9",
+        "and 4.3, whatever the brokers run.",
+        "",
+        "```sh",
+        f"cd {shlex.quote(saved.folder)}",
+    ]
+    encoded = False
+    for one in [one for one in saved.partitions if one.console or one.encoded][:_LISTED]:
+        lines += _commands(one, saved.reader_config)
+        encoded = encoded or one.encoded is not None
+    lines.append("```")
+    if encoded:
+        lines += ["", "`replay_base64.py` stands in docs/salvaging.md: it sends each record to its partition, with its timestamp."]
+    return lines
+
+
+def _commands(one: SavedPartition, reader_config: str) -> Iterator[str]:
+    if not _LEGAL_TOPIC.fullmatch(one.topic):
+        count = _records(one.console_records + one.encoded_records)
+        yield f"# {_plain(one.topic)!r} is no topic that Kafka allows: {count} cannot be replayed"
+        return
+    topic = f"--topic={one.topic}" if one.topic.startswith("-") else f"--topic {one.topic}"
+    if one.console:
+        yield (
+            f"kafka-console-producer.sh --bootstrap-server HOST:PORT {topic} --sync --reader-config {reader_config} "
+            f"< {shlex.quote(one.console)}   # {_records(one.console_records)}"
+        )
+    if one.encoded:
+        yield f"python3 replay_base64.py HOST:PORT {shlex.quote(one.encoded)}   # {_records(one.encoded_records)}"
+
+
+def _reading() -> list[str]:
+    return [
+        *("## Read the records", ""),
+        '`records/` is Parquet, one file for each segment: `spark.read.parquet("records")`, `pyarrow.parquet.read_table("records")`.',
+        "docs/salvaging.md names the columns.",
+    ]
+
+
+def _records(count: int) -> str:
+    return f"{_number(count)} record{'' if count == 1 else 's'}"
+
+
+def _number(count: int) -> str:
+    return f"{count:,}"
+
+
+def _plain(text: str) -> str:
+    """A name from files or tables in a line of a table: nothing in it ends a cell, a line or code."""
+    return visible(text).replace("`", "'").replace("|", "\\|")
