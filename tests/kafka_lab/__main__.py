@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         "quiet", parents=[common], help="audit copies of a busy, healthy cluster: nothing may be found but what is planted"
     )
     two.add_argument("--audits", type=int, default=50, help="how many (default: %(default)s)")
+    two.add_argument("--compare", choices=("content", "records"), default="records", help="as of audit (default: %(default)s)")
     commands.add_parser("up", parents=[common], help="start a cluster, say where it is, and end it with the next interrupt")
     three = commands.add_parser("scenario", parents=[common], help="perform one history, and keep the diverged copies in --keep")
     three.add_argument("--partitions", type=int, default=20, help="how many (default: %(default)s)")
@@ -80,8 +81,8 @@ def main() -> int:
             told = commits(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
             return 1 if told.wrong else 0
         case "quiet":
-            result = quiet(line, audits=arguments.audits, seed=seed, keep=keep)
-            return 1 if result.alarms or result.found < result.planted else 0
+            result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare)
+            return 1 if result.alarms or result.missed or result.found < result.planted else 0
     return 0
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from tests.kafka_lab.files import replica_directories
+from tests.kafka_lab.files import log_start_offset, replica_directories
 from tests.kafka_lab.keys import Newest, cleaned_until, is_abort, newest
 from tests.kafka_lab.records import Record, RecordBatch, batches_of, replaced
 
@@ -22,6 +22,7 @@ class Kind(StrEnum):
     """What is planted into a follower's copy."""
 
     KEY_MISSING = "a live key is missing"
+    OLD_KEY_MISSING = "a key is missing that is older than tombstones are kept"
     KEY_RESURRECTED = "a deleted key is back"
     OTHER_VALUE = "a key has another newest value"
     TOMBSTONE_GONE = "a tombstone is gone too early"
@@ -31,7 +32,7 @@ class Kind(StrEnum):
     RECOMPRESSED = "a batch is compressed otherwise"
 
 
-OF_COMPACTED = (Kind.KEY_MISSING, Kind.KEY_RESURRECTED, Kind.OTHER_VALUE, Kind.TOMBSTONE_GONE, Kind.MARKER_GONE)
+OF_COMPACTED = (Kind.KEY_MISSING, Kind.OLD_KEY_MISSING, Kind.KEY_RESURRECTED, Kind.OTHER_VALUE, Kind.TOMBSTONE_GONE, Kind.MARKER_GONE)
 EQUAL_RECORDS = (Kind.SPLIT, Kind.RECOMPRESSED)
 
 
@@ -49,20 +50,33 @@ class Planted:
 class Pair:
     """A follower's directory that is to be changed, and the batches of both.
 
-    `until`: below it both are cleaned. `now_ms`: when they were copied. `retention_ms`: the topic's delete.retention.ms.
+    `start`: from it on both logs count. `until`: below it both are cleaned. `copied_ms`: when they were copied. `audited_ms`: they are
+    audited before that. `retention_ms`: the topic's delete.retention.ms.
     """
 
     directory: Path
     follower: list[RecordBatch]
     leader: list[RecordBatch]
+    start: int
     until: int
-    now_ms: int
+    copied_ms: int
+    audited_ms: int
     retention_ms: int
+
+    def is_young(self, timestamp_ms: int) -> bool:
+        """Whether a tombstone of that time, or a marker, cannot have been removed yet."""
+        return timestamp_ms + self.retention_ms > self.audited_ms
+
+    def is_old(self, timestamp_ms: int) -> bool:
+        """Whether a tombstone of that time may have been removed already."""
+        return timestamp_ms + self.retention_ms <= self.copied_ms
 
     def shared(self) -> Iterator[RecordBatch]:
         """Batches of records that both have, but for the first and the last of the follower."""
         known = set(self.leader)
-        return (batch for batch in self.follower[1:-1] if batch in known and not batch.is_control and batch.records)
+        return (
+            batch for batch in self.follower[1:-1] if batch in known and not batch.is_control and batch.records and batch.base >= self.start
+        )
 
     def cleaned(self) -> Iterator[tuple[bytes, Newest]]:
         """Keys whose newest record is the same on both, and cleaned; no transaction says anything of them that is not yet decided."""
@@ -74,7 +88,7 @@ class Pair:
             if not batch.is_control and batch.base + record.delta >= self.until
         }
         for key, one in both[0].items():
-            if both[1].get(key) == one and one.offset < self.until and key not in dirty:
+            if both[1].get(key) == one and self.start <= one.offset < self.until and key not in dirty:
                 yield key, one
 
     def change(self, batch: RecordBatch, records: Iterable[Record]) -> None:
@@ -83,7 +97,14 @@ class Pair:
 
 
 def plant(
-    root: Path, pairs: dict[Key, int], chance: random.Random, kind: Kind, *, retention_ms: dict[str, int], now_ms: int
+    root: Path,
+    pairs: dict[Key, int],
+    chance: random.Random,
+    kind: Kind,
+    *,
+    retention_ms: dict[str, int],
+    copied_ms: int,
+    audited_ms: int,
 ) -> Planted | None:
     """Plant a difference into the copy of one of the followers.
 
@@ -93,7 +114,8 @@ def plant(
         chance: draws.
         kind: what is planted.
         retention_ms: the delete.retention.ms of each compacted topic.
-        now_ms: when the copies were taken.
+        copied_ms: when the copies were taken; all of them were taken before.
+        audited_ms: they are audited before that.
 
     Returns: None if no follower has what it takes.
     """
@@ -105,7 +127,8 @@ def plant(
         if directory is None or leads is None:
             continue
         until = min(cleaned_until(directory), cleaned_until(leads))
-        pair = Pair(directory, batches_of(directory), batches_of(leads), until, now_ms, retention_ms.get(key[0], 0))
+        start, kept_ms = max(log_start_offset(directory), log_start_offset(leads)), retention_ms.get(key[0], 0)
+        pair = Pair(directory, batches_of(directory), batches_of(leads), start, until, copied_ms, audited_ms, kept_ms)
         if made := _PLANTERS[kind](pair, chance):
             return Planted(kind, key, *made)
     return None
@@ -115,7 +138,15 @@ Made = tuple[int, bytes | None] | None
 
 
 def _key_missing(pair: Pair, chance: random.Random) -> Made:
-    live = [(key, one) for key, one in pair.cleaned() if one.value is not None]
+    return _without_key(pair, chance, pair.is_young)
+
+
+def _old_key_missing(pair: Pair, chance: random.Random) -> Made:
+    return _without_key(pair, chance, pair.is_old)
+
+
+def _without_key(pair: Pair, chance: random.Random, is_wanted: Callable[[int], bool]) -> Made:
+    live = [(key, one) for key, one in pair.cleaned() if one.value is not None and is_wanted(one.timestamp_ms)]
     if not live:
         return None
     key, one = chance.choice(live)
@@ -133,7 +164,7 @@ def _other_value(pair: Pair, chance: random.Random) -> Made:
 
 
 def _tombstone_gone(pair: Pair, chance: random.Random) -> Made:
-    early = [(key, one) for key, one in pair.cleaned() if one.value is None and one.timestamp_ms + pair.retention_ms > pair.now_ms]
+    early = [(key, one) for key, one in pair.cleaned() if one.value is None and pair.is_young(one.timestamp_ms)]
     if not early:
         return None
     key, one = chance.choice(early)
@@ -167,14 +198,16 @@ def _marker_gone(pair: Pair, chance: random.Random) -> Made:
         and batch.records
         and not is_abort(batch)
         and batch.last < pair.until
-        and batch.max_timestamp + pair.retention_ms > pair.now_ms
+        and pair.is_young(batch.max_timestamp)
         and batch.producer_id in members
     ]
-    if not markers:
-        return None
-    marker = chance.choice(markers)
-    replaced(pair.directory, marker.base)
-    return marker.base, None
+    said = newest(pair.follower)
+    for marker in chance.sample(markers, len(markers)):
+        # where no later marker says the same of its records, keys are missing as well
+        if newest(batch for batch in pair.follower if batch is not marker) == said:
+            replaced(pair.directory, marker.base)
+            return marker.base, None
+    return None
 
 
 def _flipped_bit(pair: Pair, chance: random.Random) -> Made:
@@ -212,6 +245,7 @@ def _recompressed(pair: Pair, chance: random.Random) -> Made:
 
 _PLANTERS: dict[Kind, Callable[[Pair, random.Random], Made]] = {
     Kind.KEY_MISSING: _key_missing,
+    Kind.OLD_KEY_MISSING: _old_key_missing,
     Kind.KEY_RESURRECTED: _key_resurrected,
     Kind.OTHER_VALUE: _other_value,
     Kind.TOMBSTONE_GONE: _tombstone_gone,

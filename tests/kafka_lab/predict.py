@@ -112,14 +112,14 @@ def _predict_in(lab: Lab, java: JavaClient, history: History, keep: Path | None)
 
 
 def _not_clean(after: Tables, before: Tables, fails: set[Key]) -> list[str]:
-    """What the audit finds afterwards, but for a hole that it has foretold: a cut into a batch of the follower leaves one for good."""
-    holes = {key: _hole(row) for key, row in _by_follower(before).items() if row["verdict"] == "log_matching_violation"}
+    """What the audit finds afterwards, but for what it foretold to stay: a hole that a cut into a batch leaves, other batches below."""
+    stays = {key: _surviving(row) for key, row in _by_follower(before).items() if row["verdict"] == "log_matching_violation"}
     return [
         f"{row['topic']}-{row['partition']} on broker {row['follower_id']}: afterwards the audit says {row['verdict']}: {row['reason']}"
         for key, row in _by_follower(after).items()
         if row["verdict"] not in _SOUND
         and key not in fails
-        and not (row["verdict"] == "log_matching_violation" and _hole(row) and _hole(row) == holes.get(key))
+        and not (row["verdict"] == "log_matching_violation" and any(_surviving(row)) and _surviving(row) == stays.get(key))
     ]
 
 
@@ -127,9 +127,9 @@ def _by_follower(tables: Tables) -> dict[Key, dict[str, Any]]:
     return {(row["topic"], row["partition"], row["follower_id"]): row for row in tables["replica_verdicts"]}
 
 
-def _hole(row: dict[str, Any]) -> tuple[int, int] | None:
+def _surviving(row: dict[str, Any]) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
     hole = row["hole"]
-    return (hole["first_offset"], hole["end_offset"]) if hole else None
+    return (hole["first_offset"], hole["end_offset"]) if hole else None, row["conflicts"]
 
 
 def _keep(lab: Lab, work: Path, folder: Path, result: Comparison, history: History) -> None:

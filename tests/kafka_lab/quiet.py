@@ -15,19 +15,23 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from replica_audit.collect import CollectRequest, collect
+from replica_audit.config import Settings
 from replica_audit.protocol.cluster.log_events import EventKind
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.console import say
+from tests.kafka_lab.found import Tables, by_follower, not_found
 from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.load import delete_topics
 from tests.kafka_lab.node import Node
 from tests.kafka_lab.planted import plant
+from tests.kafka_lab.planted_records import Kind, Planted
+from tests.kafka_lab.planted_records import plant as plant_records
 from tests.kafka_lab.predicted import lines_of
 from tests.kafka_lab.snapshot import copy_node
-from tests.kafka_lab.workload import TOPICS, Mover, Workload
+from tests.kafka_lab.workload import COMPACTED, TOPICS, Mover, Workload
 from tests.support import in_process
 
 Row = dict[str, Any]
@@ -36,6 +40,10 @@ _SERIOUS = {"error", "critical"}
 _WAYS = ("copies", "collections", "copies and collections")
 _PLANT_EVERY = 5
 _STARTS = re.compile(r"UnifiedLog partition=(\S+)-(\d+), .*Incremented log start offset to (\d+) ")
+_SOUND = ("identical", "lagging")
+_AUDIT_MS = 30_000  # within which what is planted is audited, or it does not count: what may be gone by then depends on it
+_NOT_WHOLE = "not all batches could be compared"  # of two logs that do not reach equally far only so many are
+Mode = Literal["content", "records"]
 
 
 @dataclass(slots=True)
@@ -55,31 +63,35 @@ class Quiet:
     tails: int = 0
     planted: int = 0
     found: int = 0
+    planted_records: Counter[str] = field(default_factory=Counter)
+    missed: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
+        records = ", ".join(f"{count} {kind}" for kind, count in self.planted_records.most_common())
         return (
             f"{self.audits} audits, {self.pairs} followers: {len(self.alarms)} false alarms, "
-            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences found ({verdicts}); "
+            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences found; "
+            f"planted in records: {records or 'none'}, {len(self.missed)} not found as they are ({verdicts}); "
             f"problems of the input: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
         )
 
 
-def quiet(line: str, *, audits: int, seed: int, keep: Path | None) -> Quiet:
+def quiet(line: str, *, audits: int, seed: int, keep: Path | None, mode: Mode) -> Quiet:
     """Audits of a cluster at work, in a laboratory of its own; every alarm and the sums are printed."""
     with Lab(line) as lab:
-        result = quiet_in(lab, audits=audits, seed=seed, keep=keep)
+        result = quiet_in(lab, audits=audits, seed=seed, keep=keep, mode=mode)
     say(f"Kafka {VERSIONS[line]}, seed {seed}: {result}")
     return result
 
 
-def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm_up_s: float = 10.0) -> Quiet:
+def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm_up_s: float = 10.0, mode: Mode = "records") -> Quiet:
     """Audits of a laboratory at work, whose brokers all run."""
     result, mover = Quiet(), Mover(lab, seed)
     with Workload(lab, seed) as load, ThreadPoolExecutor(1) as auditor:
         time.sleep(warm_up_s)
         stopped = threading.Event()
-        auditing = auditor.submit(_audits, lab, result, audits, random.Random(seed), keep, stopped)  # noqa: S311
+        auditing = auditor.submit(_audits, lab, result, audits, random.Random(seed), mode, keep, stopped)  # noqa: S311
         try:
             while not auditing.done():  # brokers end with the thread that starts them, so that has to be this one
                 mover.move()
@@ -97,16 +109,18 @@ def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm
     return result
 
 
-def _audits(lab: Lab, result: Quiet, audits: int, chance: random.Random, keep: Path | None, stopped: threading.Event) -> None:
+def _audits(lab: Lab, result: Quiet, audits: int, chance: random.Random, mode: Mode, keep: Path | None, stopped: threading.Event) -> None:
     for number in range(audits):
         if stopped.is_set():
             return
         root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
         way = chance.choice(_WAYS)
         _copy(lab, root, way, chance)
-        _audit(root, result, f"audit {number}, {way}", keep)
+        tables = _audit(root, result, f"audit {number}, {way}", keep, mode)
         if number % _PLANT_EVERY == 0 and way == "copies":
             _plant(root, result, chance)
+        elif mode == "records" and way == "copies":
+            _plant_records(root, tables, result, chance, keep)
         shutil.rmtree(root)
 
 
@@ -126,8 +140,8 @@ def _collect(broker: Node, root: Path) -> None:
     collect(CollectRequest(output=root, log_dirs=tuple(broker.log_dirs)), lambda _line: None)
 
 
-def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:
-    tables = in_process.audit(root)
+def _audit(root: Path, result: Quiet, name: str, keep: Path | None, mode: Mode) -> Tables:
+    tables = in_process.audit(root, settings=Settings(compare=mode))
     rows = [row for row in tables["replica_verdicts"] if row["topic"] in TOPICS or row["topic"].startswith("__")]
     ends = {(row["topic"], row["partition"], row["broker_id"]): row["log_end_offset"] for row in tables["replica_logs"]}
     serious = [row for row in rows if row["severity"] in _SERIOUS]
@@ -157,6 +171,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None) -> None:
         say(alarm)
     if (serious or alarms) and keep:
         shutil.copytree(root, keep / f"quiet-{name.split(',')[0].replace(' ', '-')}-{root.name}")
+    return tables
 
 
 def _said(name: str, row: Row) -> str:
@@ -208,6 +223,33 @@ def _plant(root: Path, result: Quiet, chance: random.Random) -> None:
         result.found += is_found
         if not is_found:
             say(f"not found: a batch of another epoch in {key}: {rows[key]['verdict']}: {rows[key]['reason']}")
+
+
+def _plant_records(root: Path, before: Tables, result: Quiet, chance: random.Random, keep: Path | None) -> None:
+    """One difference of every kind, each in a partition of its own."""
+    copied_ms, made = int(time.time() * 1000), list[Planted]()
+    pairs = {
+        key: row["leader_id"]
+        for key, row in by_follower(before).items()
+        if row["verdict"] in _SOUND and key[0] in TOPICS and _NOT_WHOLE not in row["reason"]
+    }
+    retention = {topic: int(str(TOPICS[topic][2]["delete_retention_ms"])) for topic in COMPACTED}
+    for kind in chance.sample(list(Kind), len(Kind)):
+        left = {key: leader for key, leader in pairs.items() if key[:2] not in {one.at[:2] for one in made}}
+        if one := plant_records(root, left, chance, kind, retention_ms=retention, copied_ms=copied_ms, audited_ms=copied_ms + _AUDIT_MS):
+            made.append(one)
+    after = in_process.audit(root, settings=Settings(compare="records"))
+    if time.time() * 1000 > copied_ms + _AUDIT_MS:
+        say(f"what was planted does not count: it was not audited within {_AUDIT_MS / 1000:.0f} s")
+        return
+    missed = list(not_found(made, before, after))
+    result.planted_records.update(one.kind for one in made)
+    result.missed += missed
+    for text in missed:
+        say(f"not as planted: {text}")
+    if missed and keep:
+        shutil.copytree(root, keep / f"planted-{root.name}")
+        (keep / f"planted-{root.name}.txt").write_text("\n".join([*missed, *map(str, made)]))
 
 
 def _without_numbers(reason: str) -> str:

@@ -31,7 +31,7 @@ TOPICS: dict[str, tuple[int, int, dict[str, object]]] = {
     "payments": (3, 3, {**_ROLL, "retention_ms": 15_000, "compression_type": "zstd"}),
     # compacted and transactional, and on two of three brokers, so that reassignments move replicas while they are cleaned
     "balances": (4, 2, {**_ROLL, **_CLEAN, "compression_type": "lz4"}),
-    "holdings": (2, 3, {**_ROLL, **_CLEAN, "delete_retention_ms": 300_000}),
+    "holdings": (4, 3, {**_ROLL, **_CLEAN, "delete_retention_ms": 300_000}),
 }
 COMPACTED = tuple(name for name, (_partitions, _replicas, settings) in TOPICS.items() if "cleanup_policy" in settings)
 _TRANSACTIONAL = ("payments", "balances", "holdings")
@@ -97,7 +97,7 @@ class Workload:
                 topic = chance.choice(topics)
                 for _ in range(chance.randrange(1, 12)):
                     place = chance.randrange(TOPICS[topic][0])
-                    client.send(topic, _value(chance, topic), key=b"%d" % chance.randrange(30), partition=place)
+                    client.send(topic, _value(chance, topic), key=_key(chance), partition=place)
                     self.records += 1
                 self.stopped.wait(0.05)
         finally:
@@ -140,7 +140,7 @@ class Workload:
                 for _ in range(chance.randrange(1, 12)):
                     topic = chance.choice(_TRANSACTIONAL)
                     value = _value(chance, topic)
-                    sent.append(producer.send(topic, chance.randrange(TOPICS[topic][0]), b"%d" % chance.randrange(30), value))
+                    sent.append(producer.send(topic, chance.randrange(TOPICS[topic][0]), _key(chance), value))
                     self.records += 1
                 producer.acknowledged(sent)
                 end = chance.choice([End.COMMIT] * 12 + [End.ABORT] * 4 + [End.FENCE, End.LEAVE])
@@ -179,6 +179,11 @@ class Workload:
                     client.commit()
         finally:
             client.close(autocommit=False, timeout_ms=2000)
+
+
+def _key(chance: random.Random) -> bytes:
+    """One of a few that are written all the time, or one that perhaps is never written again."""
+    return b"%d" % chance.randrange(30 if chance.random() < 0.95 else 5000)
 
 
 def _value(chance: random.Random, topic: str) -> bytes | None:

@@ -300,6 +300,22 @@ def test_a_leader_that_was_copied_before_it_was_elected_proves_nothing(
     assert judge(compare(*pair, **given, simultaneous=True)).verdict is not Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("leader", "verdict"),
+    [
+        pytest.param({"start": 6}, Verdict.INCONCLUSIVE, id="retention of the leader of then had overtaken it"),
+        pytest.param({}, Verdict.COMMITTED_LOSS, id="it begins at 0: nothing tells that it followed"),
+        pytest.param({"start": 6, "epochs": [(3, 6)]}, Verdict.COMMITTED_LOSS, id="it knows its epoch"),
+    ],
+)
+def test_a_leader_whose_log_had_just_begun_anew_when_it_was_copied_proves_nothing(leader: dict[str, Any], verdict: Verdict) -> None:
+    """Seen on 4.3.1: a follower that was emptied and begun anew at 5456, copied, and elected before its own follower was copied."""
+    pair = replica(1, **leader, **UP), replica(2, [(2, 0, 9)], high_watermark=8, alive=False)
+    given: dict[str, Any] = {"leader_epoch": 3, "enters_epoch_at_once": True}
+    assert _verdict(*pair, **given) is verdict
+    assert _verdict(*pair, **given, simultaneous=True) is Verdict.COMMITTED_LOSS
+
+
 # --- the file beside the brokers, and copies of the metadata log --------------------------------------------------------------------------
 
 

@@ -128,11 +128,13 @@ class Comparison:
     def leader_copied_before_its_election(self) -> bool:
         """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
 
-        Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later.
+        Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later. An empty log
+        that begins above 0, without any epoch, is a follower's that had just begun anew: retention of the leader of then had overtaken it.
         """
-        latest = latest_epoch(self.leader.log.epochs)
+        latest, began_anew = latest_epoch(self.leader.log.epochs), self.leader.empty and self.leader.log.log_start_offset > 0
         is_of_before = (bool(self.leader.alive) or self.leader.stopped_cleanly) and not self.context.simultaneous
-        return is_of_before and self.context.enters_epoch_at_once and 0 <= latest < self.context.leader_epoch
+        is_unknown = (latest >= 0 or began_anew) and latest < self.context.leader_epoch
+        return is_of_before and self.context.enters_epoch_at_once and is_unknown
 
     @property
     def differs_in_what_was_committed(self) -> bool:
