@@ -47,7 +47,7 @@ def marker(producer: int, offset: int, epoch: int = 0) -> Any:
 def test_what_is_open() -> None:
     of_seven = joined(joined(data(7, 0, 0), marker(7, 4)), data(7, 5, 2))
     spans = (of_seven, data(8, 2, 0), joined(data(9, 7, 0), marker(9, 9)))
-    found = open_transactions(Producers(spans, (), 0), 0)
+    found = open_transactions(Producers(spans, (), 0))
     assert found is not None
     assert [(one.producer_id, one.first_offset, one.last_offset, one.first_timestamp_ms) for one in found] == [
         (8, 2, 3, 1_002),
@@ -58,15 +58,9 @@ def test_what_is_open() -> None:
     assert last_stable_offset((), 0, 10) == 10
 
 
-def test_a_transaction_below_the_log_start_is_forgotten() -> None:
-    producers = Producers((data(8, 2, 0),), (), 0)
-    assert open_transactions(producers, 4) == ()
-    assert open_transactions(producers, 3) != ()
-
-
 def test_what_is_not_known_is_not_none_open() -> None:
-    assert open_transactions(None, 0) is None
-    assert open_transactions(Producers((), (), 1), 0) is None
+    assert open_transactions(None) is None
+    assert open_transactions(Producers((), (), 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadStored
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
@@ -54,7 +54,9 @@ _ALIVE = {"up": True, "paused": True, "down": False}
 class PartitionAudit:
     """The audit of one partition."""
 
-    def __init__(self, known: KnownPartition, cluster: ClusterFacts, read_again: ReadAgain, read_stored: ReadStored) -> None:
+    def __init__(
+        self, known: KnownPartition, cluster: ClusterFacts, read_again: ReadAgain, read_stored: ReadStored, read_snapshot: ReadSnapshot
+    ) -> None:
         """Load every replica of a partition.
 
         Args:
@@ -62,10 +64,11 @@ class PartitionAudit:
             cluster: the facts of its cluster.
             read_again: reads batches again where those of a scan are not enough.
             read_stored: reads them with their bytes, where headers are not.
+            read_snapshot: reads producer snapshots, where the log does not tell.
         """
         self.cluster = cluster
         self.known = known
-        self.read_again, self.read_stored = read_again, read_stored
+        self.readers = read_again, read_stored, read_snapshot
         self.topic, self.partition = known.topic, known.partition
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
@@ -242,7 +245,7 @@ class PartitionAudit:
         for broker, files in self.known.replicas:
             found = scans[broker, files.log_dir, files.directory]
             alive, compacted = self._alive(broker, files), self.metadata.compacted
-            loaded.append(replicas.load(broker, files, found, self.read_again, self.read_stored, alive=alive, compacted=compacted))
+            loaded.append(replicas.load(broker, files, found, *self.readers, alive=alive, compacted=compacted))
         loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
         return with_corrections(replicas.refuse_twins(loaded), alive=self._runs)
 

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 
-from replica_audit.errors import DumpLogError
+from replica_audit.errors import DumpLogError, SegmentError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
 from replica_audit.formats.replicas.replica_reader import batches_from
 from replica_audit.formats.replicas.stored_batches import stored_batches
-from replica_audit.model import BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile, StoredBatch, StoredDamage
+from replica_audit.formats.transactions.producer_snapshot import producer_states
+from replica_audit.model import BatchHeader, BatchRun, Problem, ProducerState, ReplicaFiles, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
@@ -48,7 +50,7 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
 
 def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:
     """The audit of a gathered partition, whose batches are read again from its files."""
-    return PartitionAudit(known_partition(row), cluster, read_again, read_stored)
+    return PartitionAudit(known_partition(row), cluster, read_again, read_stored, read_snapshot)
 
 
 def known_partition(row: Row) -> KnownPartition:
@@ -102,6 +104,14 @@ def read_stored(
     """
     with _told(broker_id, replica):
         yield from stored_batches(tuple(scanned), offset, scanned)
+
+
+def read_snapshot(replica: ReplicaFiles, name: str) -> tuple[ProducerState, ...] | None:
+    """A producer snapshot of a replica, as of `ReadSnapshot`. What is wrong with the newest one is told with the problems of the input."""
+    try:
+        return producer_states(whole_content(located(replica.inside(name)), LIST_LIMIT))
+    except (SegmentError, OSError):
+        return None
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from replica_audit.errors import visible
@@ -69,7 +69,7 @@ class TransactionsKnown:
         state = state_of(one, self.known.transactions)
         elsewhere = tuple(self._elsewhere(one, verdicts))
         why: HangsBecause | None = None
-        if self.leadership.source != INFERRED:
+        if self.leadership.source != INFERRED and one.is_certain:
             why = hangs_because(
                 one,
                 state,
@@ -118,7 +118,12 @@ class TransactionsKnown:
             return None
         scanned = self._scanned(loaded)
         found = producers_of_log(scanned[file].segment.producers for file in loaded.files_in_log)
-        return open_transactions(found, loaded.log.log_start_offset)
+        opened, start = open_transactions(found), loaded.log.log_start_offset
+        if opened is None or all(one.last_offset >= start for one in opened):
+            return opened
+        runs = self.replicas[loaded.broker_id].alive if loaded.broker_id in self.replicas else None
+        told = ((one, True if one.last_offset >= start else loaded.remembers(one, runs=runs)) for one in opened)
+        return tuple(replace(one, is_certain=bool(known)) for one, known in told if known is not False)
 
     def last_marker(self, loaded: Loaded, producer_id: int) -> int:
         """The last marker of a producer in a replica's log; -1 if there is none."""

@@ -11,6 +11,7 @@ from replica_audit.model import (
     CommittedOffset,
     PartitionMetadata,
     Problem,
+    ProducerState,
     ReplicaFiles,
     ScannedSegment,
     SegmentFile,
@@ -28,6 +29,9 @@ ReadAgain = Callable[[int, ReplicaFiles, Mapping[SegmentFile, Sequence[BatchRun]
 
 # The same, each batch with the file that holds it and, where the input has them, its bytes; and where a segment stops being a log.
 ReadStored = Callable[[int, ReplicaFiles, Mapping[SegmentFile, Sequence[BatchRun]], int], Iterator[StoredBatch | StoredDamage]]
+
+# Reads a producer snapshot of a replica, of a name; None where it cannot be read.
+ReadSnapshot = Callable[[ReplicaFiles, str], tuple[ProducerState, ...] | None]
 
 
 class UnreadBatchesError(Exception):

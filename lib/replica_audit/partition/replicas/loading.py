@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
 from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
 from replica_audit.model import (
     BatchHeader,
@@ -19,7 +19,7 @@ from replica_audit.model import (
     StoredBatch,
     StoredDamage,
 )
-from replica_audit.partition.known.known_partition import ReadAgain, ReadStored
+from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import table
@@ -27,6 +27,7 @@ from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.transactions.open_transactions import OpenTransaction
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 
 
@@ -48,6 +49,7 @@ class Loaded:
     problems: tuple[Problem, ...]
     read_again: ReadAgain
     read_stored: ReadStored
+    read_snapshot: ReadSnapshot
     incomplete: bool = False
     correction: Correction | None = None
     producers: Producers | None = None
@@ -98,6 +100,28 @@ class Loaded:
         """
         return self.read_stored(self.broker_id, self.files, self.scanned, offset)
 
+    def remembers(self, opened: OpenTransaction, *, runs: bool | None) -> bool | None:
+        """Whether a transaction is open by what the broker knows of its producer, though it lies below the log start; None: not known.
+
+        A broker forgets it when it reads its log from the log start on, where no producer snapshot tells of it.
+
+        Args:
+            opened: at the end of the log.
+            runs: whether the broker does.
+        """
+        snapshots = [name for name in self.files.producer_files if name.endswith(SNAPSHOT)]
+        if self.log is None or not snapshots:
+            return None  # a collection, or a copy without them
+        behind = [name for name in snapshots if opened.last_offset < int(name[:20]) <= self.log.log_end_offset]
+        if not behind:
+            return bool(runs)  # it has not started since: that would have made one
+        states = self.read_snapshot(self.files, max(behind))
+        return (
+            None
+            if states is None
+            else any((one.producer_id, one.open_first_offset) == (opened.producer_id, opened.first_offset) for one in states)
+        )
+
     def file_at(self, offset: int) -> str:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
@@ -115,6 +139,7 @@ def load(
     scans: Sequence[ScannedSegment],
     read_again: ReadAgain,
     read_stored: ReadStored,
+    read_snapshot: ReadSnapshot,
     *,
     alive: bool | None,
     compacted: bool,
@@ -127,6 +152,7 @@ def load(
         scans: its segments as they were read, any order.
         read_again: reads its batches again.
         read_stored: reads them with their bytes.
+        read_snapshot: reads one of its producer snapshots.
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether metadata says that the topic is compacted.
     """
@@ -164,6 +190,7 @@ def load(
         problems=tuple(problems),
         read_again=read_again,
         read_stored=read_stored,
+        read_snapshot=read_snapshot,
         incomplete=is_incomplete,
         producers=producers_of_log(part.producers for part in segments),
     )

@@ -31,7 +31,10 @@ class HangsBecause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that no marker ends in a log. Offsets are inclusive; `epoch` and `last_timestamp_ms` are of its last batch."""
+    """A transaction that no marker ends in a log. Offsets are inclusive; `epoch` and `last_timestamp_ms` are of its last batch.
+
+    `is_certain`: whether its broker takes it for open, which is not known of one that lies below the log start.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -39,14 +42,14 @@ class OpenTransaction:
     last_offset: int
     first_timestamp_ms: int
     last_timestamp_ms: int
+    is_certain: bool = True
 
 
-def open_transactions(producers: Producers | None, log_start_offset: int) -> tuple[OpenTransaction, ...] | None:
+def open_transactions(producers: Producers | None) -> tuple[OpenTransaction, ...] | None:
     """The transactions that are open at the end of a log, by first offset; None if that is not known.
 
     Args:
         producers: of the whole log, as `producers_of_log`.
-        log_start_offset: of the log. One that lies below it altogether is forgotten when the broker starts again, and is left out.
     """
     if producers is None or producers.untold_batches:
         return None
@@ -60,7 +63,7 @@ def open_transactions(producers: Producers | None, log_start_offset: int) -> tup
             last_timestamp_ms=span.last_timestamp_ms,
         )
         for span in producers.spans
-        if span.open_first_offset >= 0 and span.last_data_offset >= log_start_offset
+        if span.open_first_offset >= 0
     )
     return tuple(sorted(found, key=lambda one: one.first_offset))
 
@@ -68,7 +71,8 @@ def open_transactions(producers: Producers | None, log_start_offset: int) -> tup
 def last_stable_offset(opened: Iterable[OpenTransaction], log_start_offset: int, log_end_offset: int) -> int:
     """Where consumers with read_committed stand still: at the first open transaction, or at the log end if none is open.
 
-    The high watermark, which may hold them up below that, is not looked at.
+    It is never below the log start, though the transaction may be (UnifiedLog.maybeIncrementFirstUnstableOffset). The high watermark, which
+    may hold consumers up below that, is not looked at.
     """
     return max(log_start_offset, min((one.first_offset for one in opened), default=log_end_offset))
 
