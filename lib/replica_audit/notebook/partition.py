@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from itertools import islice
@@ -18,6 +18,8 @@ from replica_audit.formats.replicas.batch_range import Located, batches_in
 from replica_audit.notebook import batch_chart, lineage_chart
 from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
 from replica_audit.notebook.frames import FrameSource, Value, frame
+from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
+from replica_audit.protocol.simulation.situation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text
@@ -52,6 +54,19 @@ class Partition:
     def explained(self) -> Explained:
         """What `explain()` tells, as values."""
         return self._explained
+
+    @cached_property
+    def simulator(self) -> PartitionSimulator:
+        """What plays steps of a recovery on this partition; `simulate` of it gives them as values."""
+        return PartitionSimulator(self._place.tables, self.run_id, self.cluster_id, self.topic, self.partition)
+
+    def simulate(self, steps: Sequence[str | Action]) -> pd.DataFrame:
+        """`Run.simulate` of this partition, without the columns that name it."""
+        return simulated_frame(frame_of(self.simulator.simulate(steps)), [])
+
+    def orders(self) -> pd.DataFrame:
+        """The ways to bring the partition back if nobody leads, the one that loses least first; columns as of `PartitionSimulator`."""
+        return self.simulator.orders()
 
     @property
     def brokers(self) -> tuple[int, ...]:

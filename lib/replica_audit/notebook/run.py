@@ -12,6 +12,8 @@ import pandas as pd
 from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.partition import Partition
+from replica_audit.notebook.simulation import frame_of, simulated_frame
+from replica_audit.protocol.simulation.situation import Action
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.explained_rows import ExplainedRun as RunRow
 from replica_audit.report.facts.question import Question, parse_partition
@@ -142,6 +144,32 @@ class Run:
         """
         topic, number = parse_partition(name)
         return Partition(self._place, Question(topic=topic, partition=number, run_id=self.run_id, cluster_id=cluster))
+
+    def simulate(self, steps: Sequence[str | Action], partition: str | None = None, *, cluster: str | None = None) -> pd.DataFrame:
+        """Play steps of a recovery: after each of them every running follower is run until it has caught up.
+
+        Args:
+            steps: `start 1`, `stop 1`, `elect 1`, `elect 1 unclean`, `correct 1` (write the corrected leader-epoch-checkpoint), `restore 1
+                from 2` (put the audited copy of broker 2 into broker 1's directory), in order; or actions of `protocol.simulation`.
+            partition: as Kafka writes it, such as `orders-0`; None for all that have a verdict.
+            cluster: id of the cluster; None for all.
+
+        Returns:
+            One row per partition, step and running follower: cluster_id, name, step (from 1), action, not_done (why it cannot be done),
+            leader_id (-1: nobody), online, follower_id, truncation_offset, restart_offset (missing: it does neither), caught_up,
+            diverged; lost_offsets and lost_committed are the step's: what no directory holds any more, and how much of that lay below a
+            checkpointed high watermark.
+
+        Raises:
+            UsageError: a step is none, or there is no such partition.
+        """
+        if partition is not None:
+            chosen = [self.partition(partition, cluster=cluster)]
+        else:
+            names = self.partitions(cluster=cluster)[["cluster_id", "name"]].itertuples(index=False)
+            chosen = [self.partition(name, cluster=of_cluster) for of_cluster, name in names]
+        rows = [row for one in chosen for row in frame_of(one.simulator.simulate(steps), cluster_id=one.cluster_id, name=one.name)]
+        return simulated_frame(rows, ["cluster_id", "name"])
 
     def heatmap(self, *, cluster: str | None = None) -> alt.LayerChart:
         """Plot how many followers each broker has of each verdict. Its data: cluster_id, broker_id, broker, verdict, followers."""

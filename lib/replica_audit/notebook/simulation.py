@@ -1,0 +1,205 @@
+"""Steps of a recovery on the partitions of a run, from its tables: who then leads, who truncates to where, what is lost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from replica_audit.errors import UsageError
+from replica_audit.notebook.simulated_replica import SimulatedEpoch, SimulatedLog, SimulatedRun, simulated_replica
+from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.simulation.orders import Order, orders
+from replica_audit.protocol.simulation.simulate import Simulation, simulate
+from replica_audit.protocol.simulation.situation import (
+    NOBODY,
+    Action,
+    Elect,
+    ReplaceCheckpoint,
+    RestoreCopy,
+    Situation,
+    StartBroker,
+    StopBroker,
+)
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+
+_STEP = re.compile(r"(start|stop|correct) (\d+)|elect (\d+)( unclean)?|restore (\d+) from (\d+)")
+_RUN = {"leader", "follower", "zombie-leader", "zombie-follower", "ahead", "behind"}
+_NUMBERS = {
+    name: "Int64"
+    for name in ("step", "leader_id", "follower_id", "truncation_offset", "restart_offset", "lost_offsets", "lost_committed", "at_stake")
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRole:
+    """A row of `replica_roles`."""
+
+    broker_id: int
+    leader_id: int
+    leader_epoch: int
+    standing: str
+    in_isr: bool
+    in_elr: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPoint:
+    """A row of `truncation_points`, or of `replica_verdicts`: the protocol, and whether the topic is compacted."""
+
+    protocol: str
+    compacted: bool | None = None
+
+
+class PartitionSimulator:
+    """One partition of a run, ready to be simulated.
+
+    Proven to have been committed is here what lies below a checkpointed high watermark; what the metadata log proves besides is in
+    `what_if_leaders`. Cuts are taken to lie between batches.
+    """
+
+    def __init__(self, tables: ArrowTables, run_id: str, cluster_id: str, topic: str, partition: int) -> None:
+        """Read its replicas.
+
+        Raises:
+            UsageError: a table cannot be read.
+        """
+        keys: dict[str, str | int | None] = {"run_id": run_id, "cluster_id": cluster_id, "topic": topic, "partition": partition}
+        directories = tables.rows("replica_logs", SimulatedLog, **keys)
+        logs = [row for row in directories if row.state == "current"]
+        places = Counter((row.broker_id, row.log_dir) for row in directories)
+        segments = tables.rows("segment_epochs", SimulatedRun, **keys)
+        epochs = tables.rows("epoch_start_offsets", SimulatedEpoch, **keys)
+        roles = {row.broker_id: row for row in tables.rows("replica_roles", SimulatedRole, **keys)}
+        rules = tables.rows("replica_verdicts", SimulatedPoint, **keys)
+        self.corrected = {row.broker_id: row.corrected_checkpoint for row in logs if row.corrected_checkpoint is not None}
+        self.protocol = Protocol(rules[0].protocol) if rules else Protocol.TRUNCATE_ON_FETCH
+        runs = {broker for broker, row in roles.items() if row.standing in _RUN}
+        replicas = {
+            row.broker_id: simulated_replica(
+                row,
+                segments if places[row.broker_id, row.log_dir] == 1 else None,
+                epochs,
+                alive=row.broker_id in runs,
+                in_isr=row.broker_id in roles and roles[row.broker_id].in_isr,
+            )
+            for row in logs
+            if row.log_start_offset is not None and row.log_end_offset is not None
+        }
+        role = next(iter(roles.values()), None)
+        self.situation = Situation(
+            replicas=replicas,
+            assigned=tuple(sorted({*replicas, *roles})),
+            running=frozenset(runs),
+            isr=frozenset(broker for broker, row in roles.items() if row.in_isr),
+            elr=frozenset(broker for broker, row in roles.items() if row.in_elr),
+            leader_id=role.leader_id if role and role.leader_id in replicas and role.leader_id in runs else NOBODY,
+            leader_epoch=role.leader_epoch if role else -1,
+        )
+        compacted = any(row.compacted for row in rules) or any(row.cleaner_offset is not None for row in logs)
+        self.context = Context(leader_epoch=self.situation.leader_epoch, compacted=compacted)
+
+    def simulate(self, steps: Iterable[str | Action]) -> Simulation:
+        """Do steps one after the other; `steps` as of `Run.simulate`."""
+        actions = [self._action(step) if isinstance(step, str) else step for step in steps]
+        return simulate(self.situation, actions, protocol=self.protocol, context=self.context)
+
+    def all_down(self) -> list[Order]:
+        """Every order in which the partition could be brought back if all its brokers were stopped now."""
+        situation = replace(self.situation, running=frozenset(), leader_id=NOBODY)
+        return orders(situation, protocol=self.protocol, context=self.context)
+
+    def orders(self) -> pd.DataFrame:
+        """The ways to bring the partition back, the one that loses least first; none where somebody leads.
+
+        Returns:
+            leader_id, election (clean, unclean), steps, lost_offsets, lost_committed, not_caught_up, diverged (brokers).
+        """
+        found = orders(self.situation, protocol=self.protocol, context=self.context)
+        rows = [
+            {
+                "leader_id": one.leader_id,
+                "election": "clean" if one.is_clean else "unclean",
+                "steps": ", ".join(said(outcome.action) for outcome in one.simulation.outcomes),
+                "lost_offsets": one.simulation.lost_offsets,
+                "lost_committed": sum(one.simulation.committed.values()),
+                "not_caught_up": one.simulation.not_caught_up,
+                "diverged": one.simulation.diverged,
+            }
+            for one in found
+        ]
+        names = ["leader_id", "election", "steps", "lost_offsets", "lost_committed", "not_caught_up", "diverged"]
+        return pd.DataFrame(rows, columns=names).astype({name: _NUMBERS[name] for name in names if name in _NUMBERS})
+
+    def _action(self, step: str) -> Action:
+        found = _STEP.fullmatch(" ".join(step.split()))
+        if found is None:
+            raise UsageError(f"step {step!r}: give 'start 1', 'stop 1', 'elect 1', 'elect 1 unclean', 'correct 1' or 'restore 1 from 2'")
+        verb, broker, elected, unclean, restored, source = found.groups()
+        if elected:
+            return Elect(int(elected), unclean=bool(unclean))
+        if restored:
+            return RestoreCopy(int(restored), int(source))
+        if verb != "correct":
+            return StartBroker(int(broker)) if verb == "start" else StopBroker(int(broker))
+        content = self.corrected.get(int(broker))
+        if content is None:
+            raise UsageError(f"step {step!r}: the leader-epoch-checkpoint of broker {broker} needs no correction, or none can be made")
+        lines = [tuple(map(int, line.split())) for line in content.splitlines()[2:]]
+        return ReplaceCheckpoint(int(broker), table((epoch, start) for epoch, start in lines))
+
+
+def frame_of(done: Simulation, **keys: str | int) -> list[dict[str, object]]:
+    """A row for each step and running follower, or one for a step without any; `keys` come first."""
+    rows: list[dict[str, object]] = []
+    for number, outcome in enumerate(done.outcomes, 1):
+        step: dict[str, object] = {
+            **keys,
+            "step": number,
+            "action": said(outcome.action),
+            "not_done": None if outcome.not_done is None else str(outcome.not_done),
+            "leader_id": outcome.situation.leader_id,
+            "online": outcome.situation.is_online,
+            "lost_offsets": outcome.lost_offsets,
+            "lost_committed": sum(outcome.committed.values()),
+        }
+        followed: list[dict[str, object]] = [
+            {
+                "follower_id": broker,
+                "truncation_offset": one.truncation_offset,
+                "restart_offset": one.restart_offset,
+                "caught_up": one.caught_up,
+                "diverged": one.diverged,
+            }
+            for broker, one in sorted(outcome.followed.items())
+        ]
+        rows += [step | one for one in followed] or [step]
+    return rows
+
+
+def simulated_frame(rows: Sequence[dict[str, object]], keys: Sequence[str]) -> pd.DataFrame:
+    """The rows of `frame_of`, with nullable types."""
+    names = [*keys, "step", "action", "not_done", "leader_id", "online", "follower_id", "truncation_offset", "restart_offset", "caught_up"]
+    made = pd.DataFrame(rows, columns=[*names, "diverged", "lost_offsets", "lost_committed"])
+    flags = dict.fromkeys(("online", "caught_up", "diverged"), "boolean")
+    return made.astype({name: kind for name, kind in (_NUMBERS | flags).items() if name in made.columns})
+
+
+def said(action: Action) -> str:
+    """A step as it is given."""
+    match action:
+        case StartBroker():
+            return f"start {action.broker_id}"
+        case StopBroker():
+            return f"stop {action.broker_id}"
+        case Elect():
+            return f"elect {action.broker_id}{' unclean' if action.unclean else ''}"
+        case ReplaceCheckpoint():
+            return f"correct {action.broker_id}"
+        case RestoreCopy():
+            return f"restore {action.broker_id} from {action.copy_of}"
