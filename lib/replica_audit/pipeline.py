@@ -40,7 +40,7 @@ from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
-from replica_audit.past.findings import all_findings
+from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import Status
@@ -49,7 +49,6 @@ from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
-from replica_audit.report.text.json_report import Rows
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
@@ -106,9 +105,9 @@ def audit(
         raise fault from None
 
 
-def findings(spark: SparkSession, warehouse: str, run_id: str) -> Rows:
-    """Every finding of a run that is written, by status, the worst first, made Python objects a few at a time."""
-    return partial(all_findings, PastRun(DeltaWarehouse(spark, warehouse).tables, run_id))
+def findings(spark: SparkSession, warehouse: str, run_id: str) -> ListedRows:
+    """All that a run found and that is written, made Python objects a few at a time."""
+    return ListedRows(PastRun(DeltaWarehouse(spark, warehouse).tables, run_id))
 
 
 class _Audit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,13 @@ RECORDS = (
     rf.batch(2, (tf.key("done"), tf.value(tf.COMPLETE_COMMIT, {}))),
     rf.batch(3, (tf.key("gone"), tf.value(tf.ONGOING, {"orders": [0]})), (tf.key("gone"), None)),
 )
-# `lost` is complete by its coordinator, and open in the log; producer 8 has ended its transaction there
+# `lost` is complete by its coordinator, and open in the log; producer 8 has ended its transaction there; `changed` was producer 10 before
 OPEN = (
     rf.batch(
         5,
         (tf.key("ended"), tf.value(tf.COMPLETE_COMMIT, {}, producer_id=8)),
         (tf.key("lost"), tf.value(tf.COMPLETE_ABORT, {}, producer_id=9)),
+        (tf.key("changed"), tf.value(tf.COMPLETE_COMMIT, {}, version=1, producer_id=12, tags={0: struct.pack(">q", 10)})),
     ),
 )
 BATCHES = (
@@ -42,7 +44,7 @@ BATCHES = (
     rf.control_batch(2, rf.COMMIT, producer_id=8),
     rf.batch(3, (b"k", b"v"), producer_id=10),
 )
-EXPECTED = {("orders", 0): ["both"], ("orders", 1): ["both", "lost", "one"]}
+EXPECTED = {("orders", 0): ["both"], ("orders", 1): ["both", "changed", "lost", "one"]}
 
 
 def cluster(tmp_path: Path, *, records: tuple[bytes, ...] = (*RECORDS, *OPEN)) -> Path:
@@ -85,11 +87,13 @@ def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_of_partitions() -> None:
-    def state(name: str, producer_id: int, *topics: str) -> dict[str, Any]:
+    def state(name: str, producer_id: int, *topics: str, previous: int = -1, following: int = -1) -> dict[str, Any]:
         partitions = [{"topic": topic, "partition": 0} for topic in topics]
-        return {"transaction": {"transactional_id": name, "producer_id": producer_id, "partitions": partitions}}
+        ids = {"producer_id": producer_id, "previous_producer_id": previous, "next_producer_id": following}
+        return {"transaction": {"transactional_id": name, "partitions": partitions} | ids}
 
-    found = TransactionsOfPartitions([state("a", 1, "t", "u", "t"), state("b", 2, "u"), state("c", 3)])
+    changed = state("d", 6, previous=5, following=7)
+    found = TransactionsOfPartitions([state("a", 1, "t", "u", "t"), state("b", 2, "u"), state("c", 3), changed])
 
     def told_of(topic: str, *opened: int) -> list[str]:
         spans = [{"producer_id": producer, "open_first_offset": 5} for producer in opened]
@@ -97,13 +101,14 @@ def test_of_partitions() -> None:
         scans = [{"segment": {"producers": {"spans": spans}}}, {"segment": {"producers": None}}]
         return [one["transactional_id"] for one in found.of({"topic": topic, "partition": 0, "segments": scans})]
 
+    assert [told_of("v", producer) for producer in (5, 6, 7)] == [["d"]] * 3
     assert [told_of("t"), told_of("u"), told_of("v"), told_of("v", 3), told_of("t", 1, 3), told_of("v", 4)] == [
         *(["a"], ["a", "b"], [], ["c"], ["a", "c"], []),
     ]
 
 
 def test_what_cannot_be_read_is_reported_and_the_audit_goes_on(tmp_path: Path) -> None:
-    broken = rf.batch(7, (tf.key("x"), b"\0\x07"))
+    broken = rf.batch(8, (tf.key("x"), b"\0\x07"))
     found = in_process.audit(cluster(tmp_path, records=(*RECORDS, *OPEN, broken)))
     (problem,) = [row for row in found["problems"] if row["kind"] == "transaction-state"]
     assert (problem["code"], problem["broker_id"], problem["byte_offset"]) == ("malformed-record", 1, sum(map(len, (*RECORDS, *OPEN))))

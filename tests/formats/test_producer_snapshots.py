@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import crc32c
 import pytest
 
-from replica_audit.errors import SegmentError
+from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.transactions.producer_snapshot import producer_states
+from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
 from replica_audit.formats.transactions.transaction_index import ENTRY_BYTES, aborted_transactions
-from replica_audit.model import AbortedTransaction, ProducerState
+from replica_audit.model import AbortedTransaction, ProducerState, ProducerText
 
+TEXTS = Path(__file__).resolve().parents[1] / "data" / "transaction-texts"
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
 STATES = (
     ProducerState(7, 1, 41, 99, 3, 1_700_000_000_000, 5, 90),
@@ -94,3 +98,40 @@ def test_every_file_of_real_brokers_is_read() -> None:
     found = [aborted_transactions(path.read_bytes(), int(path.stem)) for path in indexes]
     assert {error for _entries, error in found} == {None}
     assert sum(len(entries) for entries, _error in found) > 20
+
+
+def _text(tmp_path: Path, content: str, name: str) -> ProducerText:
+    path = tmp_path / "text.txt"
+    path.write_text(content)
+    return ProducerText(name=name, path=str(path), byte_start=0, byte_end=len(content.encode()), first_line=1)
+
+
+@pytest.mark.parametrize("version", ["0.11.0.3", "2.3.1", "2.8.2", "3.7.1", "3.9.2", "4.3.1"])
+def test_text_of_every_version(tmp_path: Path, version: str) -> None:
+    """What kafka-dump-log of these versions printed of the files made above."""
+    # from 2.4 to 3.2 the time of a producer without a batch is not shown
+    told = (*STATES[:2], STATES[2]._replace(timestamp_ms=-1)) if version == "2.8.2" else STATES
+    text = _text(tmp_path, (TEXTS / f"snapshot/{version}.txt").read_text(), "00000000000000000100.snapshot")
+    assert producer_states_in_text(text) == tuple(zip(told, (2, 3, 4), strict=True))
+    text = _text(tmp_path, (TEXTS / f"txnindex/{version}.txt").read_text(), "00000000000000000000.txnindex")
+    assert aborted_transactions_in_text(text) == ABORTED
+
+
+@pytest.mark.parametrize(
+    "line", ["x", "producerId: 7", "producerId: 7 producerEpoch: 1 coordinatorEpoch: 1 currentTxnFirstOffset: Maybe(3)"]
+)
+def test_lines_that_are_none_of_theirs(tmp_path: Path, line: str) -> None:
+    for read in (producer_states_in_text, aborted_transactions_in_text):
+        with pytest.raises(DumpLogError) as raised:
+            read(_text(tmp_path, f"Dumping x\n\n{line}\n", "00000000000000000100.snapshot"))
+        assert raised.value.line == 3
+
+
+def test_what_people_paste_along(tmp_path: Path) -> None:
+    shown = (TEXTS / "snapshot/4.3.1.txt").read_text()
+    assert len(producer_states_in_text(_text(tmp_path, shown + "\n```\n[root@host ~]# \n", "00000000000000000100.snapshot"))) == 3
+
+
+def test_a_text_that_is_larger_than_any_snapshot(tmp_path: Path) -> None:
+    with pytest.raises(TooLargeError):
+        producer_states_in_text(replace(_text(tmp_path, "Dumping x\n", "00000000000000000100.snapshot"), byte_end=1 << 40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,3 +115,60 @@ def test_entries_of_a_format_before_conflict_with_nothing(tmp_path: Path, magic:
     row, tables = _audited(tmp_path, _batches(2), converted)
     assert (row["verdict"], row["divergence_offset"]) == ("identical", None)
     assert not tables["input_errors"]
+
+
+TORN = kf.batch(1, 0, value=b"x" * 200)[:150]
+
+
+@pytest.mark.parametrize(
+    ("behind", "code"),
+    [
+        ([], "torn-batch"),
+        ([kf.batch(1, 0)], "appended-behind-torn-batch"),  # where the readable log ends a broker goes on
+        ([b"?" * 9, kf.batch(1, 0)], "appended-behind-torn-batch"),
+        ([kf.batch(2, 0)], "torn-batch"),  # the length of a sound batch was changed: what follows is the next one
+        ([kf.batch(1, 0)[:-1]], "torn-batch"),
+        ([kf.with_field(kf.batch(1, 0), ">B", 60, 9)], "torn-batch"),  # does not match its CRC
+    ],
+)
+def test_what_a_broker_appends_behind_a_torn_batch(tmp_path: Path, behind: list[bytes], code: str) -> None:
+    found = _scanned(tmp_path, kf.batch(0, 0), TORN, *behind)
+    (problem,) = found.problems
+    assert (problem.code, problem.byte_offset) == (code, len(kf.batch(0, 0)))
+    is_appended = code != "torn-batch"
+    assert ("whole batch at byte" in problem.detail, "did not recover this log" in problem.remedy) == (is_appended, is_appended)
+    if is_appended:
+        assert f"byte {len(kf.batch(0, 0)) + len(TORN) + len(behind[0]) * (len(behind) - 1)} among" in problem.detail
+    assert [run.last_offset for run in found.scan.runs] == [0]
+
+
+def _remedy(tmp_path: Path, *files: str, state: str | None = None) -> str:
+    """What to do about a torn end of a broker whose log directory has these files."""
+    root = tmp_path / "cluster"
+    data = kf.log_dir(root / "broker-1" / "data")
+    kf.replica(data, "orders-0", batches=[kf.batch(0, 0), TORN])
+    for name in files:
+        (data / name).touch()
+    if state:
+        known = {"version": 1, "cluster_id": kf.CLUSTER_ID, "brokers": [{"id": 1, "state": state}], "topics": []}
+        (root / "cluster-metadata.json").write_text(json.dumps(known))
+    (row,) = [row for row in in_process.audit(root)["input_errors"] if row["code"] == "torn-batch"]
+    return str(row["remedy"])
+
+
+def test_after_a_clean_stop_nothing_cuts_it_off(tmp_path: Path) -> None:
+    remedy = _remedy(tmp_path, ".lock", ".kafka_cleanshutdown")
+    assert "stopped cleanly (.kafka_cleanshutdown), so it does not recover the log" in remedy
+    assert remedy.startswith("before the broker starts, move the replica's directory away")
+
+
+def test_after_a_crash_the_broker_cuts_it_off(tmp_path: Path) -> None:
+    """With the .lock copied, the marker of a clean stop would be, too."""
+    assert _remedy(tmp_path, ".lock").startswith("none: the broker was not stopped cleanly")
+
+
+@pytest.mark.parametrize(("files", "state"), [((), None), ((".lock",), "up")], ids=["no marker would be seen", "it runs"])
+def test_what_is_not_known_is_hedged(tmp_path: Path, files: tuple[str, ...], state: str | None) -> None:
+    remedy = _remedy(tmp_path, *files, state=state)
+    assert remedy.startswith("none if it is the newest segment of a broker that recovers its log")
+    assert "After a clean stop it does not" in remedy

@@ -80,6 +80,19 @@ def test_tagged_fields_are_passed_over(replayed: Replay, tags: dict[int, bytes])
     assert found.by_id["t"].partitions == tuple(("x" * 200, partition) for partition in range(200))
 
 
+def test_the_producer_ids_before_and_next(replayed: Replay):
+    found = replayed(rf.batch(0, (tf.key("t"), tf.value(tf.PREPARE_COMMIT, {"x": [0]}, version=1, tags=tf.ALL_TAGS)))).by_id["t"]
+    assert (found.previous_producer_id, found.next_producer_id) == (6, 8)
+    plain = replayed(rf.batch(0, (tf.key("t"), tf.value(tf.ONGOING, {"x": [0]}, version=1, tags={2: struct.pack(">h", 2)})))).by_id["t"]
+    assert (plain.previous_producer_id, plain.next_producer_id) == (-1, -1)
+
+
+def test_a_producer_id_of_another_size_is_reported(replayed: Replay):
+    found = replayed(rf.batch(0, (tf.key("t"), tf.value(tf.ONGOING, {"x": [0]}, version=1, tags={0: b"1234567"}))))
+    assert (found.states, [problem.code for problem in found.problems]) == ([], ["malformed-record"])
+    assert "a producer id of 7 bytes" in found.problems[0].detail
+
+
 def test_the_bytes_are_those_of_a_real_broker():
     """The builder itself, against the records of a cluster of 4.2.0."""
     segments = [path for path in (SHARED / "txn-loss" / "before").rglob("__transaction_state-*/*.log") if path.stat().st_size]
@@ -230,7 +243,8 @@ def test_text_of_every_version_tells_what_the_segment_does(replayed: Replay, pat
     def told(state: TransactionState) -> tuple[object, ...]:
         start = state.start_ms if is_json else -1
         ids = (state.producer_id, state.producer_epoch, state.timeout_ms, state.state)
-        return (*ids, sorted(state.partitions), state.last_update_ms, start)
+        others = (state.previous_producer_id, state.next_producer_id) if is_json else ()
+        return (*ids, *others, sorted(state.partitions), state.last_update_ms, start)
 
     assert {name: told(state) for name, state in theirs.by_id.items()} == {name: told(state) for name, state in expected.items()}
     assert is_json or {state.start_ms for state in theirs.states} == {-1}
@@ -277,6 +291,7 @@ def payload(version: str = "1", **changed: object) -> str:
 def test_json_with_the_state_as_a_number_or_by_its_name(tmp_path: Path, status: object):
     (state,) = text_of(tmp_path, JSON_KEY, payload(transactionStatus=status)).states
     assert (state.state, state.partitions, state.start_ms) == ("Ongoing", (("orders", 3),), 10)
+    assert (state.previous_producer_id, state.next_producer_id) == (7, -1)
 
 
 FORM = "producerId:891464,producerEpoch:1,state=CompleteCommit,partitions=[],txnLastUpdateTimestamp=1630834794890,txnTimeoutMs=120000"

@@ -11,6 +11,7 @@ from replica_audit.model import Producers, TransactionState
 from replica_audit.protocol.transactions.open_transactions import (
     HangsBecause,
     OpenTransaction,
+    hanging_sentence,
     hangs_because,
     last_stable_offset,
     may_be_committed,
@@ -95,16 +96,72 @@ def test_the_state_of_the_producer() -> None:
     assert state_of(OPENED, [other]) is None
 
 
+COMPLETE = replace(STATE, start_ms=1_500)  # the last batch was written later than that
+
+
 @pytest.mark.parametrize(
-    ("state", "epoch", "may_be"),
+    ("state", "commits", "may_be"),
     [
-        ("CompleteCommit", 3, True),
-        ("CompleteCommit", 4, True),  # bumped with the end of the transaction
-        ("CompleteCommit", 5, False),  # of another transaction
-        ("CompleteAbort", 3, False),
-        ("Ongoing", 3, False),
-        (None, None, False),
+        (STATE, [], True),
+        (replace(STATE, producer_epoch=4), [], True),  # bumped with the end of the transaction
+        (replace(STATE, producer_epoch=5), [], None),  # of another transaction
+        (replace(COMPLETE, state="CompleteAbort"), [], False),
+        (replace(COMPLETE, state="CompleteAbort", producer_epoch=4), [], False),
+        (replace(COMPLETE, state="CompleteAbort", start_ms=2_001), [], None),  # of a later transaction
+        (replace(STATE, state="CompleteAbort"), [], None),
+        (replace(STATE, state="Ongoing"), [], None),
+        (None, [], None),
+        (None, [True], True),
+        (STATE, [False], False),  # the marker says more than the coordinator
+        (replace(STATE, state="CompleteAbort"), [False, True], True),
+        (replace(STATE, producer_id=8, previous_producer_id=7, producer_epoch=0), [], True),
+        (replace(STATE, producer_id=8, previous_producer_id=7, producer_epoch=1), [], None),
+        (replace(STATE, producer_id=6, next_producer_id=7), [], None),  # of the transaction before
     ],
 )
-def test_whether_it_may_have_been_committed(state: str | None, epoch: int | None, may_be: bool) -> None:
-    assert may_be_committed(3, state, epoch) is may_be
+def test_whether_it_may_have_been_committed(state: TransactionState | None, commits: list[bool], may_be: bool | None) -> None:
+    assert may_be_committed(OPENED, state, commits) is may_be
+
+
+def test_the_state_of_a_producer_that_has_changed_its_id() -> None:
+    before, then = replace(STATE, producer_id=8, previous_producer_id=7), replace(STATE, producer_id=6, next_producer_id=7)
+    assert state_of(OPENED, [then, before]) == before
+    assert state_of(OPENED, [then]) == then
+    assert state_of(OPENED, [then, before, STATE]) == STATE
+    assert state_of(OPENED, [replace(STATE, producer_id=8, previous_producer_id=9, next_producer_id=10)]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "expected"),
+    [
+        # its id was used up and another one is in use: the coordinator has completed what it wrote
+        (replace(STATE, producer_id=8, producer_epoch=0, previous_producer_id=7), {}, HangsBecause.COORDINATOR_WENT_ON),
+        (replace(STATE, producer_id=8, producer_epoch=0, previous_producer_id=7), {"state_is_earlier": False}, None),
+        (
+            replace(ONGOING, producer_id=8, producer_epoch=0, previous_producer_id=7),
+            {"state_is_earlier": False, "marker_is_removed": True},
+            HangsBecause.MARKER_REMOVED,
+        ),
+        # the producer goes on with this id once the transaction before is completed: the state is older than this one
+        (replace(STATE, producer_id=6, producer_epoch=32767, state="PrepareCommit", next_producer_id=7), {}, None),
+        (
+            replace(STATE, producer_id=6, producer_epoch=32767, state="PrepareCommit", next_producer_id=7),
+            {"marker_is_removed": True},
+            HangsBecause.MARKER_REMOVED,
+        ),
+        (replace(STATE, producer_id=6, next_producer_id=7), {"known_until_ms": 10**12}, None),
+    ],
+)
+def test_a_producer_that_has_changed_its_id(state: TransactionState, changes: dict[str, Any], expected: HangsBecause | None) -> None:
+    given: dict[str, Any] = {"marker_is_removed": False, "state_is_earlier": True, "known_until_ms": None} | changes
+    assert hangs_because(OPENED, state, ("t", 0), **given) == expected
+
+
+def test_the_sentence_of_a_finding() -> None:
+    assert hanging_sentence([(10, 7, 3)], 10) == (
+        "the transaction from offset 10 (producer 7, epoch 3) hangs: consumers with read_committed get no further than the last stable "
+        "offset 10"
+    )
+    many = hanging_sentence([(offset, 7, 3) for offset in range(10, 17)], 10)
+    assert many.startswith("7 transactions hang, from offsets 10 (producer 7, epoch 3), 11 (")
+    assert "14 (producer 7, epoch 3) and 2 more: consumers" in many

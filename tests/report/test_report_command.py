@@ -78,7 +78,7 @@ class TestWhatItWrites:
         written, head = json.loads(capsys.readouterr().out), json.loads(json.dumps(report.as_json()))
         apart = ("findings", "offline", "others")
         assert {name: written[name] for name in head if name not in apart} == {name: head[name] for name in head if name not in apart}
-        assert written.keys() - head.keys() == {"unconfirmed", "resolved"}
+        assert written.keys() - head.keys() == {"unconfirmed", "resolved", "open_transactions", "sequence_gaps"}
         worst = {name: value for name, value in head["findings"][0].items() if value is not None}
         assert {name: written["findings"][0][name] for name in worst} == worst, "every key of a finding of the report is there"
         assert cli.main(["report", "--format", "text", "--output", "report.txt"]) == 0

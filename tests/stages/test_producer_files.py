@@ -157,3 +157,82 @@ def test_a_changed_snapshot_of_a_real_broker_does(tmp_path: Path) -> None:
 def _copied(source: str, target: str) -> str:
     Path(target).write_bytes(Path(source).read_bytes())
     return target
+
+
+BATCH = (
+    "baseOffset: {0} lastOffset: {1} count: {2} baseSequence: {3} lastSequence: {4} producerId: 7 producerEpoch: 0 partitionLeaderEpoch: 0 "
+    "isTransactional: true isControl: {5} deleteHorizonMs: OptionalLong.empty position: {6} CreateTime: 5 size: 100 magic: 2 "
+    "compresscodec: none crc: 1 isvalid: true\n"
+)
+DATA = "| offset: {} CreateTime: 5 keySize: -1 valueSize: 1 sequence: {} headerKeys: [] payload: v\n"
+OF_MARKER = "| offset: 5 CreateTime: 5 keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] endTxnMarker: {} coordinatorEpoch: 3\n"
+LOG = BATCH.format(0, 4, 5, 0, 4, "false", 0) + "".join(DATA.format(n, n) for n in range(5)) + BATCH.format(5, 5, 1, -1, -1, "true", 100)
+SNAPSHOT = (
+    "producerId: 7 producerEpoch: {} coordinatorEpoch: 3 currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 5 firstSequence: 0 "
+    "lastSequence: 4 lastOffset: 4 offsetDelta: 4 timestamp: 5\n"
+)
+ENTRY = "version: 0 producerId: {} firstOffset: 0 lastOffset: 5 lastStableOffset: 6\n"
+
+
+def pasted(tmp_path: Path, name: str, content: str, *, log: str = LOG + OF_MARKER.format("ABORT")) -> list[Row]:
+    """What is wrong with the files about producers of a replica that is all text, in one paste after the other."""
+    folder = tmp_path / "cluster" / "broker-1" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_text(f"Dumping /data/orders-0/{0:020d}.log\nLog starting offset: 0\n{log}")
+    (folder / "pasted.txt").write_text(f"$ kafka-dump-log.sh --files {name}\nDumping /data/orders-0/{name}\n{content}\n$ \n")
+    found = in_process.audit(tmp_path / "cluster")
+    assert len(found["replica_logs"]) == 1
+    assert not any(row["kind"] == "dump" for row in found["problems"])
+    return [row for row in found["input_errors"] if row["kind"] in ("producer-snapshot", "transaction-index")]
+
+
+@pytest.mark.parametrize("offset", [6, 3], ids=["at the log end", "inside the segment"])
+def test_text_of_a_snapshot_that_agrees(tmp_path: Path, offset: int) -> None:
+    assert pasted(tmp_path, f"{offset:020d}.snapshot", SNAPSHOT.format(0 if offset == 6 else 9)) == []
+
+
+def test_text_of_a_snapshot_that_contradicts(tmp_path: Path) -> None:
+    (row,) = pasted(tmp_path, f"{6:020d}.snapshot", "\n" + SNAPSHOT.format(2))
+    assert (row["code"], row["line"], row["byte_offset"], row["broker_id"]) == ("contradicts-log", 4, None, 1)
+    assert f"{6:020d}.snapshot contradicts the log below its offset: producer 7: its epoch is 2, by the log 0" in row["detail"]
+
+
+@pytest.mark.parametrize("name", [f"{6:020d}.snapshot", f"{0:020d}.txnindex"])
+@pytest.mark.parametrize("content", ["producerId: 7", "... (40 lines omitted)", "version: 1 producerId: 7"])
+def test_text_that_cannot_be_read(tmp_path: Path, name: str, content: str) -> None:
+    (row,) = pasted(tmp_path, name, content)
+    assert (row["code"], row["line"], row["detail"].startswith(f"{name}: ")) == ("malformed", 3, True)
+    assert "dump that file again" in row["remedy"]
+
+
+def test_text_of_an_index(tmp_path: Path) -> None:
+    assert pasted(tmp_path, f"{0:020d}.txnindex", ENTRY.format(7)) == []
+
+
+@pytest.mark.parametrize(("marker", "producer", "what"), [("ABORT", 8, "no ABORT marker"), ("COMMIT", 7, "a COMMIT marker")])
+def test_text_of_an_index_that_contradicts(tmp_path: Path, marker: str, producer: int, what: str) -> None:
+    (row,) = pasted(tmp_path, f"{0:020d}.txnindex", ENTRY.format(producer), log=LOG + OF_MARKER.format(marker))
+    assert row["code"] == "contradicts-log"
+    assert f"{0:020d}.txnindex contradicts its segment: producer {producer} aborted at offset 5, where the log has {what}" in row["detail"]
+
+
+def test_text_of_a_log_without_records_does_not_show_markers(tmp_path: Path) -> None:
+    """Without --print-data-log a marker may be either."""
+    bare = "".join(line for line in LOG.splitlines(keepends=True) if not line.startswith("|"))
+    assert pasted(tmp_path, f"{0:020d}.txnindex", ENTRY.format(8), log=bare) == []
+
+
+def test_text_of_a_replica_whose_log_is_not_there(tmp_path: Path) -> None:
+    folder = kf.log_dir(tmp_path / "cluster" / "broker-1" / "data", "other-0") / "orders-0"
+    folder.mkdir()
+    (folder / "pasted.txt").write_text(f"Dumping /data/orders-0/{6:020d}.snapshot\n{SNAPSHOT.format(0)}")
+    found = in_process.audit(tmp_path / "cluster")
+    assert [row["code"] for row in found["problems"] if row["kind"] == "dump"] == ["dump-of-no-log"]
+
+
+def test_text_beside_the_raw_log(tmp_path: Path) -> None:
+    replica = aborted(tmp_path)
+    text = replica / "pasted.txt"
+    text.write_text(f"Dumping {replica}/{6:020d}.snapshot\n{SNAPSHOT.format(0)}Dumping {replica}/{0:020d}.txnindex\n{ENTRY.format(8)}")
+    (row,) = problems(replica)
+    assert (row["path"], row["kind"], row["code"]) == (str(text), "transaction-index", "contradicts-log")

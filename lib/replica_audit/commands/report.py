@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
@@ -43,6 +40,7 @@ PICTURED = 50
 
 def _report(given: argparse.Namespace) -> int:
     from replica_audit.commands.terminal import show_report
+    from replica_audit.past.findings import ListedRows
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
     from replica_audit.report.text import plain_text as text
@@ -62,7 +60,7 @@ def _report(given: argparse.Namespace) -> int:
     if given.output is None and given.format == "text":
         show_report(report)
         return 0
-    pieces = [text.render(report)] if given.format == "text" else json_pieces(report, partial(_findings, run, given.top))
+    pieces = [text.render(report)] if given.format == "text" else json_pieces(report, ListedRows(run, given.top))
     if given.output is None:
         for piece in pieces:
             show(piece)
@@ -70,13 +68,6 @@ def _report(given: argparse.Namespace) -> int:
         outputs.write("--output", given.output, pieces)
         tell(f"report of run {run.run_id}: {given.output}")
     return 0
-
-
-def _findings(run: PastRun, top: int | None, statuses: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
-    """Every finding of these statuses, or the worst `top`."""
-    from replica_audit.past.findings import all_findings
-
-    return islice(all_findings(run, statuses), top)
 
 
 def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,7 @@ def _triage(given: argparse.Namespace) -> int:
     from replica_audit.commands.report import write_page
     from replica_audit.commands.terminal import show_report
     from replica_audit.local_run import triage
-    from replica_audit.past.findings import all_findings
+    from replica_audit.past.findings import ListedRows
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
     from replica_audit.report.facts import explanation, question
@@ -82,7 +81,7 @@ def _triage(given: argparse.Namespace) -> int:
         show_report(report)
     saved = _saved(given, run) if given.salvage else 0
     if given.json:
-        outputs.write("--json", given.json, json_pieces(report, partial(all_findings, run)))
+        outputs.write("--json", given.json, json_pieces(report, ListedRows(run)))
     if given.html:
         write_page(run, "--html", given.html)
     return report.exit_code or saved

@@ -24,7 +24,7 @@ from replica_audit.stages.inventory import list_source
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
-from replica_audit.stages.transactions import list_transactions
+from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
 from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
@@ -227,7 +227,8 @@ def with_transactions(gathered: DataFrame, found: DataFrame | None) -> DataFrame
     known = F.flatten(F.transform(F.filter("segments", _has_producers), lambda one: one.segment.producers.spans))
     opened = F.transform(F.filter(known, lambda span: span.open_first_offset >= 0), lambda span: span.producer_id)
     writes = gathered.select(*KEYS, F.explode(F.array_distinct(opened)).alias("producer_id"))
-    by_producer = told.select("cluster_id", "transaction.producer_id", "transaction")
+    ids = F.array_distinct(F.array(*(F.col(f"transaction.{name}") for name in PRODUCER_IDS)))
+    by_producer = told.select("cluster_id", F.explode(ids).alias("producer_id"), "transaction")
     of_producer = writes.join(by_producer, on=["cluster_id", "producer_id"]).select(*KEYS, "transaction")
     each = of_partition.unionByName(of_producer).withColumn("name", F.col("transaction.transactional_id")).dropDuplicates([*KEYS, "name"])
     per_partition = each.groupBy(*KEYS).agg(F.collect_list("transaction").alias("transactions"))

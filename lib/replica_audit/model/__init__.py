@@ -23,9 +23,9 @@ from replica_audit.model.metadata import (
     MinIsrSetting,
     PartitionMetadata,
 )
-from replica_audit.model.replicas import CommittedOffset, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.model.replicas import CommittedOffset, Problem, ProducerText, ReplicaFiles, ScannedSegment, SegmentFile
 from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
-from replica_audit.model.transactions import AbortedTransaction, ProducerState, TransactionState
+from replica_audit.model.transactions import AbortedTransaction, EndMarker, ProducerState, TransactionState
 
 __all__ = [
     "UNDEFINED_EPOCH",
@@ -40,6 +40,7 @@ __all__ = [
     "CommittedOffset",
     "Damage",
     "Election",
+    "EndMarker",
     "HashedRecord",
     "IsrChange",
     "LoggedVersions",
@@ -49,6 +50,7 @@ __all__ = [
     "Problem",
     "ProducerSpan",
     "ProducerState",
+    "ProducerText",
     "Producers",
     "ReplicaFiles",
     "ScannedSegment",

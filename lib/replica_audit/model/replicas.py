@@ -49,6 +49,20 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerText:
+    """A part of a text of kafka-dump-log that shows a producer snapshot or an index of aborted transactions: `name` is that of the file.
+
+    `byte_start`, `byte_end` and `first_line` as of `SegmentFile`.
+    """
+
+    name: str
+    path: str
+    byte_start: int
+    byte_end: int
+    first_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
     """One segment of a replica directory, where it lies and what was read of it.
 
@@ -76,7 +90,8 @@ class ReplicaFiles:
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
     the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
     `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
-    shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted transactions.
+    shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted transactions; `producer_texts`:
+    text of kafka-dump-log of such files.
     """
 
     log_dir: str
@@ -103,6 +118,7 @@ class ReplicaFiles:
     in_use: bool = False
     has_lock: bool = False
     producer_files: tuple[str, ...] = ()
+    producer_texts: tuple[ProducerText, ...] = ()
 
     @property
     def path(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from replica_audit.model.batches import BatchHeader, Damage
+from replica_audit.model.transactions import EndMarker
 
 
 class HashedRecord(NamedTuple):
@@ -36,12 +37,15 @@ class BatchBody(NamedTuple):
 class StoredBatch:
     """A batch and the file that holds it.
 
-    `read` gives its body until the next batch is asked for; None where the input has headers only (collected batches, text).
+    `read` gives its body until the next batch is asked for; None where the input has headers only (collected batches, text). `marker`
+    gives, as long, which transaction marker a control batch is, None if it is none or that cannot be read; None where the input does not
+    have it.
     """
 
     path: str
     header: BatchHeader
     read: Callable[[], BatchBody] | None
+    marker: Callable[[], EndMarker | None] | None = None
 
 
 class StoredHeader(NamedTuple):

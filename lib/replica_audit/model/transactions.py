@@ -14,6 +14,9 @@ class TransactionState:
     `producer_id` and `producer_epoch` are those that its next transaction uses, or its open one. `timeout_ms` is the transaction's, which
     the producer chose. `partitions` are (topic, partition), those of the transaction that is not complete. `last_update_ms` and `start_ms`
     are -1 where the record tells none: `start_ms` is when the open transaction began.
+
+    `previous_producer_id` is the producer id that it used before, `next_producer_id` the one that it goes on with once the present
+    transaction is completed (KIP-890: when the epochs of an id are used up); -1 where there is none, or the record does not tell.
     """
 
     transactional_id: str
@@ -24,6 +27,8 @@ class TransactionState:
     partitions: tuple[tuple[str, int], ...]
     last_update_ms: int
     start_ms: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
 
 
 class ProducerState(NamedTuple):
@@ -41,6 +46,16 @@ class ProducerState(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     open_first_offset: int
+
+
+class EndMarker(NamedTuple):
+    """A transaction marker: whether it commits, and the epoch of the coordinator that had it written, None where that is not known.
+
+    The epoch of a coordinator is the leader epoch of its partition of `__transaction_state`.
+    """
+
+    is_commit: bool
+    coordinator_epoch: int | None
 
 
 class AbortedTransaction(NamedTuple):

@@ -33,8 +33,8 @@ _INPUTS = pa.schema([AUDIT_RUNS.arrow.field("inputs")])
 class Partition:
     """One partition of one run.
 
-    `explain()` tells everything in words, `lineage()` plots it; `epochs()`, `rounds()`, `verdicts()` are its tables; `batches(broker)` and
-    `side_by_side()` read the segments themselves.
+    `explain()` tells everything in words, `lineage()` plots it; `epochs()`, `rounds()`, `verdicts()`, `transactions()` are its tables;
+    `batches(broker)` and `side_by_side()` read the segments themselves.
     """
 
     def __init__(self, place: FrameSource, question: Question) -> None:
@@ -99,6 +99,10 @@ class Partition:
     def epochs(self) -> pd.DataFrame:
         """Its rows of `epoch_start_offsets`: one per replica and epoch, by checkpoint and by batches."""
         return self._pandas("epoch_start_offsets")
+
+    def transactions(self) -> pd.DataFrame:
+        """Its rows of `open_transactions`: one per transaction that is open at the end of the leader's log."""
+        return self._pandas("open_transactions")
 
     def rounds(self, follower: int | None = None) -> pd.DataFrame:
         """The leader's answers under every protocol, in order.

@@ -99,6 +99,10 @@ class Run:
         """`sequence_gaps`: one row per place where sequences of a producer are missing."""
         return self.table("sequence_gaps", **chosen)
 
+    def open_transactions(self, **chosen: Any) -> Any:
+        """`open_transactions`: one row per transaction that is open at the end of its leader's log."""
+        return self.table("open_transactions", **chosen)
+
     def what_if_leaders(self, **chosen: Any) -> Any:
         """`what_if_leaders`: one row per replica as the leader; empty unless the audit was told to try them."""
         return self.table("what_if_leaders", **chosen)

@@ -221,7 +221,7 @@ class PartitionAudit:
             choices=choices,
             incidents=incidents,
             damaged=damaged,
-            open_transactions=transactions.rows(made.verdicts, simultaneous=self.cluster.simultaneous),
+            open_transactions=transactions.rows(made.verdicts, self.cluster),
         )
 
     def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:

@@ -20,7 +20,7 @@ from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.page_data import Losses, PageData
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
-_COLUMNS = [field.name for field in fields(ReplicaFinding)]
+_COLUMNS = [field.name for field in fields(ReplicaFinding) if field.name != "hanging"]  # Arrow joins no tables with nested columns
 _RESOLVED = 50
 _LEADERS = 200
 

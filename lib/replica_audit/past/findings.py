@@ -1,8 +1,9 @@
-"""Every finding of a past run, the worst first: sorted as Arrow columns, made Python objects a few at a time."""
+"""Every finding of a past run, the worst first, and rows of other tables: sorted as Arrow columns, made Python objects a few at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,32 @@ def all_findings(run: PastRun, statuses: tuple[str, ...]) -> Iterator[dict[str, 
     places = worst_first(found)
     for start in range(0, len(places), _AT_ONCE):
         yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
+
+
+class ListedRows:
+    """What a list of all that a run found is made of."""
+
+    def __init__(self, run: PastRun, top: int | None = None) -> None:
+        """Take a run; of each list only the first `top` rows are given, None: all."""
+        self._run, self._top = run, top
+
+    def findings(self, statuses: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        """Findings of these statuses, as `all_findings`."""
+        return islice(all_findings(self._run, statuses), self._top)
+
+    def open_transactions(self) -> Iterator[dict[str, Any]]:
+        """The rows of `open_transactions`, by partition and offset."""
+        return islice(self._rows(tables.OPEN_TRANSACTIONS, "first_offset"), self._top)
+
+    def sequence_gaps(self) -> Iterator[dict[str, Any]]:
+        """The rows of `sequence_gaps`, by partition and offset."""
+        return islice(self._rows(tables.SEQUENCE_GAPS, "first_offset_after"), self._top)
+
+    def _rows(self, table: tables.Table, last: str) -> Iterator[dict[str, Any]]:
+        found = self._run.read(table, [column.name for column in table.columns if column.name != "run_id"])
+        places = in_order(found, [(name, "ascending") for name in ("cluster_id", "topic", "partition", last)])
+        for start in range(0, len(places), _AT_ONCE):
+            yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
 
 
 def _with_facts(run: PastRun, found: pa.Table) -> pa.Table:

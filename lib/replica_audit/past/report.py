@@ -177,7 +177,8 @@ def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
     found = found.filter(is_other)
     ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
-    return [ReplicaFinding(**row) for row in found.take(in_order(ranked, order)[:count]).select(names).to_pylist()]
+    rows = found.take(in_order(ranked, order)[:count]).select(names).to_pylist()
+    return list(run.tables.typed(tables.FINDINGS.name, rows, ReplicaFinding))
 
 
 def _impacts(run: PastRun, count: int) -> list[Impact]:

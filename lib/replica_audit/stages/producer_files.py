@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from replica_audit.errors import SegmentError
+from replica_audit.errors import DumpLogError, InputError, SegmentError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.log_dir.names import SNAPSHOT, TRANSACTION_INDEX
 from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
-from replica_audit.formats.transactions.markers import batches_with_markers
+from replica_audit.formats.replicas.marked_batches import marked_batches
 from replica_audit.formats.transactions.producer_snapshot import entry_at, producer_states
+from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
 from replica_audit.formats.transactions.transaction_index import aborted_transactions
-from replica_audit.model import Problem, Producers
+from replica_audit.model import AbortedTransaction, Problem, Producers, ProducerState, ProducerText
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.transactions.index_check import index_contradictions
@@ -30,6 +32,7 @@ _INDEX_REMEDY = (
     "stop the broker and move this file and the .index of the same segment away: a broker that starts without the .index recovers the "
     "segment, and writes both again"
 )
+_TEXT_REMEDY = "dump that file again and keep the whole text, without what stands around it"
 _Segments = tuple[tuple[int, Producers | None], ...]  # by base offset, in order
 
 
@@ -38,7 +41,8 @@ def producer_file_problems(audit: PartitionAudit) -> Iterator[ReportedProblem]:
     if audit.context.compacted:
         return
     for loaded in audit.compared.values():
-        if loaded.files.producer_files and loaded.producers is not None and loaded.producers.spans:
+        has_any = loaded.files.producer_files or loaded.files.producer_texts
+        if has_any and loaded.producers is not None and loaded.producers.spans:
             for problem in _of_replica(loaded, _segments(audit, loaded)):
                 yield ReportedProblem.of(loaded.broker_id, problem)
 
@@ -49,71 +53,129 @@ def _segments(audit: PartitionAudit, loaded: Loaded) -> _Segments:
     return tuple(sorted(((scan.file.base_offset, scan.segment.producers) for scan in scans), key=lambda one: one[0]))
 
 
+class _Given(NamedTuple):
+    """A file about producers as the input has it, by its name: itself, or text of it."""
+
+    name: str
+    path: str
+    text: ProducerText | None
+
+    @property
+    def offset(self) -> int:
+        return int(self.name[:20])
+
+
+def _given(loaded: Loaded) -> Iterator[list[_Given]]:
+    """Those that are there as they are, and those that are text."""
+    files = loaded.files
+    yield [_Given(name, files.inside(name), None) for name in files.producer_files]
+    yield [_Given(text.name, text.path, text) for text in files.producer_texts]
+
+
 def _of_replica(loaded: Loaded, segments: _Segments) -> Iterator[Problem]:
     log = loaded.log
     if log is None or loaded.unreadable or log.recovery_cut is not None or log.missing:
         return
     ends = {*(base for base, _producers in segments), log.log_end_offset}
-    names = [name for name in loaded.files.producer_files if name.endswith(SNAPSHOT)]
-    # one inside a segment, or newer than the copy of the log, cannot be compared
-    newest = max((name for name in names if log.log_start_offset <= int(name[:20]) and int(name[:20]) in ends), default=None)
-    if newest is not None:
-        below = producers_of_log(producers for base, producers in segments if base < int(newest[:20]))
-        yield from _of_snapshot(loaded.files.inside(newest), below, max(log.log_start_offset, segments[0][0]))
-    for name in loaded.files.producer_files:
-        if name.endswith(TRANSACTION_INDEX):
-            yield from _of_index(loaded, name, segments, log.log_start_offset)
+    for given in _given(loaded):
+        # one inside a segment, or newer than the copy of the log, cannot be compared
+        fitting = [one for one in given if one.name.endswith(SNAPSHOT) and log.log_start_offset <= one.offset and one.offset in ends]
+        newest = max(fitting, key=lambda one: one.offset, default=None)
+        if newest is not None:
+            below = producers_of_log(producers for base, producers in segments if base < newest.offset)
+            yield from _of_snapshot(newest, below, max(log.log_start_offset, segments[0][0]))
+        for one in given:
+            if one.name.endswith(TRANSACTION_INDEX):
+                yield from _of_index(loaded, one, segments, log.log_start_offset)
 
 
-def _of_snapshot(path: str, below: Producers | None, log_start_offset: int) -> Iterator[Problem]:
+def _states(given: _Given) -> tuple[tuple[ProducerState, ...], tuple[int, ...]]:
+    """The producers of a snapshot, and of a text their lines."""
+    if given.text is None:
+        return producer_states(whole_content(located(given.path), LIST_LIMIT)), ()
+    found = producer_states_in_text(given.text)
+    return tuple(state for state, _line in found), tuple(line for _state, line in found)
+
+
+def _of_snapshot(given: _Given, below: Producers | None, log_start_offset: int) -> Iterator[Problem]:
     try:
-        states = producer_states(whole_content(located(path), LIST_LIMIT))
+        states, lines = _states(given)
     except SegmentError as error:
-        yield Problem(
-            path=path,
-            kind=_SNAPSHOT_KIND,
-            code="malformed",
-            detail=error.reason,
-            remedy="none: a broker that loads it removes it, takes the snapshot before it, and reads the log from there",
-            byte_offset=error.byte_offset,
-        )
+        loads = "none: a broker that loads it removes it, takes the snapshot before it, and reads the log from there"
+        yield _malformed(given, _SNAPSHOT_KIND, error, loads)
+        return
+    except DumpLogError as error:
+        yield _malformed(given, _SNAPSHOT_KIND, error, _TEXT_REMEDY)
         return
     except OSError as error:
-        yield cannot_read(located(path), _SNAPSHOT_KIND, error)
+        yield cannot_read(located(given.path), _SNAPSHOT_KIND, error)
         return
     found = list(contradictions(states, below, log_start_offset)) if below is not None else []
     if found:
         more = f"; and {len(found) - 1} more of the {len(states)} producers in it" if len(found) > 1 else ""
-        detail = f"it contradicts the log below its offset: {found[0].detail}{more}"
-        at = entry_at(found[0].place)
-        yield Problem(path=path, kind=_SNAPSHOT_KIND, code=CONTRADICTS, detail=detail, remedy=_REMEDY, byte_offset=at)
+        place = found[0].place
+        yield Problem(
+            path=given.path,
+            kind=_SNAPSHOT_KIND,
+            code=CONTRADICTS,
+            detail=f"{_named(given)} contradicts the log below its offset: {found[0].detail}{more}",
+            remedy=_REMEDY,
+            line=lines[place] if lines else None,
+            byte_offset=None if lines else entry_at(place),
+        )
 
 
-def _of_index(loaded: Loaded, name: str, segments: _Segments, log_start_offset: int) -> Iterator[Problem]:
-    path, base_offset = loaded.files.inside(name), int(name[:20])
-    segment = next((file for file in loaded.scanned if file.base_offset == base_offset and file.source == "raw"), None)
+def _named(given: _Given) -> str:
+    return "it" if given.text is None else given.name
+
+
+def _malformed(given: _Given, kind: str, error: InputError, remedy: str) -> Problem:
+    return Problem(
+        path=given.path,
+        kind=kind,
+        code="malformed",
+        detail=error.reason if given.text is None else f"{given.name}: {error.reason}",
+        remedy=remedy,
+        line=error.line,
+        byte_offset=error.byte_offset,
+    )
+
+
+def _entries(given: _Given) -> tuple[tuple[AbortedTransaction, ...], InputError | None]:
+    if given.text is None:
+        return aborted_transactions(whole_content(located(given.path), LIST_LIMIT), given.offset)
     try:
-        entries, error = aborted_transactions(whole_content(located(path), LIST_LIMIT), base_offset)
+        return aborted_transactions_in_text(given.text), None
+    except DumpLogError as error:
+        return (), error
+
+
+def _of_index(loaded: Loaded, given: _Given, segments: _Segments, log_start_offset: int) -> Iterator[Problem]:
+    segment = next((file for file in loaded.scanned if file.base_offset == given.offset), None)
+    try:
+        entries, error = _entries(given)
         found: list[str] = []
         if segment is not None and entries and error is None:
-            below = producers_of_log(producers for base, producers in segments if base < base_offset)
-            if below is not None and not below.untold_batches:
+            below = producers_of_log(producers for base, producers in segments if base < given.offset)
+            batches = marked_batches(segment) if below is not None and not below.untold_batches else None
+            if below is not None and batches is not None:
                 found = list(
                     index_contradictions(
                         entries,
-                        batches_with_markers(located(segment.path)),
+                        batches,
                         {span.producer_id: span.open_first_offset for span in below.spans if span.open_first_offset >= 0},
                         log_start_offset=max(log_start_offset, segments[0][0]),
-                        is_sealed=base_offset < segments[-1][0],
+                        is_sealed=given.offset < segments[-1][0],
                     )
                 )
+    except DumpLogError:
+        return  # of the segment's text, and told when it was scanned
     except OSError as unread:
-        yield cannot_read(located(path), _INDEX_KIND, unread)
+        yield cannot_read(located(given.path), _INDEX_KIND, unread)
         return
     if error is not None:
-        at = error.byte_offset
-        yield Problem(path=path, kind=_INDEX_KIND, code="malformed", detail=error.reason, remedy=_INDEX_REMEDY, byte_offset=at)
+        yield _malformed(given, _INDEX_KIND, error, _INDEX_REMEDY if given.text is None else _TEXT_REMEDY)
     if found:
         more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-        detail = f"it contradicts its segment: {found[0]}{more}"
-        yield Problem(path=path, kind=_INDEX_KIND, code=CONTRADICTS, detail=detail, remedy=_INDEX_REMEDY)
+        detail = f"{_named(given)} contradicts its segment: {found[0]}{more}"
+        yield Problem(path=given.path, kind=_INDEX_KIND, code=CONTRADICTS, detail=detail, remedy=_INDEX_REMEDY)

@@ -11,6 +11,8 @@ from replica_audit.stages.partitions import partition_audit
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, transaction_row
 
+PRODUCER_IDS = ("producer_id", "previous_producer_id", "next_producer_id")  # of a transactional id, -1 for none
+
 
 def list_transactions(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
     """The states in one partition of `__transaction_state`, from its leader or, without it, from the longest readable replica."""
@@ -33,7 +35,8 @@ class TransactionsOfPartitions:
         self._of_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
         self._of_producer: dict[int, list[Row]] = defaultdict(list)
         for row in rows:
-            self._of_producer[row["transaction"]["producer_id"]].append(row["transaction"])
+            for producer in {row["transaction"][name] for name in PRODUCER_IDS if row["transaction"][name] >= 0}:
+                self._of_producer[producer].append(row["transaction"])
             for place in {(one["topic"], one["partition"]) for one in row["transaction"]["partitions"]}:
                 self._of_partition[place].append(row["transaction"])
 

@@ -21,6 +21,8 @@ from replica_audit.tables.columns import (
 )
 from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
+from replica_audit.tables.sequence_gaps import LostRecords
+from replica_audit.tables.transactions import HangingTransaction
 from replica_audit.tables.what_if import WhatIfLeader
 
 
@@ -153,6 +155,14 @@ class FindingFacts:
     damaged: Annotated[
         tuple[BatchDamage, ...] | None,
         "batches of this replica that are damaged, and who holds them well, as in damaged_batches; the first 5",
+    ] = None
+    hanging: Annotated[
+        tuple[HangingTransaction, ...] | None,
+        "hanging_transaction: those that hang, as in open_transactions; the first 5",
+    ] = None
+    lost_records: Annotated[
+        tuple[LostRecords, ...] | None,
+        "sequence_gap: where records are certainly missing, as in sequence_gaps; the first 5",
     ] = None
 
 

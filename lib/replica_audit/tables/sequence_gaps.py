@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated
 
 from replica_audit.tables.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Int, PartitionNumber, Topic, table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingSequences:
-    """Sequences of a producer that are missing between two of its batches, or before its first one."""
+@dataclass(frozen=True, kw_only=True)
+class GapPlace:
+    """The partition of a gap."""
+
+    __slots__ = ()
 
     topic: Topic
     partition: PartitionNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapFacts:
+    """What is known of sequences that are missing."""
+
+    __slots__ = ()
+
     broker_id: Annotated[Int, "broker whose log it is: the leader, or without it the best replica"]
     producer_id: Annotated[Bigint, "producer id"]
     producer_epoch: Annotated[Int, "its epoch in the batch after the gap"]
@@ -32,6 +42,22 @@ class MissingSequences:
         "log-start-moved (retention, DeleteRecords), state-expired (producer.id.expiration.ms) or time-unknown; null: no reason",
     ]
     held_by: Annotated[tuple[Int, ...] | None, "brokers whose replica still has them, at least the first"]
+
+
+# the columns of the last of the bases come first
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingSequences(GapFacts, GapPlace):
+    """Sequences of a producer that are missing between two of its batches, or before its first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRecords(GapFacts):
+    """The same as a finding has it."""
+
+    @classmethod
+    def of(cls, row: MissingSequences) -> LostRecords:
+        """The same columns of the row."""
+        return cls(**{one.name: getattr(row, one.name) for one in fields(GapFacts)})
 
 
 SEQUENCE_GAPS = table(

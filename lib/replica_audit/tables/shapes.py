@@ -18,6 +18,7 @@ from replica_audit.model import (
     Problem,
     Producers,
     ProducerSpan,
+    ProducerText,
     ReplicaFiles,
     SegmentFile,
     SequenceGap,
@@ -92,6 +93,7 @@ REPLICA_FILES = struct_of_value(
     epochs=pa.list_(struct(epoch=INT, start_offset=BIGINT)),
     problems=pa.list_(PROBLEM),
     producer_files=pa.list_(STRING),
+    producer_texts=pa.list_(struct_of_value(ProducerText)),
 )
 SEGMENT_SCAN = struct(
     log_dir=STRING,

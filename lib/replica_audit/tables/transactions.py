@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated
 
@@ -27,16 +27,27 @@ class TransactionElsewhere:
     standing: Annotated[str, "open, finished (a marker ends it there), or not-there"]
     marker_offset: Annotated[Bigint | None, "finished: offset of the marker; null: not known, its batches could not be read again"]
     is_removed: Annotated[bool | None, "finished: the replica cuts the marker, or has cut it, to follow the leader; null: not known"]
+    outcome: Annotated[str | None, "finished: committed or aborted, by the marker; null: the input does not have its record"] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransactionRow:
-    """A transaction that is open at the end of the leader's log."""
+@dataclass(frozen=True, kw_only=True)
+class TransactionPlace:
+    """The partition of a transaction, and whose log it is."""
+
+    __slots__ = ()
 
     topic: Topic
     partition: PartitionNumber
     leader_id: Leader
     leader_source: LeaderSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionFacts:
+    """What is known of a transaction that is open at the end of the leader's log."""
+
+    __slots__ = ()
+
     producer_id: Annotated[Bigint, "producer id"]
     producer_epoch: Annotated[Int, "its epoch in the transaction's last batch"]
     first_offset: Annotated[Bigint, "first offset of the transaction"]
@@ -53,7 +64,43 @@ class OpenTransactionRow:
         str | None,
         "why nobody will end it: marker-removed, coordinator-went-on or past-timeout; null: it may go on, or that is not known",
     ]
-    waiting_groups: Annotated[tuple[str, ...], "groups whose committed offset is the last stable offset"]
+    waiting_groups: Annotated[
+        tuple[str, ...], "groups whose committed offset is the last stable offset, or is below it with nothing but control batches between"
+    ]
+    may_be_committed: Annotated[
+        bool | None, "whether its producer may take it for committed, so that an abort would hide records that count; null: not known"
+    ] = None
+    coordinator_producer_id: Annotated[
+        Bigint | None,
+        "producer id of that transactional id by __transaction_state; another than producer_id: it has used that before (KIP-890)",
+    ] = None
+    abort_form: Annotated[
+        str | None,
+        "what kafka-transactions.sh abort needs: start-offset, or producer-id and both epochs (brokers before 3.0); null: version unknown",
+    ] = None
+    marker_coordinator_epoch: Annotated[
+        Int | None, "coordinator epoch in the last marker of this producer in the leader's log; -1: none; null: not known"
+    ] = None
+    approaching_groups: Annotated[
+        tuple[str, ...] | None, "groups whose committed offset is below the last stable offset, with records between"
+    ] = None
+    groups_beyond: Annotated[tuple[str, ...] | None, "groups whose committed offset is above the last stable offset"] = None
+
+
+# the columns of the last of the bases come first
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactionRow(TransactionFacts, TransactionPlace):
+    """A transaction that is open at the end of the leader's log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction(TransactionFacts):
+    """The same as a finding has it."""
+
+    @classmethod
+    def of(cls, row: OpenTransactionRow) -> HangingTransaction:
+        """The same columns of the row."""
+        return cls(**{one.name: getattr(row, one.name) for one in fields(TransactionFacts)})
 
 
 OPEN_TRANSACTIONS = table(

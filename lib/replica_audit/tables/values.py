@@ -18,6 +18,7 @@ from replica_audit.model import (
     Problem,
     Producers,
     ProducerSpan,
+    ProducerText,
     ReplicaFiles,
     ScannedSegment,
     Segment,
@@ -53,6 +54,7 @@ def replica_files(row: Row) -> ReplicaFiles:
     values["epochs"] = tuple(map(_EPOCH_ENTRY, row["epochs"]))
     values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
     values["producer_files"] = tuple(row["producer_files"])
+    values["producer_texts"] = tuple(ProducerText(**text) for text in row["producer_texts"])
     return ReplicaFiles(**values)
 
 

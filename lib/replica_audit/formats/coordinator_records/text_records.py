@@ -7,6 +7,7 @@ records is ignored. Up to 2.1 there is only the size of a record's contents to c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain, count
 from typing import BinaryIO, NamedTuple
@@ -20,6 +21,7 @@ from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 _LONGEST_LINE = 1 << 18  # what is kept of a line, in bytes
 _RECORD = b"| offset: "
+_EPOCH = re.compile(r"-?\d{1,10}")
 _SIZES = (b" keysize: ", b" payloadsize: ")  # one of them is on the line of a record up to 2.1, and on no line of a batch
 
 
@@ -27,8 +29,9 @@ class TextRecord(NamedTuple):
     """One record as its line shows it.
 
     `key_size` and `value_size` are in bytes, as stored, negative for null. `producer_id` is None outside of transactions. `end_of_txn` is
-    COMMIT or ABORT for a transaction marker, else None. `contents` are what the decoder printed, from the key on; None if it shows no key.
-    `is_counted`: the record is within the number of records that the line of its batch gives.
+    COMMIT or ABORT for a transaction marker, else None, and `coordinator_epoch` what the marker has. `contents` are what the decoder
+    printed, from the key on; None if it shows no key. `is_counted`: the record is within the number of records that the line of its batch
+    gives.
     """
 
     offset: int
@@ -39,6 +42,7 @@ class TextRecord(NamedTuple):
     contents: bytes | None
     line: int
     is_counted: bool
+    coordinator_epoch: int | None = None
 
 
 def text_records(file: SegmentFile, kept: KeptText, decoded: tuple[bytes, ...]) -> Iterator[TextRecord | Unusable]:
@@ -173,4 +177,9 @@ def _record(line: bytes, number: int, last_offset: int) -> TextRecord:
     if len(tokens) % 2 or told.get("headerkeys:", "[]") != "[]":
         return TextRecord(offset, key_size, 0, producer, None, None, number, is_counted=False)  # not written by a coordinator
     end = told.get("endtxnmarker:") if not has_key else None
-    return TextRecord(offset, key_size, value_size, producer, end, contents if has_key else None, number, is_counted=False)
+    epoch = told.get("coordinatorepoch:", "") if end else ""
+    return TextRecord(
+        *(offset, key_size, value_size, producer, end, contents if has_key else None, number),
+        is_counted=False,
+        coordinator_epoch=int(epoch) if _EPOCH.fullmatch(epoch) else None,
+    )

@@ -22,6 +22,8 @@ from replica_audit.formats.dump import pasted_text
 from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
 from replica_audit.model import BatchHeader, Damage
 
+LOG = ".log"
+KINDS = (LOG, ".snapshot", ".txnindex")
 _OTHER_FILES = (b".index", b".timeindex", b".txnindex", b".snapshot", b".checkpoint")
 _JVM = (b"OpenJDK ", b"Java HotSpot", b"Picked up ", b"SLF4J", b"log4j:", b"WARN", b"[")
 _CUT = "the text ends inside a 'Dumping' line: dump that file and those behind it again"
@@ -29,7 +31,7 @@ _CUT = "the text ends inside a 'Dumping' line: dump that file and those behind i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSection:
-    """The part of a text that tells one segment.
+    """The part of a text that tells one segment, or one producer snapshot or index of aborted transactions: `kind` is the file's suffix.
 
     `path` is that of the `Dumping` line, with either kind of separator; of it `log_dir` and the replica's `directory`, empty where it has
     none, and `segment_base_offset`, the number in the file's name. `first_line` counts from 1; `byte_start` (inclusive) and `byte_end`
@@ -43,6 +45,7 @@ class DumpSection:
     first_line: int
     byte_start: int
     byte_end: int
+    kind: str = LOG
 
 
 def looks_like_dump(head: bytes) -> bool:
@@ -59,7 +62,12 @@ def looks_like_dump(head: bytes) -> bool:
 
 
 def sections(stream: BinaryIO) -> Iterator[DumpSection]:
-    """The parts of a text that tell `.log` files, in order; parts that tell other files are left out.
+    """The parts of a text that tell `.log` files, as of `all_sections`."""
+    return (section for section in all_sections(stream) if section.kind == LOG)
+
+
+def all_sections(stream: BinaryIO) -> Iterator[DumpSection]:
+    """The parts of a text that tell files of a `kind`, in order; parts that tell other files are left out.
 
     What tells a log before the first `Dumping` line is a section with an empty path, its base offset that of the `Starting offset` line.
 
@@ -108,7 +116,8 @@ def _section(line: bytes, number: int, at: int) -> DumpSection | None:
     """The section that a line begins; None if it is the `Dumping` line of another kind of file."""
     is_named = line.startswith(DUMPING)
     path = line.removeprefix(DUMPING).rstrip(b"\r\n").decode("utf-8", "replace") if is_named else ""
-    if is_named and not path.endswith(".log"):
+    kind = next((kind for kind in KINDS if path.endswith(kind)), None) if is_named else LOG
+    if kind is None:
         if not line.endswith(b"\n"):
             raise DumpLogError(_CUT, line=number, byte_offset=at)
         return None
@@ -122,6 +131,7 @@ def _section(line: bytes, number: int, at: int) -> DumpSection | None:
         first_line=number,
         byte_start=at,
         byte_end=at,
+        kind=kind,
     )
 
 

@@ -12,7 +12,7 @@ from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.dump import dump_log, pasted_text, replica_names
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
-from replica_audit.model import Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
 
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
@@ -29,6 +29,7 @@ class DumpTexts:
         self.problems = problems
         self.top = Path()  # the broker's folder
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
+        self.of_producers: list[tuple[Path, dump_log.DumpSection]] = []  # of snapshots and indexes of aborted transactions
         self.server_logs: list[Path] = []
         self.unknown: list[Path] = []
         self.of_other_files: list[Path] = []  # texts that show indexes and the like, and no log
@@ -62,9 +63,10 @@ class DumpTexts:
                 stream.seek(0)
                 if is_packed(stream):
                     self._packed.add(path)
-                before = len(self.dumps)
-                self.dumps.extend((path, section) for section in dump_log.sections(stream))
-                if len(self.dumps) == before:
+                before = len(self.dumps) + len(self.of_producers)
+                for section in dump_log.all_sections(stream):
+                    (self.dumps if section.kind == dump_log.LOG else self.of_producers).append((path, section))
+                if len(self.dumps) + len(self.of_producers) == before:
                     self.of_other_files.append(path)
                 if reason := why_cut(stream):
                     remedy = "pack or copy the text again"
@@ -91,7 +93,7 @@ class DumpTexts:
             self.of_other_files,
             "dump",
             "dump-of-no-log",
-            "text of kafka-dump-log that shows no .log file, but an index, a snapshot or the like",
+            "text of kafka-dump-log that shows no .log file, but an index, a snapshot or the like, and of no replica whose log is there",
             "dump the .log files of the replica",
         )
 
@@ -142,6 +144,27 @@ class DumpTexts:
                 replica = replace(replica, problems=(*replica.problems, self._cut.pop(path)))
             replicas[key] = replica
         self.problems += self._cut.values()
+        self._attach_of_producers(replicas, parents, is_replica)
+
+    def _attach_of_producers(
+        self, replicas: dict[tuple[str, str], ReplicaFiles], parents: Sequence[str], is_replica: Callable[[Path], bool]
+    ) -> None:
+        """Give texts of snapshots and indexes to replicas whose log is there: without one they cannot be compared with anything."""
+        for path, section in self.of_producers:
+            directory = self._directory(path, section, parents, is_replica)
+            key = _home_of(path, section, directory, replicas, parents)
+            replica = replicas.get(key)
+            if replica is None or not replica.segments or section.segment_base_offset is None:
+                self.of_other_files.append(path)
+                continue
+            text = ProducerText(
+                name=f"{section.segment_base_offset:020d}{section.kind}",
+                path=str(path),
+                byte_start=section.byte_start,
+                byte_end=section.byte_end,
+                first_line=section.first_line,
+            )
+            replicas[key] = replace(replica, producer_texts=(*replica.producer_texts, text))
 
     def _directory(self, path: Path, section: dump_log.DumpSection, parents: Sequence[str], is_replica: Callable[[Path], bool]) -> str:
         """The name of the replica directory that a section is of; empty if nothing says it for sure."""

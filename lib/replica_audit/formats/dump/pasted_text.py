@@ -27,7 +27,7 @@ _OTHER_FILES = (  # of a line: the file that it is of
     (re.compile(rb"offset: \d+ position: \d+\s*$"), ".index"),
     (re.compile(rb"timestamp: -?\d+ offset: \d+\s*$"), ".timeindex"),
     (re.compile(rb"version: \d+ producerId: .*lastStableOffset: "), ".txnindex"),
-    (re.compile(rb"producerId: \d+ producerEpoch: \d+ coordinatorEpoch: "), ".snapshot"),
+    (re.compile(rb"producerId: \d+ producerEpoch: \d+ (coordinatorEpoch|lastSequence): "), ".snapshot"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +18,19 @@ from replica_audit.formats.segment.batch_columns import read_columns
 from replica_audit.formats.segment.record_batch import V2_CRC_FROM, V2_HEADER, checksum
 from replica_audit.formats.segment.records import Record, UnreadableRecords, records_of
 from replica_audit.formats.segment.segment_scan import BUFFER, batches_between
-from replica_audit.model import BatchBody, BatchHeader, BatchRun, Damage, HashedRecord, SegmentFile, StoredBatch, StoredDamage, StoredHeader
+from replica_audit.formats.transactions.markers import marker_in_text, marker_of
+from replica_audit.model import (
+    BatchBody,
+    BatchHeader,
+    BatchRun,
+    Damage,
+    EndMarker,
+    HashedRecord,
+    SegmentFile,
+    StoredBatch,
+    StoredDamage,
+    StoredHeader,
+)
 
 _NOTHING = b""
 
@@ -50,7 +62,7 @@ def stored_batches(
             found = None if runs is None else runs.get(file)
             for item in batches(file, offset, found) if file.source == SOURCE else read_segment(file, kept):
                 if isinstance(item, BatchHeader):
-                    yield StoredBatch(file.path, item, None)
+                    yield StoredBatch(file.path, item, None, _in_text(file, item))
 
 
 def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatch | StoredDamage]:
@@ -61,8 +73,13 @@ def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatc
             if isinstance(item, Damage):
                 yield StoredDamage(file.path, item, position, next_offset, _fields(stream, position))
                 return
-            yield StoredBatch(file.path, item, partial(_body, stream, item))
+            marker = partial(marker_of, stream, item) if item.is_control else None
+            yield StoredBatch(file.path, item, partial(_body, stream, item), marker)
             position, next_offset = item.position + item.size_bytes, item.last_offset + 1
+
+
+def _in_text(file: SegmentFile, batch: BatchHeader) -> Callable[[], EndMarker | None] | None:
+    return partial(marker_in_text, file, batch.base_offset) if batch.is_control and file.source == "dump" else None
 
 
 def _before(stream: BinaryIO, size: int, next_offset: int, offset: int) -> tuple[int, int]:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+import crc32c
+
 from replica_audit.errors import DumpLogError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, V2_AT, V2_CRC_FROM, V2_HEADER, length_in
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.model import UNDEFINED_EPOCH, Problem, SegmentFile
 
 _RESTORE = "else restore the segment from another replica"
+_IF_RECOVERED = (
+    "none if it is the newest segment of a broker that recovers its log, as after a crash: it cuts these bytes off. After a clean stop it "
+    "does not, and appends behind them what nobody can read"
+)
 _REMEDIES = {
-    "torn-batch": f"none if it is the newest segment: the broker cuts the rest off when it recovers the log; {_RESTORE}",
-    "trailing-bytes": f"none if it is the newest segment: the broker ignores the bytes; {_RESTORE}",
+    "torn-batch": f"{_IF_RECOVERED}; {_RESTORE}",
+    "trailing-bytes": f"{_IF_RECOVERED}; {_RESTORE}",
     "zero-filled-tail": f"none if it is the newest segment (a preallocated file after a crash); {_RESTORE}",
     "dump-truncated": "dump the segment again and keep the whole text",
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
 TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
 _DAMAGED = "the broker will not notice; move the replica's directory away on the broker and let it be recovered from the leader"
+TORN = ("torn-batch", "trailing-bytes")
+APPENDED_BEHIND = "appended-behind-torn-batch"
+_NOT_RECOVERED = (
+    "the broker did not recover this log when it started, and wrote on behind bytes that end the reading: stop it, move the replica's "
+    "directory away and let it be fetched from the leader; if this is the leader, let another replica lead first"
+)
+_LOOKED_AT = 4 << 20  # bytes behind the last batch; a batch has 1 MiB unless brokers are told otherwise
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)
 
 
@@ -47,6 +62,32 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
     return Scanned(replace(found, runs=runs), list(_problems(file, found)), False)
 
 
+def _appended_behind(file: SegmentFile, position: int | None, next_offset: int) -> int | None:
+    """Where a whole batch begins behind a torn one, as a broker leaves it that has not recovered the log; None if none is found.
+
+    It is at the offset where the readable log ends, for there such a broker goes on.
+    """
+    if file.source != "raw" or position is None:
+        return None
+    try:
+        with located(file.path).open("rb") as stream:
+            stream.seek(position)
+            behind = stream.read(_LOOKED_AT)
+    except OSError:
+        return None
+    begins = struct.pack(">q", next_offset)
+    at = behind.find(begins, 1)
+    while at >= 0:
+        head = behind[at : at + V2_HEADER.size]
+        if len(head) == V2_HEADER.size and head[V2_AT["magic"]] == 2:
+            *_fields, crc = V2_HEADER.unpack(head)[:5]
+            end = at + LOG_OVERHEAD + length_in(head)
+            if at + V2_HEADER.size <= end <= len(behind) and crc32c.crc32c(behind[at + V2_CRC_FROM : end]) == crc:
+                return position + at
+        at = behind.find(begins, at + 1)
+    return None
+
+
 def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
     if found.first_bad_crc is not None:
         yield Problem(
@@ -68,12 +109,14 @@ def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
             remedy=_DAMAGED,
         )
     if found.damage is not None:
+        next_offset = found.runs[-1].last_offset + 1 if found.runs else file.base_offset
+        behind = _appended_behind(file, found.damage.byte_offset, next_offset) if found.damage.code in TORN else None
         yield Problem(
             path=file.path,
             kind="dump" if file.source == "dump" else "segment",
-            code=found.damage.code,
-            detail=found.damage.detail,
-            remedy=_REMEDIES.get(found.damage.code, _DAMAGED),
+            code=found.damage.code if behind is None else APPENDED_BEHIND,
+            detail=found.damage.detail if behind is None else f"{found.damage.detail}, and a whole batch at byte {behind} among them",
+            remedy=_REMEDIES.get(found.damage.code, _DAMAGED) if behind is None else _NOT_RECOVERED,
             line=found.damage.line,
             byte_offset=found.damage.byte_offset,
         )

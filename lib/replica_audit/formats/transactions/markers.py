@@ -1,6 +1,7 @@
-"""The batches of a segment, each transaction marker with whether it aborts.
+"""Transaction markers: what the batches of a segment, or text of kafka-dump-log --print-data-log, say of the end of transactions.
 
-Sources: ControlRecordType, DefaultRecord (clients, 4.2.0). Batches of markers are never compressed and hold one record.
+Sources: ControlRecordType, EndTransactionMarker, DefaultRecord (clients, 4.2.0). Batches of markers are never compressed and hold one
+record.
 """
 
 from __future__ import annotations
@@ -8,16 +9,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
+from replica_audit.files.kept_text import KeptText
+from replica_audit.formats.coordinator_records.text_records import TextRecord, text_records
 from replica_audit.formats.segment.record_batch import V2_HEADER
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.formats.segment.varints import zigzag
-from replica_audit.model import BatchHeader
+from replica_audit.model import BatchHeader, EndMarker, SegmentFile
 
-_KEY = struct.Struct(">hh")
-_ABORT = 0
-_MOST_BYTES = 64  # of a record up to its key
+_KEY, _VALUE = struct.Struct(">hh"), struct.Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+_COMMITS = {"COMMIT": True, "ABORT": False}
+_MOST_BYTES = 64  # of a record up to the end of its value
 
 
 def batches_with_markers(path: Path) -> Iterator[tuple[BatchHeader, bool | None]]:
@@ -30,20 +35,63 @@ def batches_with_markers(path: Path) -> Iterator[tuple[BatchHeader, bool | None]
         for item in read_batches(path, verify_crc=False):
             if not isinstance(item, BatchHeader):
                 return
-            is_abort = None
-            if item.is_control and item.record_count:
-                stream.seek(item.position + V2_HEADER.size)
-                is_abort = _aborts(stream.read(min(_MOST_BYTES, item.size_bytes - V2_HEADER.size)))
-            yield item, is_abort
+            marker = marker_of(stream, item)
+            yield item, None if marker is None else not marker.is_commit
 
 
-def _aborts(record: bytes) -> bool | None:
+def marker_of(stream: BinaryIO, batch: BatchHeader) -> EndMarker | None:
+    """Which marker a batch is; None if it is none, the cleaner has emptied it, or its record cannot be read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not batch.is_control or not batch.record_count:
+        return None
+    stream.seek(batch.position + V2_HEADER.size)
+    record = stream.read(min(_MOST_BYTES, batch.size_bytes - V2_HEADER.size))
     try:
         _size, at = zigzag(record, 0)
         _timestamp, at = zigzag(record, at + 1)
         _offset, at = zigzag(record, at)
-        _key_size, at = zigzag(record, at)
+        key_size, at = zigzag(record, at)
         _version, kind = _KEY.unpack_from(record, at)
     except (IndexError, SegmentError, struct.error):
         return None
-    return kind == _ABORT if kind in (0, 1) else None
+    if key_size < _KEY.size or kind not in (_ABORT, _COMMIT):
+        return None
+    return EndMarker(kind == _COMMIT, _coordinator_epoch(record, at + key_size))
+
+
+def _coordinator_epoch(record: bytes, at: int) -> int | None:
+    try:
+        size, at = zigzag(record, at)
+        _version, epoch = _VALUE.unpack_from(record, at)
+    except (IndexError, SegmentError, struct.error):
+        return None
+    return int(epoch) if size >= _VALUE.size else None
+
+
+def markers_in_text(file: SegmentFile) -> dict[int, EndMarker]:
+    """By offset, the markers that text of kafka-dump-log shows; none without --print-data-log.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with KeptText() as kept:
+        records = (record for record in text_records(file, kept, ()) if isinstance(record, TextRecord))
+        return {one.offset: EndMarker(_COMMITS[one.end_of_txn], one.coordinator_epoch) for one in records if one.end_of_txn in _COMMITS}
+
+
+def marker_in_text(file: SegmentFile, offset: int) -> EndMarker | None:
+    """Which marker text of kafka-dump-log shows at an offset; None if it shows none, as without --print-data-log.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with KeptText() as kept:
+        for record in text_records(file, kept, ()):
+            if isinstance(record, TextRecord) and record.offset == offset and record.end_of_txn in _COMMITS:
+                return EndMarker(_COMMITS[record.end_of_txn], record.coordinator_epoch)
+            if isinstance(record, TextRecord) and record.offset > offset:
+                break
+    return None

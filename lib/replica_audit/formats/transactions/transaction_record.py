@@ -1,8 +1,8 @@
 """The records of `__transaction_state` as they are stored: TransactionLogKey and TransactionLogValue.
 
 Sources: TransactionLogKey.json, TransactionLogValue.json, TransactionLog.readTxnRecordKey and readTxnRecordValue, TransactionState.fromId
-(transaction-coordinator, 4.2.0). Versions 1 and later of the value are flexible (KIP-482): their tagged fields (previous and next producer
-id, version of the client's transactions) are passed over.
+(transaction-coordinator, 4.2.0). Version 1 of the value is flexible (KIP-482): of its tagged fields the previous and the next producer id
+are read, which brokers write from 4.3 on; the version of the client's transactions is passed over.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ VALUE_VERSIONS = range(2)
 _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
 _FIXED = struct.Struct(">hqhib")  # up to the state
 _EMPTY = 0
+_PREVIOUS_PRODUCER, _NEXT_PRODUCER = range(2)  # tags
 _TOPIC_BYTES, _ID_BYTES = 3, 4  # the least that a topic and its partitions, the bytes that a partition takes
 
 
@@ -55,9 +56,18 @@ def transaction_value(data: bytes) -> WrittenState:
     if partitions is None and status != _EMPTY:
         raise SegmentError(f"a transaction in state {state} without a list of partitions")
     (updated,), (started,) = _INT64.unpack_from(data, at), _INT64.unpack_from(data, at + 8)
-    if version >= 1:
-        _tagged_fields(data, at + 16)
-    return WrittenState(producer_id, epoch, timeout, state, () if status == _EMPTY else partitions or (), updated, started)
+    told = _tagged_fields(data, at + 16)[1] if version >= 1 else {}
+    others = (_producer_id(told.get(tag)) for tag in (_PREVIOUS_PRODUCER, _NEXT_PRODUCER))
+    return WrittenState(producer_id, epoch, timeout, state, () if status == _EMPTY else partitions or (), updated, started, *others)
+
+
+def _producer_id(data: bytes | None) -> int:
+    if data is None:
+        return -1
+    if len(data) != _INT64.size:
+        raise SegmentError(f"a producer id of {len(data)} bytes")
+    (found,) = _INT64.unpack(data)
+    return int(found)
 
 
 def _partitions(data: bytes, at: int, *, is_flexible: bool) -> tuple[tuple[tuple[str, int], ...] | None, int]:
@@ -71,7 +81,7 @@ def _partitions(data: bytes, at: int, *, is_flexible: bool) -> tuple[tuple[tuple
         ids, at = _count(data, at, is_flexible=is_flexible, least_bytes=_ID_BYTES)
         end = at + max(ids, 0) * _ID_BYTES
         found += [(topic, partition) for (partition,) in _INT32.iter_unpack(data[at:end])]
-        at = _tagged_fields(data, end) if is_flexible else end
+        at = _tagged_fields(data, end)[0] if is_flexible else end
     return tuple(found), at
 
 
@@ -87,14 +97,16 @@ def _count(data: bytes, at: int, *, is_flexible: bool, least_bytes: int) -> tupl
     return number, at
 
 
-def _tagged_fields(data: bytes, at: int) -> int:
-    """Where the tagged fields that begin at `at` end."""
+def _tagged_fields(data: bytes, at: int) -> tuple[int, dict[int, bytes]]:
+    """Where the tagged fields that begin at `at` end, and their contents by tag."""
     fields, at = unsigned(data, at)
+    found: dict[int, bytes] = {}
     for _ in range(fields):
-        _tag, at = unsigned(data, at)
+        tag, at = unsigned(data, at)
         size, at = unsigned(data, at)
-        at = field_end(data, at, size)
-    return at
+        end = field_end(data, at, size)
+        found[tag], at = data[at:end], end
+    return at, found
 
 
 def _compact_string(data: bytes, at: int) -> tuple[str, int]:

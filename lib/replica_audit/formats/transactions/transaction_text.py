@@ -121,6 +121,7 @@ def _from_json(text: str) -> Decoded:
                 "transactionPartitions": topics,
                 "transactionLastUpdateTimestampMs": int(updated),
                 "transactionStartTimestampMs": int(started),
+                **tagged,
             }
         }:
             state = _state(status)
@@ -128,7 +129,8 @@ def _from_json(text: str) -> Decoded:
         case _:
             raise ValueError
     ids = _number(producer, 64), _number(epoch, 16), _number(timeout, 32)
-    return name, WrittenState(*ids, state, partitions, _number(updated, 64), _number(started, 64))
+    others = (_number(tagged.get(field, -1), 64) for field in ("previousProducerId", "nextProducerId"))
+    return name, WrittenState(*ids, state, partitions, _number(updated, 64), _number(started, 64), *others)
 
 
 def _state(status: object) -> str:

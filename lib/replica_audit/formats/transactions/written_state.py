@@ -10,7 +10,7 @@ _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit"
 
 
 class WrittenState(NamedTuple):
-    """The value of one record; times are in milliseconds, -1 where a text does not show them."""
+    """The value of one record; times are in milliseconds, -1 where a text does not show them, and so are the other producer ids."""
 
     producer_id: int
     producer_epoch: int
@@ -19,6 +19,8 @@ class WrittenState(NamedTuple):
     partitions: tuple[tuple[str, int], ...]
     last_update_ms: int
     start_ms: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
 
 
 def state_of(status: int) -> str | None:

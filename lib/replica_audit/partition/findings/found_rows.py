@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
-from replica_audit.partition.findings.transactions import hanging_summary
+from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
 from replica_audit.protocol.comparison.pair import Context
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.transactions.open_transactions import hanging_sentence
 from replica_audit.protocol.verdict.partition_findings import (
     FindingAbout,
     PartitionCode,
@@ -31,10 +32,10 @@ from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import BatchDamage, CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
-from replica_audit.tables.transactions import OpenTransactionRow
+from replica_audit.tables.transactions import HangingTransaction, OpenTransactionRow
 from replica_audit.tables.what_if import WhatIfLeader
 
-_NOBODY, _MOST_DAMAGED = -1, 5
+_NOBODY, _MOST_NESTED = -1, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class Audited:
     def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
         """The column `damaged` of a finding about a replica."""
         found = [BatchDamage.of(one) for one in self.damaged if one.broker_id == broker_id]
-        return tuple(found[:_MOST_DAMAGED]) or None
+        return tuple(found[:_MOST_NESTED]) or None
 
     def finding_key(self, code: str, broker_id: int) -> str:
         """What names a finding in every run; `broker_id` is -1 where it is about the partition."""
@@ -104,7 +105,7 @@ def checked_row(audited: Audited) -> CheckedPartition:
         leader_id=audited.leadership.leader_id,
         leader_source=audited.leadership.source,
         leader_has_epoch=has_epoch,
-        has_no_hanging_transaction=audited.open_transactions is not None and hanging_summary(audited.open_transactions) is None,
+        has_no_hanging_transaction=audited.open_transactions is not None and not hanging_of(audited.open_transactions),
         isr=metadata.isr,
         clean=(*leads, *clean),
         same_batches=tuple(sorted(audited.made.same_batches)),
@@ -165,9 +166,11 @@ def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
         found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)
-    hangs = hanging_summary(audited.open_transactions or ())
-    if hangs is not None:
-        yield _leads(audited, PartitionCode.HANGING_TRANSACTION, Severity.ERROR, hangs)
+    hangs = hanging_of(audited.open_transactions or ())
+    if hangs:
+        said = hanging_sentence([(one.first_offset, one.producer_id, one.producer_epoch) for one in hangs], hangs[0].last_stable_offset)
+        found = _leads(audited, PartitionCode.HANGING_TRANSACTION, Severity.ERROR, said)
+        yield replace(found, hanging=tuple(map(HangingTransaction.of, hangs[:_MOST_NESTED])))
 
 
 def _of_logs(audited: Audited) -> Iterator[FoundFinding]:

@@ -13,7 +13,9 @@ from replica_audit.protocol.transactions.lost_sequences import LogOfProducers, l
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.tables.findings import FoundFinding
-from replica_audit.tables.sequence_gaps import MissingSequences
+from replica_audit.tables.sequence_gaps import LostRecords, MissingSequences
+
+_MOST_NESTED = 5
 
 
 def sequence_gap_rows(
@@ -90,6 +92,7 @@ def sequence_gap_findings(rows: Sequence[MissingSequences], metadata: PartitionM
             about=str(FindingAbout.PARTITION),
             leader_id=leadership.leader_id,
             leader_source=leadership.source,
+            lost_records=tuple(map(LostRecords.of, certain[:_MOST_NESTED])),
         )
 
 

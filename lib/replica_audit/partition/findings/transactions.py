@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from shlex import quote
 
-from replica_audit.errors import visible
-from replica_audit.model import PartitionMetadata, ScannedSegment, SegmentFile, TransactionState
+from replica_audit.model import EndMarker, PartitionMetadata, ScannedSegment, SegmentFile, StoredBatch, TransactionState
+from replica_audit.partition.findings.waiting_groups import GroupsAtStableOffset, groups_at
+from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
@@ -29,12 +29,8 @@ from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.tables.pairs import ReplicaVerdict
 from replica_audit.tables.transactions import OpenTransactionRow, TransactionElsewhere
 
-_TOLD = 5  # of transactions, and of groups
-_WHY = {
-    HangsBecause.MARKER_REMOVED: "its marker was written to another replica, and the leader's log is without it",
-    HangsBecause.COORDINATOR_WENT_ON: "its coordinator completed it and has gone on to another epoch, and the leader's log has no marker",
-    HangsBecause.PAST_TIMEOUT: "its coordinator knows nothing of it, and its producer wrote last longer ago than any transaction may take",
-}
+_COMMITTED, _ABORTED = "committed", "aborted"
+_ABORT_FORMS = {True: "start-offset", False: "producer-id", None: None}
 _CUTS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)  # a copy of another moment cannot explain what they cut
 
 
@@ -48,23 +44,31 @@ class TransactionsKnown:
     compared: Mapping[int, Loaded]
     replicas: Mapping[int, Replica]
 
-    def rows(self, verdicts: Sequence[ReplicaVerdict], *, simultaneous: bool) -> tuple[OpenTransactionRow, ...] | None:
+    def rows(self, verdicts: Sequence[ReplicaVerdict], cluster: ClusterFacts) -> tuple[OpenTransactionRow, ...] | None:
         """A row for each transaction that is open on the leader; None where that is not known.
 
         Args:
             verdicts: on its followers.
-            simultaneous: whether all copies were taken at one instant.
+            cluster: whether all copies were taken at one instant, and what its brokers can be asked for.
         """
         leader = self.compared.get(self.leadership.leader_id)
         opened = self.opened(leader) if leader is not None else None
         if leader is None or leader.log is None or opened is None:
             return None
+        if not opened:
+            return ()
         stable = last_stable_offset(opened, leader.log.log_start_offset, leader.log.log_end_offset)
-        waiting = tuple(sorted({commit.group_id for commit in self.known.commits if commit.offset == stable}))
-        return tuple(self._row(one, stable, waiting, verdicts, simultaneous=simultaneous) for one in opened)
+        groups = groups_at(stable, leader, self.known.commits)
+        return tuple(self._row(one, leader, stable, groups, verdicts, cluster) for one in opened)
 
     def _row(
-        self, one: OpenTransaction, stable: int, waiting: tuple[str, ...], verdicts: Sequence[ReplicaVerdict], *, simultaneous: bool
+        self,
+        one: OpenTransaction,
+        leader: Loaded,
+        stable: int,
+        groups: GroupsAtStableOffset,
+        verdicts: Sequence[ReplicaVerdict],
+        cluster: ClusterFacts,
     ) -> OpenTransactionRow:
         state = state_of(one, self.known.transactions)
         elsewhere = tuple(self._elsewhere(one, verdicts))
@@ -75,9 +79,10 @@ class TransactionsKnown:
                 state,
                 (self.known.topic, self.known.partition),
                 marker_is_removed=any(other.is_removed for other in elsewhere),
-                state_is_earlier=simultaneous or self._is_earlier(state),
-                known_until_ms=self.compared[self.leadership.leader_id].files.captured_at_ms,
+                state_is_earlier=cluster.simultaneous or self._is_earlier(state),
+                known_until_ms=leader.files.captured_at_ms,
             )
+        commits = [other.outcome == _COMMITTED for other in elsewhere if other.outcome]
         return OpenTransactionRow(
             topic=self.known.topic,
             partition=self.known.partition,
@@ -96,7 +101,13 @@ class TransactionsKnown:
             coordinator_epoch=state.producer_epoch if state else None,
             timeout_ms=state.timeout_ms if state else None,
             hangs_because=str(why) if why else None,
-            waiting_groups=waiting,
+            waiting_groups=groups.waiting,
+            may_be_committed=may_be_committed(one, state, commits),
+            coordinator_producer_id=state.producer_id if state else None,
+            abort_form=_ABORT_FORMS[cluster.describes_producers],
+            marker_coordinator_epoch=self._last_coordinator_epoch(leader, one.producer_id) if why else None,
+            approaching_groups=groups.approaching,
+            groups_beyond=groups.beyond,
         )
 
     def _is_earlier(self, state: TransactionState | None) -> bool:
@@ -146,49 +157,36 @@ class TransactionsKnown:
             elif self.last_marker(follower, opened.producer_id) <= opened.first_offset:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="open", marker_offset=None, is_removed=None)
             else:
-                marker = _marker(follower, opened)
+                offset, marker = _end(follower, opened.producer_id, opened.first_offset + 1)
                 cut = verdict.truncation_offset if verdict.verdict in _CUTS else None
-                removed = cut is not None and marker is not None and marker >= cut
-                yield TransactionElsewhere(broker_id=verdict.follower_id, standing="finished", marker_offset=marker, is_removed=removed)
+                yield TransactionElsewhere(
+                    broker_id=verdict.follower_id,
+                    standing="finished",
+                    marker_offset=offset,
+                    is_removed=cut is not None and offset is not None and offset >= cut,
+                    outcome=None if marker is None else _COMMITTED if marker.is_commit else _ABORTED,
+                )
+
+    def _last_coordinator_epoch(self, leader: Loaded, producer_id: int) -> int | None:
+        """The coordinator epoch of a producer's last marker in the leader's log; -1 if it has none, None if that cannot be read."""
+        offset = self.last_marker(leader, producer_id)
+        marker = _end(leader, producer_id, offset)[1] if offset >= 0 else EndMarker(is_commit=False, coordinator_epoch=-1)
+        return None if marker is None else marker.coordinator_epoch
 
 
-def hanging_summary(rows: Sequence[OpenTransactionRow]) -> str | None:
-    """What hangs in a partition, and the command that ends it, in one sentence; None if nothing is known to."""
-    hanging = [row for row in rows if row.hangs_because]
-    if not hanging:
-        return None
-    first, more = hanging[0], len(hanging) - 1
-    where = ", ".join(f"{row.first_offset} (producer {row.producer_id}, epoch {row.producer_epoch})" for row in hanging[:_TOLD])
-    where += f" and {len(hanging) - _TOLD} more" if len(hanging) > _TOLD else ""
-    what = f"{len(hanging)} transactions hang, from offsets {where}" if more else f"the transaction from offset {where} hangs"
-    groups = f" ({', '.join(first.waiting_groups[:_TOLD])} among them)" if first.waiting_groups else ""
-    why = _WHY[HangsBecause(first.hangs_because or "")]
-    ends = f"kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic {quote(first.topic)} --partition {first.partition}"
-    ends += f" --start-offset {first.first_offset}" + (", then the same with the other offsets" if more else "")
-    stands = f"consumers with read_committed get no further than the last stable offset {first.last_stable_offset}{groups}"
-    which = "of the first, " if more else ""
-    return f"{what}: {which}{why}; {stands}; to end it: {ends}{_to_be_saved(hanging)}"
+def hanging_of(rows: Sequence[OpenTransactionRow]) -> tuple[OpenTransactionRow, ...]:
+    """Those that are known to hang."""
+    return tuple(row for row in rows if row.hangs_because)
 
 
-def _to_be_saved(hanging: Sequence[OpenTransactionRow]) -> str:
-    """Which of the transactions their producers may take for committed."""
-    committed = [row for row in hanging if may_be_committed(row.producer_epoch, row.coordinator_state, row.coordinator_epoch)]
-    if not committed:
-        return ""
-    where = ", ".join(f"{row.first_offset} ({visible(row.transactional_id or '')})" for row in committed[:_TOLD])
-    where += f" and {len(committed) - _TOLD} more" if len(committed) > _TOLD else ""
-    return (
-        f". First save the records of the one from offset {where}: its coordinator says CompleteCommit, so its producer takes them for "
-        "committed, and once it is aborted read_committed consumers never see them"
-    )
-
-
-def _marker(follower: Loaded, opened: OpenTransaction) -> int | None:
-    """Where a replica's log ends a transaction; None if its batches cannot be read again, or no longer tell who wrote them."""
+def _end(loaded: Loaded, producer_id: int, offset: int) -> tuple[int | None, EndMarker | None]:
+    """The first marker of a producer from an offset on: where it is, and what it says; None for what can no longer be read."""
     try:
-        for batch in follower.batches_from(opened.first_offset):
-            if batch.is_control and batch.producer_id == opened.producer_id and batch.base_offset > opened.first_offset:
-                return batch.base_offset
+        for item in loaded.stored_from(offset):
+            if not isinstance(item, StoredBatch) or not item.header.is_control or item.header.base_offset < offset:
+                continue
+            if item.header.producer_id == producer_id:
+                return item.header.base_offset, item.marker() if item.marker else None
     except UnreadBatchesError:
         pass
-    return None
+    return None, None

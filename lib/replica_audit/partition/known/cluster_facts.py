@@ -9,7 +9,7 @@ from replica_audit.config import Settings
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
-from replica_audit.protocol.cluster.generation import Generation, generation, lowest, protocol_of_moves, release
+from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, lowest, protocol_of_moves, release
 from replica_audit.protocol.cluster.metadata_image import BrokerState
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.exchange.replay import Protocol
@@ -26,7 +26,8 @@ class ClusterFacts:
     `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
     are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
     end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
-    how closely replicas are compared. `audited_at_ms`: when the audit began, later than any copy was taken.
+    how closely replicas are compared. `audited_at_ms`: when the audit began, later than any copy was taken. `describes_producers`: whether
+    the brokers can be asked for the producers of a partition, as those of 3.0 and later; None: not known.
     """
 
     generation: Generation
@@ -40,6 +41,7 @@ class ClusterFacts:
     compare: CompareMode = CompareMode.CONTENT
     audited_at_ms: int = UNKNOWN_TIME
     history: ClusterHistory = field(default_factory=ClusterHistory)
+    describes_producers: bool | None = None
 
     @property
     def applies(self) -> Protocol:
@@ -67,10 +69,12 @@ def cluster_facts(
     copy = max(copies, key=lambda one: (one.log_epoch, one.log_end_offset), default=None)
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
     in_file = head.metadata_version if head else None
+    level = in_file if in_file is not None or copy is None else copy.metadata_version
+    version = (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)
     chosen = generation(
         requested=settings.protocol,
         inter_broker_protocol=head.inter_broker_protocol if head else None,
-        metadata_version=in_file if in_file is not None or copy is None else copy.metadata_version,
+        metadata_version=level,
         broker_version=head.kafka_version if head else None,
         has_metadata_log=copy is not None,
         logged_protocol=lowest(row.inter_broker_protocol for row in logged),
@@ -87,7 +91,12 @@ def cluster_facts(
         logs_go_on=settings.server_logs_after_copy,
         compare=CompareMode(settings.compare),
         audited_at_ms=audited_at_ms,
-        history=_history(copy, (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)),
+        history=_history(copy, version),
+        describes_producers=describes_producers(
+            broker_version=version,
+            metadata_version=level,
+            inter_broker_protocol=(head.inter_broker_protocol if head else None) or lowest(row.inter_broker_protocol for row in logged),
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from replica_audit.model import (
     StoredDamage,
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
-from replica_audit.partition.replicas.replica_problems import log_problems, no_segments
+from replica_audit.partition.replicas.replica_problems import log_problems, no_segments, with_known_stop
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
@@ -156,7 +156,9 @@ def load(
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether metadata says that the topic is compacted.
     """
-    problems = [*files.problems, *(problem for scan in scans for problem in scan.problems)]
+    newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
+    of_scans = (problem for scan in scans for problem in scan.problems)
+    problems = [*files.problems, *(with_known_stop(one, files, newest.path if newest else "", alive=alive) for one in of_scans)]
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
+from replica_audit.formats.segment.segment_problems import TORN
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -12,6 +14,11 @@ _LOG_WAS_LONGER = (
     "copy the replica's segments again: the broker was stopped cleanly, so its log reached this offset when the entry was written; if the "
     "broker's own log ends here too, it lost its end after the stop"
 )
+_NO_RECOVERY = (
+    "before the broker starts, move the replica's directory away, so that it fetches the log anew, or cut the file off at this byte: the "
+    "broker was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and appends behind these bytes what nobody can read"
+)
+_RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts, and cuts these bytes off"
 _MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
 
 
@@ -24,6 +31,22 @@ def no_segments(files: ReplicaFiles) -> Problem:
         detail="a replica directory without a readable segment file",
         remedy="copy the directory again, with its .log files",
     )
+
+
+def with_known_stop(problem: Problem, files: ReplicaFiles, newest: str, *, alive: bool | None) -> Problem:
+    """What to do about a torn end, where the files tell how the broker was stopped: after a clean stop it does not recover the log.
+
+    Args:
+        problem: of a segment of the replica.
+        files: of the replica.
+        newest: path of its newest segment.
+        alive: as of the broker.
+    """
+    if problem.code not in TORN or problem.path != newest or alive:
+        return problem
+    if files.clean_shutdown:
+        return replace(problem, remedy=_NO_RECOVERY)
+    return replace(problem, remedy=_RECOVERS) if files.has_lock else problem
 
 
 def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:

@@ -75,6 +75,22 @@ def release(version: str | None) -> tuple[int, int] | None:
     return parsed[:2] if parsed else None
 
 
+def describes_producers(*, broker_version: str | None, metadata_version: int | None, inter_broker_protocol: str | None) -> bool | None:
+    """Whether brokers answer DescribeProducers, as those of 3.0 and later do (KIP-664); None if that is not known.
+
+    Args:
+        broker_version: release of the brokers, the lowest where they differ.
+        metadata_version: as of `generation`.
+        inter_broker_protocol: likewise; brokers may be newer than it, never older.
+    """
+    if metadata_version is not None and metadata_version > 0:
+        return True
+    version, lower_bound = release(broker_version), release(inter_broker_protocol)
+    if lower_bound is not None and lower_bound >= (3, 0):
+        return True
+    return None if version is None else version >= (3, 0)
+
+
 def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> Protocol:
     """The rule by which a future replica truncates (ReplicaAlterLogDirsThread, KIP-113).
 

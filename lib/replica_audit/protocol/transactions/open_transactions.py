@@ -8,17 +8,20 @@ bumps the producer's epoch with the end of each transaction).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from replica_audit.model import Producers, TransactionState
 
 LONGEST_TRANSACTION_MS = 15 * 60_000  # transaction.max.timeout.ms by default, as the tool takes it
 MARGIN_MS = 5 * 60_000  # the tool's, for clocks and for markers on their way
 _ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-_COMMITTED = "CompleteCommit"
+_COMMITTED, _ABORTED = "CompleteCommit", "CompleteAbort"
 _OPEN = "Ongoing"
+_NAMED = 5
+_PRODUCER, _PREVIOUS, _NEXT = (attrgetter(name) for name in ("producer_id", "previous_producer_id", "next_producer_id"))
 
 
 class HangsBecause(StrEnum):
@@ -78,9 +81,12 @@ def last_stable_offset(opened: Iterable[OpenTransaction], log_start_offset: int,
 
 
 def state_of(opened: OpenTransaction, states: Sequence[TransactionState]) -> TransactionState | None:
-    """What the coordinator says of the producer, by its newest record."""
-    of_producer = [state for state in states if state.producer_id == opened.producer_id]
-    return max(of_producer, key=lambda state: (state.producer_epoch, state.last_update_ms), default=None)
+    """What the coordinator says last of the transactional id that uses a producer id; else of the one that used it before, or will next."""
+    for of_state in (_PRODUCER, _PREVIOUS, _NEXT):
+        found = [state for state in states if of_state(state) == opened.producer_id]
+        if found:
+            return max(found, key=lambda state: (state.producer_epoch, state.last_update_ms))
+    return None
 
 
 def hangs_because(
@@ -102,10 +108,13 @@ def hangs_because(
         state_is_earlier: whether the coordinator wrote the state before the leader's log was copied: else the marker may have come between.
         known_until_ms: a time at which it still was open, in milliseconds since the epoch; None if there is none.
     """
-    if state is not None and state.state in _ENDING:
+    if state is not None and _is_of_the_one_before(opened, state):
+        state = None  # it speaks of the transaction before
+    has_other_id = state is not None and state.producer_id != opened.producer_id  # which it gets when a transaction is completed
+    if state is not None and state.state in _ENDING and not has_other_id:
         return None  # its marker is on its way
-    has_gone_on = state is not None and state_is_earlier and state.producer_epoch > opened.producer_epoch
-    if state is not None and state.state == _OPEN and place in state.partitions and not has_gone_on:
+    has_gone_on = state is not None and state_is_earlier and (has_other_id or state.producer_epoch > opened.producer_epoch)
+    if state is not None and state.state == _OPEN and place in state.partitions and not has_gone_on and not has_other_id:
         return None  # its producer, or else the coordinator, ends it in time
     if marker_is_removed:
         return HangsBecause.MARKER_REMOVED
@@ -117,12 +126,40 @@ def hangs_because(
     return HangsBecause.PAST_TIMEOUT if opened.last_timestamp_ms + longest < known_until_ms else None
 
 
-def may_be_committed(producer_epoch: int, coordinator_state: str | None, coordinator_epoch: int | None) -> bool:
-    """Whether the coordinator may have completed a transaction that is open in a log as a commit.
+def _is_of_the_one_before(opened: OpenTransaction, state: TransactionState) -> bool:
+    """Whether a state is older than a transaction: its producer id is only the one that is to be used next."""
+    return opened.producer_id not in (state.producer_id, state.previous_producer_id)
+
+
+def may_be_committed(opened: OpenTransaction, state: TransactionState | None, commits: Collection[bool]) -> bool | None:
+    """Whether a producer may take a transaction that is open on the leader for committed; None if that is not known.
 
     Args:
-        producer_epoch: of the transaction.
-        coordinator_state: the last state of its transactional id, None if it is not known.
-        coordinator_epoch: the producer epoch of that state: of a completed transaction its own, or the next one (KIP-890).
+        opened: on the leader.
+        state: the coordinator's, as `state_of` gives it; with the producer epoch of the transaction, or the next one (KIP-890).
+        commits: of each marker that ends it in another replica's log, whether it is a COMMIT.
     """
-    return coordinator_state == _COMMITTED and coordinator_epoch in (producer_epoch, producer_epoch + 1)
+    if commits:
+        return any(commits)
+    if state is None or _is_of_the_one_before(opened, state):
+        return None
+    has_other_id = state.producer_id != opened.producer_id
+    if state.producer_epoch not in ((0,) if has_other_id else (opened.producer_epoch, opened.producer_epoch + 1)):
+        return None
+    if state.state == _COMMITTED:
+        return True
+    # without a new epoch for each transaction it may speak of a later one, unless that began before this one was written
+    return False if state.state == _ABORTED and 0 <= state.start_ms <= opened.last_timestamp_ms else None
+
+
+def hanging_sentence(hanging: Sequence[tuple[int, int, int]], stable_offset: int) -> str:
+    """That transactions hang, and where that stops consumers.
+
+    Args:
+        hanging: first offset, producer id and producer epoch of each, by first offset; at least one.
+        stable_offset: the last stable offset of the leader.
+    """
+    where = ", ".join(f"{first} (producer {producer}, epoch {epoch})" for first, producer, epoch in hanging[:_NAMED])
+    where += f" and {len(hanging) - _NAMED} more" if len(hanging) > _NAMED else ""
+    what = f"{len(hanging)} transactions hang, from offsets {where}" if len(hanging) > 1 else f"the transaction from offset {where} hangs"
+    return f"{what}: consumers with read_committed get no further than the last stable offset {stable_offset}"

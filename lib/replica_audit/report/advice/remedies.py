@@ -45,8 +45,7 @@ def steps(explanation: Explanation) -> Iterator[str]:
     if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
         yield (
             f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
-            "fetched the leader's log. Should they stay open on the leader, too, read_committed consumers wait there for ever: "
-            "kafka-transactions.sh find-hanging and abort (KIP-664)."
+            "fetched the leader's log. Those that are open on the leader, too, are listed with the partition, and how they are ended."
         )
 
 

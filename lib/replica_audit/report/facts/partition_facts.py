@@ -14,13 +14,13 @@ from replica_audit.report.facts.explained_structs import ExplainedDamage
 from replica_audit.report.facts.partition_rows import (
     ExplainedElection,
     ExplainedFuture,
-    ExplainedGap,
     ExplainedGroup,
     ExplainedIncident,
     ExplainedRole,
     LeaderChoice,
 )
 from replica_audit.report.facts.short_paths import below
+from replica_audit.report.facts.transaction_rows import ExplainedGap, ExplainedTransaction
 
 PARTITION_TABLES = (
     "replica_roles",
@@ -31,6 +31,7 @@ PARTITION_TABLES = (
     "logged_incidents",
     "damaged_batches",
     "sequence_gaps",
+    "open_transactions",
 )
 
 
@@ -73,6 +74,7 @@ class PartitionFacts:
     findings: tuple[OpenFinding, ...] = ()
     damaged: tuple[ExplainedDamage, ...] = ()
     gaps: tuple[ExplainedGap, ...] = ()
+    transactions: tuple[ExplainedTransaction, ...] = ()
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: in
         gaps=tuple(
             sorted(tables.rows("sequence_gaps", ExplainedGap, **keys), key=lambda row: (not row.is_certain, row.first_offset_after))
         ),
+        transactions=tuple(sorted(tables.rows("open_transactions", ExplainedTransaction, **keys), key=lambda row: row.first_offset)),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
         damaged=damaged_batches(tables, folder, keys),
         findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),

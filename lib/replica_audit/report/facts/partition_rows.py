@@ -53,25 +53,6 @@ class ExplainedIncident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedGap:
-    """A row of `sequence_gaps`."""
-
-    broker_id: int
-    producer_id: int
-    producer_epoch: int
-    sequence_before: int | None
-    sequence_after: int
-    missing_records: int
-    last_offset_before: int | None
-    first_offset_after: int
-    written_after: datetime | None
-    written_before: datetime | None
-    is_certain: bool
-    doubt: str | None
-    held_by: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGroup:
     """A row of `consumer_impacts`."""
 

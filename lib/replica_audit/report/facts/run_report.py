@@ -10,6 +10,7 @@ from typing import Any
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.exit_code import compared_followers
+from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,10 @@ class OfflinePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFinding:
-    """A row of `findings` that is not a verdict on a follower, or that this run did not see."""
+    """A row of `findings` that is not a verdict on a follower, or that this run did not see.
+
+    `hanging` are the first transactions that hang, where it is about such and the list that has it shows them.
+    """
 
     cluster_id: str
     code: str
@@ -143,6 +147,7 @@ class ReplicaFinding:
     summary: str
     status: str
     leader_id: int | None = None
+    hanging: tuple[ExplainedTransaction, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

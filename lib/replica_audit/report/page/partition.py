@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
@@ -19,39 +17,20 @@ from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
 from replica_audit.report.layout.paragraphs import listed, moment, offsets
+from replica_audit.report.page.hanging import Hanging, hanging_of
+from replica_audit.report.page.partition_tables import PageTable, grids_of_partition
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
-from replica_audit.report.text import choices_text, damage_text, elections_text, groups_text, mismatch_text, roles_text, rules_text
+from replica_audit.report.text import choices_text, mismatch_text, rules_text
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
 from replica_audit.report.text.offline_text import elections, in_sync, since
 
-_MOST_GROUPS = 50
 _MOST_ERRORS = 5
-_MOST_BATCHES = 50
 _UNCLEAN = "unclean"
 _WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
-_NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
-
-
-class PageTable(NamedTuple):
-    """A table: what it is, its head, its rows."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    @property
-    def columns(self) -> list[tuple[str, bool]]:
-        """The headings, and whether the cells below are numbers."""
-        cells = zip(*self.rows, strict=True)
-        return [(name, any(column) and all(map(_is_number, column))) for name, column in zip(self.head, cells, strict=True)]
-
-
-def _is_number(cell: str) -> bool:
-    return not cell or _NUMBER.fullmatch(cell) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +65,7 @@ class Section:
     cluster: str
     severity: str
     offline: tuple[str, ...]
+    hanging: Hanging | None
     followers: tuple[Follower, ...]
     others: tuple[str, ...]
     pictures: tuple[Picture, ...]
@@ -115,10 +95,11 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         cluster=cluster,
         severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
         offline=tuple(_offline(facts)),
+        hanging=hanging_of(facts),
         followers=tuple(_follower(one, choices_text.weighed(facts)) for one in bad),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
-        grids=tuple(_grids_of_partition(explained)),
+        grids=tuple(grids_of_partition(facts)),
         notes=tuple(_notes(explained)),
         command=command(report, facts.run.cluster_id, facts.topic, facts.partition),
     )
@@ -224,26 +205,6 @@ def _evidence(one: Explanation) -> Iterator[str]:
         yield f"all below {one.folder}"
     if one.cut_short:
         yield f"not all rows were read of: {', '.join(one.cut_short)}"
-
-
-def _grids_of_partition(explained: Explained) -> Iterator[PageTable]:
-    facts = explained.partition
-    hit = [impact for impact in facts.impacts if impact.affected is not False]
-    if hit:
-        more = f" (the worst {_MOST_GROUPS} of {number(len(hit))})" if len(hit) > _MOST_GROUPS else ""
-        rows = tuple((*groups_text.group_row(impact), impact.reason) for impact in hit[:_MOST_GROUPS])
-        yield PageTable(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
-    if facts.damaged:
-        rows = tuple(map(damage_text.damage_row, facts.damaged[:_MOST_BATCHES]))
-        yield PageTable(damage_text.TITLE, damage_text.HEAD, rows)
-    if facts.choices:
-        yield PageTable(
-            "Each replica as the leader, the least loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
-        )
-    if facts.roles:
-        yield PageTable("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))
-    if facts.elections:
-        yield PageTable("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
 
 
 def _offline(facts: PartitionFacts) -> Iterator[str]:

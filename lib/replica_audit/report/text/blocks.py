@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report, findings_about_followers
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
@@ -160,7 +161,8 @@ def _others(report: Report) -> Iterator[Notes]:
     lines = tuple(leader_and_isr_lines(report))
     if lines:
         total = sum(report.partition_codes.values()) - report.offline_count
-        title = f"Leaders, the ISR, and what brokers logged{_shown(len(lines), total, 'worst')}"
+        shown = sum(one.code in set(PartitionCode) for one in report.others)
+        title = f"Leaders, the ISR, and what brokers logged{_shown(shown, total, 'worst')}"
         yield Notes(title=title, lines=lines, severity=report.others[0].severity)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from replica_audit.protocol.transactions.lost_sequences import GapDoubt
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.partition_rows import ExplainedGap
+from replica_audit.report.facts.transaction_rows import ExplainedGap
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import count, paragraph
 
+TITLE = "Records missing from producers' sequences"
+HEAD = ("records", "producer", "epoch", "sequence\nbefore", "sequence\nbehind", "offset\nbefore", "offset\nbehind", "written (UTC)", "lost")
 _MOST = 12
 _WHY_NOT: dict[str, str] = {
     GapDoubt.FIRST_IN_LOG: "not certain: the producer has no earlier batch here, and its first ones may have been refused",
@@ -28,7 +30,7 @@ def gap_lines(facts: PartitionFacts) -> Iterator[str]:
     """One item for each gap, those that are certain first."""
     if not facts.gaps:
         return
-    yield "Records missing from producers' sequences"
+    yield TITLE
     for gap in facts.gaps[:_MOST]:
         yield from paragraph(f"{_place(gap)}: {_certainty(gap)}.", first="- ")
     left_out = len(facts.gaps) - _MOST
@@ -38,13 +40,31 @@ def gap_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(_AGAIN)
 
 
+def gap_row(gap: ExplainedGap) -> tuple[str, ...]:
+    """The cells below HEAD."""
+    numbers = (gap.missing_records, gap.producer_id, gap.producer_epoch, gap.sequence_before, gap.sequence_after)
+    places = (gap.last_offset_before, gap.first_offset_after)
+    return (
+        *("-" if number is None else str(number) for number in (*numbers, *places)),
+        _written(gap, "{} to {}") or "-",
+        _certainty(gap),
+    )
+
+
 def _place(gap: ExplainedGap) -> str:
     before = f"{gap.sequence_before} at offset {gap.last_offset_before}" if gap.sequence_before is not None else "none in this epoch"
-    when = f", written between {gap.written_after} and {gap.written_before} UTC" if gap.written_after and gap.written_before else ""
+    when = _written(gap, ", written between {} and {} UTC")
     return (
         f"{count(gap.missing_records, 'record')} of producer {gap.producer_id} (epoch {gap.producer_epoch}): last sequence {before}, next "
         f"{gap.sequence_after} at offset {gap.first_offset_after}{when}"
     )
+
+
+def _written(gap: ExplainedGap, form: str) -> str:
+    """When the records were written; empty if that is not known."""
+    if gap.written_after is None or gap.written_before is None:
+        return ""
+    return form.format(*(f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (gap.written_after, gap.written_before)))
 
 
 def _certainty(gap: ExplainedGap) -> str:

@@ -1,17 +1,20 @@
-"""A run as JSON, in pieces: its head, then every finding, one to a line, so that no more than a few are in memory at once."""
+"""A run as JSON, in pieces: its head, then its open transactions, gaps in sequences and findings, one to a line.
+
+No more than a few of them are in memory at once.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Report
 
-Rows = Callable[[tuple[str, ...]], Iterable[Mapping[str, Any]]]
+Rows = Iterable[Mapping[str, Any]]
 _LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}
 _LISTED_APART = ("findings", "offline", "others")
 # of a finding about a follower these are always there; other facts only where they are known
@@ -31,23 +34,44 @@ _OF_FOLLOWER = (
 )
 
 
-def json_pieces(report: Report, rows: Rows) -> Iterator[str]:
+class ListsOfRows(Protocol):
+    """Where the rows come from, in the order to be written."""
+
+    def findings(self, statuses: tuple[str, ...], /) -> Rows:
+        """The rows of `findings` of these statuses."""
+
+    def open_transactions(self) -> Rows:
+        """The rows of `open_transactions`."""
+
+    def sequence_gaps(self) -> Rows:
+        """The rows of `sequence_gaps`."""
+
+
+def json_pieces(report: Report, listed: ListsOfRows) -> Iterator[str]:
     """The text of the document, in pieces.
 
     Args:
         report: of the run.
-        rows: gives the rows of the table `findings` of these statuses, in the order to be written.
+        listed: gives the rows.
     """
     head = {name: value for name, value in report.as_json().items() if name not in _LISTED_APART}
     yield "{\n" + "".join(f" {json.dumps(name)}: {json.dumps(value, default=_plain)},\n" for name, value in head.items())
+    yield from _list("open_transactions", listed.open_transactions())
+    yield from _list("sequence_gaps", listed.sequence_gaps())
     for place, (name, statuses) in enumerate(_LISTS.items()):
-        yield f" {json.dumps(name)}: ["
-        separator = "\n  "
-        for row in rows(statuses) if any(report.changes.get(status) for status in statuses) else ():
-            yield f"{separator}{json.dumps(finding_json(row), default=_plain)}"
-            separator = ",\n  "
-        yield f"{'' if separator.startswith(chr(10)) else chr(10) + ' '}]{',' if place < len(_LISTS) - 1 else ''}\n"
+        has_any = any(report.changes.get(status) for status in statuses)
+        found = map(finding_json, listed.findings(statuses)) if has_any else ()
+        yield from _list(name, found, is_last=place == len(_LISTS) - 1)
     yield "}\n"
+
+
+def _list(name: str, rows: Rows, *, is_last: bool = False) -> Iterator[str]:
+    yield f" {json.dumps(name)}: ["
+    separator = "\n  "
+    for row in rows:
+        yield f"{separator}{json.dumps(row, default=_plain)}"
+        separator = ",\n  "
+    yield f"{'' if separator.startswith(chr(10)) else chr(10) + ' '}]{'' if is_last else ','}\n"
 
 
 def finding_json(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.report.advice.transaction_remedies import in_short
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text.offline_text import elections, in_sync, since
 
@@ -30,3 +31,5 @@ def leader_and_isr_lines(report: Report) -> Iterator[str]:
     for one in report.others:
         if one.code in set(PartitionCode):
             yield f"{one.topic}-{one.partition}, broker {one.broker_id}: {one.summary} ({one.code})"
+            if one.hanging:
+                yield from (f"  {line}" for line in in_short(one.hanging, one.topic, one.partition))

@@ -14,6 +14,7 @@ from replica_audit.report.text.groups_text import group_lines
 from replica_audit.report.text.incidents_text import incident_lines
 from replica_audit.report.text.offline_text import elections, in_sync, since
 from replica_audit.report.text.roles_text import future_lines, role_lines
+from replica_audit.report.text.transactions_text import transaction_lines
 
 Section = Callable[[PartitionFacts], Iterator[str]]
 
@@ -57,6 +58,7 @@ def _limits(facts: PartitionFacts) -> Iterator[str]:
 
 PARTITION_SECTIONS: tuple[Section, ...] = (
     damage_lines,
+    transaction_lines,
     role_lines,
     election_lines,
     incident_lines,

@@ -32,7 +32,7 @@ def _laid_out(block: Block) -> Iterator[str]:
     if isinstance(block, Notes):
         yield from (f"  {printable(line)}" for line in block.exact)
         for line in block.lines:
-            yield from _wrapped(line)
+            yield from _wrapped(line.lstrip(), "  " + " " * (len(line) - len(line.lstrip())))
     else:
         yield from _grid(block)
 

@@ -1,0 +1,182 @@
+"""What is to be said of transactions that are open on a leader, and how those that hang are ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from replica_audit.errors import visible
+from replica_audit.protocol.transactions.open_transactions import HangsBecause
+from replica_audit.report.facts.transaction_rows import ExplainedTransaction, ReplicaOfTransaction
+from replica_audit.report.layout.paragraphs import count, listed, offsets
+
+TOOL = "kafka-transactions.sh --bootstrap-server BROKER:PORT"
+_START_OFFSET, _BY_PRODUCER = "start-offset", "producer-id"  # open_transactions.abort_form
+_MOST = 5
+_WHY: dict[str, str] = {
+    HangsBecause.MARKER_REMOVED: "its marker was written to another replica, and the leader's log is without it",
+    HangsBecause.COORDINATOR_WENT_ON: "its coordinator completed it and has gone on to another epoch, and the leader's log has no marker",
+    HangsBecause.PAST_TIMEOUT: "its coordinator knows nothing of it, and its producer wrote last longer ago than any transaction may take",
+}
+
+
+def hanging(transactions: Sequence[ExplainedTransaction]) -> tuple[ExplainedTransaction, ...]:
+    """Those that nobody will end."""
+    return tuple(one for one in transactions if one.hangs_because)
+
+
+def whose(one: ExplainedTransaction) -> str:
+    """The producer of a transaction, by its transactional id where it is known."""
+    producer = f"producer {one.producer_id}, epoch {one.producer_epoch}"
+    return producer if one.transactional_id is None else f"{visible(one.transactional_id)} ({producer})"
+
+
+def since(one: ExplainedTransaction) -> str:
+    """When its first and last batch were written; empty if that is not known."""
+    if one.began_at is None:
+        return ""
+    began = f"{one.began_at:%Y-%m-%d %H:%M:%S}"
+    last = "" if one.last_written_at is None else f"{one.last_written_at:%Y-%m-%d %H:%M:%S}"
+    return f"since {began} UTC{'' if last in ('', began) else f', last written {last}'}"
+
+
+def standing(one: ExplainedTransaction) -> str:
+    """Whether it hangs, and why; or that somebody may end it."""
+    if one.hangs_because is None:
+        return "may still be ended, or it is not known whether anybody will end it"
+    return f"hangs: {_WHY.get(one.hangs_because, one.hangs_because)}"
+
+
+def coordinator(one: ExplainedTransaction) -> str:
+    """What the coordinator says of its transactional id."""
+    if one.coordinator_state is None:
+        return "no __transaction_state in the input names its producer"
+    timeout = "" if one.timeout_ms is None else f", timeout {one.timeout_ms} ms"
+    other = one.coordinator_producer_id not in (None, one.producer_id)
+    now = f" of producer {one.coordinator_producer_id}, another id for the same transactional id," if other else ","
+    return f"its coordinator says {one.coordinator_state}{now} producer epoch {one.coordinator_epoch}{timeout}"
+
+
+def elsewhere(one: ExplainedTransaction) -> Iterator[str]:
+    """What the log of each other replica shows of it, and that their markers contradict each other."""
+    for other in one.elsewhere:
+        yield f"broker {other.broker_id}: {_there(other)}"
+    if len({other.outcome for other in one.elsewhere if other.outcome}) > 1:
+        yield "the markers contradict each other, so consumers of these replicas have read different records"
+
+
+def _there(other: ReplicaOfTransaction) -> str:
+    if other.standing == "not-there":
+        return "its log has nothing of the transaction"
+    if other.standing != "finished":
+        return "open, too"
+    marker = f"{other.outcome or 'ended'} by a marker" + ("" if other.marker_offset is None else f" at offset {other.marker_offset}")
+    return f"{marker}, which it truncates, or has truncated, to follow the leader" if other.is_removed else marker
+
+
+def stops_consumers(transactions: Sequence[ExplainedTransaction]) -> str:
+    """Where consumers stand still for the first open transaction, and which groups may."""
+    first = transactions[0]
+    said = [f"The last stable offset is {first.last_stable_offset}: consumers with read_committed get no further."]
+    said += _groups(first)
+    return " ".join(said)
+
+
+def _groups(first: ExplainedTransaction) -> Iterator[str]:
+    """Groups by their committed offset; which of them read with read_committed is not in the files."""
+    if first.waiting_groups:
+        several = len(first.waiting_groups) > 1
+        yield f"{_group(first.waiting_groups)} {'have' if several else 'has'} committed there: with read_committed {_it(several)} still."
+    if first.approaching_groups:
+        yield f"Below it: {_names(first.approaching_groups)}; with read_committed they will stop at it."
+    if first.groups_beyond:
+        yield f"Beyond it: {_names(first.groups_beyond)}; they read with read_uncommitted, or have read from an earlier leader."
+
+
+def _it(several: bool) -> str:
+    return "they stand" if several else "it stands"
+
+
+def _group(names: Sequence[str]) -> str:
+    return f"Group{'s' if len(names) > 1 else ''} {_names(names)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return listed(map(visible, names), _MOST)
+
+
+def abort_command(one: ExplainedTransaction, topic: str, partition: int) -> tuple[str, str]:
+    """The line that ends a transaction, in two parts: the tool, and what it ends."""
+    where = f"--topic {quote(topic)} --partition {partition}"
+    if one.abort_form != _BY_PRODUCER:
+        return f"{TOOL} abort", f"{where} --start-offset {one.first_offset}"
+    return f"{TOOL} abort", f"{where} {_by_producer(one)}"
+
+
+def _by_producer(one: ExplainedTransaction) -> str:
+    # as the tool does for a producer without a marker: no coordinator's epoch is lower
+    epoch = "EPOCH" if one.marker_coordinator_epoch is None else max(one.marker_coordinator_epoch, 0)
+    return f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch} --coordinator-epoch {epoch}"
+
+
+def about_the_tool(found: Sequence[ExplainedTransaction]) -> str:
+    """What the commands need besides: the version of the tool, or other arguments for older brokers; empty if nothing."""
+    first = found[0]
+    epoch = ""
+    if first.abort_form != _START_OFFSET and any(one.marker_coordinator_epoch is None for one in found):
+        epoch = " EPOCH is the leader epoch of the partition of __transaction_state that has the transactional id."
+    if first.abort_form == _BY_PRODUCER:
+        return f"These brokers are older than the tool, which came with Kafka 3.0: take that of a later release.{epoch}"
+    if first.abort_form is None:
+        return f"Brokers before 3.0 need {_by_producer(first)} in place of --start-offset, and the tool of a later release.{epoch}"
+    return ""
+
+
+def save_first(one: ExplainedTransaction, topic: str, partition: int) -> str | None:
+    """What to save before a transaction is aborted, or to look at; None if nobody takes it for committed."""
+    if one.may_be_committed is False:
+        return None
+    records = f"the records of {offsets(one.first_offset, one.last_offset + 1)}, {whose(one)}"
+    read = (
+        f"kafka-console-consumer.sh --bootstrap-server BROKER:PORT --isolation-level read_uncommitted --topic {quote(topic)} --partition "
+        f"{partition} --offset {one.first_offset} reads them, and what others wrote between them."
+    )
+    if one.may_be_committed is None:
+        hidden = "once it is aborted read_committed consumers never see them"
+        return f"First look at {records}: whether they were to be committed is not known, and {hidden}. {read}"
+    return (
+        f"First save {records}: {_committed_by(one)}, so its producer takes them for committed, and once it is aborted read_committed "
+        f"consumers never see them. {read}"
+    )
+
+
+def _committed_by(one: ExplainedTransaction) -> str:
+    brokers = [other.broker_id for other in one.elsewhere if other.outcome == "committed"]
+    if brokers:
+        return f"the marker on broker {listed(brokers)} is a COMMIT"
+    return f"its coordinator says {one.coordinator_state}"
+
+
+def to_be_saved(found: Sequence[ExplainedTransaction], topic: str, partition: int) -> Iterator[str]:
+    """A step for each transaction that may count as committed, the first few of them."""
+    steps = [step for one in found if (step := save_first(one, topic, partition))]
+    yield from steps[:_MOST]
+    if len(steps) > _MOST:
+        yield f"The same of {count(len(steps) - _MOST, 'more transaction')}: column may_be_committed of the table open_transactions."
+
+
+def in_short(found: Sequence[ExplainedTransaction], topic: str, partition: int) -> Iterator[str]:
+    """Why transactions hang and how they are ended, in few lines for a list of findings; `found` are the first that hang, at least one."""
+    first, several = found[0], len(found) > 1
+    why = _WHY.get(first.hangs_because or "", first.hangs_because or "")
+    yield " ".join([f"why{' the first' if several else ''}: {why}.", *_groups(first)])
+    committed = [one for one in found if one.may_be_committed]
+    if committed:
+        where = ", ".join(f"{one.first_offset} ({visible(one.transactional_id or f'producer {one.producer_id}')})" for one in committed)
+        by = _committed_by(committed[0])
+        which = "one" if len(committed) == 1 else "ones"
+        hidden = "once aborted, read_committed consumers never see them"
+        yield f"save first: the records of the {which} from offset {where}. {by[:1].upper()}{by[1:]}; {hidden}."
+    yield f"to end it: {' '.join(abort_command(first, topic, partition))}{', then the same for the others' if several else ''}"
+    if about_the_tool(found):
+        yield about_the_tool(found)
