@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.commits import commits
 from tests.kafka_lab.console import say
+from tests.kafka_lab.hang import hanging
 from tests.kafka_lab.hanging import copy_and_ask
 from tests.kafka_lab.history import draw
 from tests.kafka_lab.jars import VERSIONS
@@ -43,6 +44,11 @@ def _parser() -> argparse.ArgumentParser:
     four = commands.add_parser("commits", parents=[common], help="what is proven to be committed, against high watermarks and producers")
     four.add_argument("--runs", type=int, default=5, help="histories, of the seeds from --seed on (default: %(default)s)")
     four.add_argument("--partitions", type=int, default=40, help="partitions of each (default: %(default)s)")
+    five = commands.add_parser(
+        "hanging", parents=[common], help="what the audit says of open transactions, against the brokers and kafka-transactions.sh"
+    )
+    five.add_argument("--runs", type=int, default=5, help="histories, of the seeds from --seed on (default: %(default)s)")
+    five.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
     return parser
 
 
@@ -80,6 +86,9 @@ def main() -> int:
         case "commits":
             told = commits(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
             return 1 if told.wrong else 0
+        case "hanging":
+            hung = hanging(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
+            return 1 if hung.wrong or hung.failed else 0
         case "quiet":
             result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare)
             return 1 if result.alarms or result.missed or result.found < result.planted else 0

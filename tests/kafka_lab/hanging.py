@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import KafkaAdminClient, OffsetSpec
 
 from tests.kafka_lab.cluster import Lab, LabError
 from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.snapshot import copy_all
 
+LONGEST_MINUTES = 15  # the tool's default
 _TRIES = 20
 
 
@@ -39,6 +40,17 @@ class OpenOn(NamedTuple):
     last_timestamp_ms: int
 
 
+class Led(NamedTuple):
+    """A partition's leader, if it runs, and what it gives consumers: log start, last stable offset, and without read_committed the end."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    start_offset: int
+    last_stable_offset: int
+    end_offset: int
+
+
 class Known(NamedTuple):
     """What a coordinator says of a transactional id; `partitions` are those that it is still to write a marker to."""
 
@@ -55,12 +67,15 @@ class Known(NamedTuple):
 class Living:
     """The answers of all brokers that run, of one moment: nothing was written between the first and the last.
 
-    `hanging`: as find-hanging prints it, asked of each broker. A broker answers for its followers, too.
+    `hanging`: as find-hanging prints it of each broker, whatever the age; a broker answers for its followers, too. `hanging_long`: as it
+    does by itself, of transactions that were last written to longer than 15 minutes ago.
     """
 
     hanging: frozenset[Open]
+    hanging_long: frozenset[Open]
     open: frozenset[OpenOn]
     coordinators: frozenset[Known]
+    led: frozenset[Led]
 
     def counts(self) -> Counter[str]:
         """How many are open on the leaders that run or on followers, and how many of them hang."""
@@ -90,15 +105,16 @@ def living(lab: Lab, java: JavaClient, copy: Callable[[], None]) -> Living:
         LabError: they went on writing.
     """
     for _ in range(_TRIES):
-        before, known = frozenset(_open(lab)), frozenset(_coordinators(lab))
+        before, known = frozenset(open_on(lab)), frozenset(_coordinators(lab))
         copy()
-        hanging = frozenset(_hanging(lab, java))
-        if before == frozenset(_open(lab)) and known == frozenset(_coordinators(lab)):
-            return Living(hanging, before, known)
+        hanging, long = (frozenset(_hanging(lab, java, minutes)) for minutes in (0, LONGEST_MINUTES))
+        if before == frozenset(open_on(lab)) and known == frozenset(_coordinators(lab)):
+            return Living(hanging, long, before, known, frozenset(led(lab)))
     raise LabError("transactions begin or end all the time")
 
 
-def _open(lab: Lab) -> Iterator[OpenOn]:
+def open_on(lab: Lab) -> Iterator[OpenOn]:
+    """What every replica of a broker that runs holds open."""
     known = lab.partitions()
     for broker in lab.up:
         places = [TopicPartition(*place) for place, one in known.items() if broker.node_id in one["replica_nodes"]]
@@ -108,6 +124,18 @@ def _open(lab: Lab) -> Iterator[OpenOn]:
                 if (start := one.current_transaction_start_offset) is not None and start >= 0:
                     at = Open(place.topic, place.partition, one.producer_id, start)
                     yield OpenOn(at, broker.node_id, one.producer_epoch, one.last_timestamp)
+
+
+def led(lab: Lab) -> Iterator[Led]:
+    """The partitions that a broker that runs leads, and where consumers of either kind stand."""
+    up = {broker.node_id for broker in lab.up}
+    leaders = {TopicPartition(*place): one["leader_id"] for place, one in lab.partitions().items() if one["leader_id"] in up}
+    wanted = dict.fromkeys(leaders, OffsetSpec.LATEST)
+    starts = lab.ask(lambda client: client.list_partition_offsets(dict.fromkeys(leaders, OffsetSpec.EARLIEST)))
+    ends = lab.ask(lambda client: client.list_partition_offsets(wanted))
+    stable = lab.ask(lambda client: client.list_partition_offsets(wanted, isolation_level="read_committed"))
+    for place, leader in leaders.items():
+        yield Led(place.topic, place.partition, leader, starts[place].offset, stable[place].offset, ends[place].offset)
 
 
 def _described(client: KafkaAdminClient, places: list[TopicPartition], broker: int) -> Any:
@@ -125,10 +153,10 @@ def _coordinators(lab: Lab) -> Iterator[Known]:
         )
 
 
-def _hanging(lab: Lab, java: JavaClient) -> Iterator[Open]:
+def _hanging(lab: Lab, java: JavaClient, minutes: int) -> Iterator[Open]:
     for broker in lab.up:
         # all that are open, but for those of which a coordinator still knows that it is to end them
-        for line in java.find_hanging(broker).splitlines():
+        for line in java.find_hanging(broker, minutes=minutes).splitlines():
             words = line.split()
             if len(words) == 8 and words[1].isdigit():
                 yield Open(words[0], int(words[1]), int(words[2]), int(words[5]))

@@ -16,6 +16,7 @@ from tests.support.jvm import jvm, own_exceptions
 _OPTIONS = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _CALL_S = 20
+_COMMANDS = {"find-hanging": "FindHangingTransactionsCommand", "abort": "AbortTransactionCommand"}
 
 
 class ClientError(Exception):
@@ -55,10 +56,10 @@ class TransactionalProducer:
         """Begin a transaction, of which no broker hears before the first record."""
         self._call("beginTransaction")
 
-    def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> Any:
-        """Send a record; those of a moment are one batch of their partition. Returns the Java future."""
+    def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None) -> Any:
+        """Send a record, of now or of another time; those of a moment are one batch of their partition. Returns the Java future."""
         with _as_client_error():
-            return self._java.send(self._record(topic, partition, key, value))
+            return self._java.send(self._record(topic, partition, timestamp_ms, key, value))
 
     def acknowledged(self, sent: list[Any]) -> None:
         """Wait until all of it is acknowledged; a flush would wait for good where the coordinator lets the transaction not begin.
@@ -123,31 +124,46 @@ class JavaClient:
         addresses = ",".join(broker.address for broker in self.lab.brokers.values())
         return TransactionalProducer(self._gateway, addresses, name, timeout_ms)
 
-    def find_hanging(self, broker: Node) -> str:
-        """What `kafka-transactions.sh find-hanging` prints of a broker, whatever the age of what is open.
+    def find_hanging(self, broker: Node, *, minutes: int) -> str:
+        """What `kafka-transactions.sh find-hanging` prints of a broker.
+
+        Args:
+            broker: that is asked.
+            minutes: only of transactions that were last written to longer ago.
+
+        Raises:
+            LabError: it ended the JVM, as it does when it fails.
+        """
+        return self.transactions_tool(broker, "find-hanging", "--broker-id", str(broker.node_id), "--max-transaction-timeout", str(minutes))
+
+    def transactions_tool(self, broker: Node, *arguments: str) -> str:
+        """What `kafka-transactions.sh` prints, its arguments parsed by its own parser.
 
         It is called as the tool's main method calls it, but for the exit: a JVM of its own for each question takes seconds.
+
+        Args:
+            broker: that is asked first.
+            arguments: from the command's name on.
 
         Raises:
             LabError: it ended the JVM, as it does when it fails.
         """
         java, kafka = self._gateway.jvm.java, self._gateway.jvm.org.apache.kafka
-        options = java.util.HashMap()
-        options.put("broker_id", broker.node_id)
-        options.put("max_transaction_timeout", 0)
         settings, printed = java.util.Properties(), java.io.ByteArrayOutputStream()
         settings.put("bootstrap.servers", broker.address)
+        words = self._gateway.new_array(self._gateway.jvm.String, len(arguments))
+        for number, word in enumerate(arguments):
+            words[number] = word
         try:
+            command = self._made(f"org.apache.kafka.tools.TransactionsCommand${_COMMANDS[arguments[0]]}", kafka.common.utils.Time.SYSTEM)
+            parser = self._gateway.jvm.net.sourceforge.argparse4j.ArgumentParsers.newArgumentParser("kafka-transactions.sh")
+            self._called(command, "addSubparser", parser.addSubparsers())
             admin = kafka.clients.admin.Admin.create(settings)
-            namespace = self._gateway.jvm.net.sourceforge.argparse4j.inf.Namespace(options)
-            command = self._made(
-                "org.apache.kafka.tools.TransactionsCommand$FindHangingTransactionsCommand", kafka.common.utils.Time.SYSTEM
-            )
-            self._called(command, "execute", admin, namespace, java.io.PrintStream(printed, True))
+            self._called(command, "execute", admin, parser.parseArgs(words), java.io.PrintStream(printed, True))
             admin.close()
             return str(printed.toString())
         except (Py4JError, OSError) as error:
-            raise LabError(f"find-hanging: {error}; {self._complaints.read_text()[-500:]}") from None
+            raise LabError(f"{' '.join(arguments)}: {error}; {self._complaints.read_text()[-500:]}") from None
 
     def _made(self, class_name: str, *arguments: Any) -> Any:
         (constructor,) = self._gateway.jvm.java.lang.Class.forName(class_name).getDeclaredConstructors()

@@ -20,12 +20,18 @@ from tests.kafka_lab.transactions import STATE_TOPIC, Transacting
 _CHECKPOINTS_S = 2.0
 
 
-def perform(lab: Lab, java: JavaClient, history: History) -> Transacting:
+def perform(lab: Lab, java: JavaClient, history: History, *, age_ms: int = 0) -> Transacting:
     """Do all of it on a laboratory where all brokers run. At the end the broker of the last step runs alone and leads everything.
 
-    Returns what became of the transactions.
+    Args:
+        lab: the laboratory.
+        java: performs the transactions.
+        history: what is done.
+        age_ms: how old the records of every other transactional id say that they are.
+
+    Returns: what became of the transactions.
     """
-    transacting = Transacting(java)
+    transacting = Transacting(java, age_ms)
     _begin(lab, history, transacting)
     names = [topic.name for topic in history.topics]
     for number, step in enumerate(history.steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,11 +76,14 @@ def draw_transactions(seed: int, places: Mapping[Place, Sequence[int]], alone: S
 class Transacting:
     """Performs transactions; `done` counts what became of them, `failed` says which could not be ended as they were to.
 
+    `age_ms`: how old the records of every other transactional id say that they are.
+
     After an unclean election the coordinator may know nothing of a transaction any more, or wait for a partition that nobody leads. A
     producer that failed is not used again: the next one of its transactional id would wait as long.
     """
 
     java: JavaClient
+    age_ms: int = 0
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     given_up: set[str] = field(default_factory=set)
@@ -111,13 +115,14 @@ class Transacting:
         return True
 
     def _begin(self, one: Transaction, seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311
+        chance, is_old = random.Random(seed), self.age_ms and int(one.name.rpartition("-")[2]) % 2  # noqa: S311
+        timestamp_ms = int(time.time() * 1000) - self.age_ms if is_old else None
         if one.name not in self.producers:
             self.producers[one.name] = self._new(one.name)
         producer = self.producers[one.name]
         producer.begin()
         sent = [
-            producer.send(batch.topic, batch.partition, b"%d" % chance.randrange(50), chance.randbytes(batch.value_bytes))
+            producer.send(batch.topic, batch.partition, b"%d" % chance.randrange(50), chance.randbytes(batch.value_bytes), timestamp_ms)
             for batch in one.batches
             for _ in range(batch.records)
         ]

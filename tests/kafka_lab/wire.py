@@ -1,6 +1,8 @@
-"""One question of Kafka's protocol, by hand: the high watermarks of a leader, in one round trip and as they are in its memory.
+"""Two requests of Kafka's protocol, by hand.
 
-ListOffsets gives none while it lies below the leader's epoch (KIP-207). Source: Fetch, version 4 (the oldest that 4.x answers).
+The high watermarks of a leader, in one round trip and as they are in its memory: ListOffsets gives none while it lies below the leader's
+epoch (KIP-207). And a batch that is written as it is, which no client would send. Source: Fetch version 4 and Produce version 3 (the oldest
+that 4.x answers).
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import struct
 from collections.abc import Iterable
 from itertools import groupby
 
-_FETCH, _VERSION, _ANY_REPLICA = 1, 4, -1
+_FETCH, _FETCH_VERSION, _ANY_REPLICA = 1, 4, -1
+_PRODUCE, _PRODUCE_VERSION, _ALL, _WITHIN_MS = 0, 3, -1, 10_000
 
 
 class _Answer:
@@ -31,6 +34,30 @@ def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
+def _asked(port: int, api: int, version: int, body: bytes) -> _Answer:
+    request = struct.pack(">hhi", api, version, 7) + _text("laboratory") + body
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as stream, stream.makefile("rb") as answers:
+        stream.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", answers.read(4))
+        return _Answer(answers.read(size))
+
+
+def written(port: int, topic: str, partition: int, transactional_id: str, batch: bytes) -> int:
+    """Have the leader at a port on loopback append a batch of a transaction. Returns its base offset.
+
+    Raises:
+        OSError: there is no answer, or the leader refuses it.
+    """
+    body = _text(transactional_id) + struct.pack(">hii", _ALL, _WITHIN_MS, 1) + _text(topic)
+    answer = _asked(port, _PRODUCE, _PRODUCE_VERSION, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
+    answer.take("ii")  # correlation, topics
+    answer.skip(answer.take("h")[0])
+    _partitions, _partition, error, base = answer.take("iihq")
+    if error:
+        raise OSError(f"{topic}-{partition}: error {error}")
+    return base
+
+
 def high_watermarks(port: int, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """What the broker at a port on loopback gives as the high watermark of partitions that it leads.
 
@@ -42,12 +69,7 @@ def high_watermarks(port: int, places: Iterable[tuple[str, int]]) -> dict[tuple[
     for topic, partitions in asked:
         body += _text(topic) + struct.pack(">i", len(partitions))
         body += b"".join(struct.pack(">iqi", partition, 0, 1) for partition in partitions)
-    request = struct.pack(">hhi", _FETCH, _VERSION, 7) + _text("laboratory") + body
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as stream, stream.makefile("rb") as answers:
-        stream.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", answers.read(4))
-        answer = _Answer(answers.read(size))
-    found = {}
+    answer, found = _asked(port, _FETCH, _FETCH_VERSION, body), {}
     _correlation, _throttle, topics = answer.take("iii")
     for _ in range(topics):
         topic = answer.skip(answer.take("h")[0]).decode()

@@ -152,9 +152,11 @@ class TransactionsKnown:
             theirs = self.opened(follower) if follower is not None else None
             if follower is None or theirs is None or shared is None:
                 continue  # what its log tells is not known
-            if shared <= opened.first_offset:
+            is_marked = self.last_marker(follower, opened.producer_id) > opened.first_offset
+            is_cleaned = not is_marked and all(one.producer_id != opened.producer_id for one in theirs)  # of an abort that was cut since
+            if shared <= opened.first_offset or is_cleaned:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="not-there", marker_offset=None, is_removed=None)
-            elif self.last_marker(follower, opened.producer_id) <= opened.first_offset:
+            elif not is_marked:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="open", marker_offset=None, is_removed=None)
             else:
                 offset, marker = _end(follower, opened.producer_id, opened.first_offset + 1)

@@ -1,4 +1,4 @@
-"""Transactions that lie below the log start: their broker remembers them where a producer snapshot, or its memory, tells of them."""
+"""Open transactions that a replica has no records of: below the log start its broker may remember them, what was cleaned is not there."""
 
 from __future__ import annotations
 
@@ -49,3 +49,17 @@ def test_a_transaction_below_the_log_start(tmp_path: Path, snapshots: list[tuple
 def test_one_that_reaches_into_the_log_needs_no_snapshot(tmp_path: Path) -> None:
     (row,) = _rows(tmp_path, (_END, ()), start=4)
     assert (row["first_offset"], row["last_stable_offset"]) == (0, 4)
+
+
+@pytest.mark.parametrize(("is_cleaned", "standing"), [(True, "not-there"), (False, "open")])
+def test_a_transaction_that_the_followers_cleaner_has_removed(tmp_path: Path, is_cleaned: bool, standing: str) -> None:
+    """Seen on 4.3.1: it was aborted there, cleaned, and the marker was cut with the leader's epoch."""
+    opens, rest = kf.batch(0, 0, deltas=range(5), producer=(7, 0, 0), transactional=True), [kf.batch(5, 0), kf.batch(6, 0)]
+    for broker, batches in ((1, [opens, *rest]), (2, rest[:1] if is_cleaned else [opens, rest[0]])):
+        data = kf.log_dir(tmp_path / "cluster" / f"broker-{broker}" / "data", broker_id=broker)
+        kf.replica(data, "orders-0", batches=batches)
+        (data / "replication-offset-checkpoint").write_bytes(kf.checkpoint([("orders", 0, 6)]))
+        (data / "cleaner-offset-checkpoint").write_bytes(kf.checkpoint([("orders", 0, 5)]))
+    (row,) = in_process.audit(tmp_path / "cluster")["open_transactions"]
+    assert row["leader_id"] == 1
+    assert [(one["broker_id"], one["standing"]) for one in row["elsewhere"]] == [(2, standing)]
