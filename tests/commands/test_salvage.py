@@ -82,6 +82,8 @@ def test_what_was_kept_back_is_asked_for(tmp_path: Path, capsys: pytest.CaptureF
     [
         (("--run-id", "other"), "no such run"),
         (("--partition", "billing"), "not TOPIC-N"),
+        (("--partition", "biling-0"), "did you mean billing-0?"),
+        (("--partition", "billing-7"), "it has billing-0, billing-1, billing-2"),
         (("--cluster", "other"), "not in run first; it has tGgMi5ChQQaP400G_KG93g"),
         (("--cluster-metadata", "missing.json"), "no such file"),
         (("--input", "missing"), "there is nothing to audit"),
@@ -116,6 +118,7 @@ def test_several_clusters_are_saved_one_by_one(tmp_path: Path, capsys: pytest.Ca
     assert salvage(warehouse, tmp_path / "out") == 2
     assert "has cuts in 2 clusters; give one with --cluster: " in capsys.readouterr().err
     assert salvage(warehouse, tmp_path / "out", "--cluster", "tGgMi5ChQQaP400G_KG93g") == 0
+    assert salvage(warehouse, tmp_path / "one", "--partition", "billing-0") == 0  # which is in one of them
 
 
 def test_what_cannot_be_saved_is_in_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

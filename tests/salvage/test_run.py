@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.formats.salvage.saved_file import outcome_of
+from replica_audit.formats.salvage.saved_file import outcome_of, put_in_place
 from replica_audit.salvage.output import file_name
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
@@ -226,6 +227,21 @@ def test_an_output_that_cannot_be_written_is_an_error_that_says_so() -> None:
         run = audited(folder / "in")
         with pytest.raises(OutputError, match="cannot be written: Permission denied; free some space, or give an --output"):
             as_nobody(lambda: saved(run, folder / "closed" / "out"))
+
+
+def test_where_there_are_no_links_files_are_renamed_and_none_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_made: Path, _path: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for content in ("first", "second"):
+        (tmp_path / "made").write_text(content)
+        if content == "first":
+            put_in_place(tmp_path / "made", tmp_path / "file")
+        else:
+            with pytest.raises(FileExistsError):
+                put_in_place(tmp_path / "made", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "first"
 
 
 HOSTILE = ["../../escape", "a/b", "..", ".", "x" * 249, "a'b\"c`d$(touch x)", "new\nline", "-rf", "ünïcode", "%2E%2E", "CON:*?"]

@@ -158,7 +158,7 @@ def _before(row: dict[str, Any]) -> RemovedBefore:
     )
 
 
-def clusters_with_cuts(run: PastRun) -> list[str]:
-    """The clusters of a run in which something is cut."""
+def clusters_with_cuts(run: PastRun, partitions: Collection[Partition] | None = None) -> list[str]:
+    """The clusters of a run in which something is cut, of some partitions or of any."""
     is_cut: ds.Expression = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()  # type: ignore[assignment]
-    return sorted({str(one) for one in run.read(REPLICA_VERDICTS, ("cluster_id",), is_cut)["cluster_id"].to_pylist()})
+    return sorted({str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, is_cut), partitions)})

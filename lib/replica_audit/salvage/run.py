@@ -15,6 +15,7 @@ from replica_audit.model import Problem
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of
 from replica_audit.past.run import PastRun
+from replica_audit.report.facts.question import Question, find
 from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
 from replica_audit.report.text import salvage_text
 from replica_audit.salvage.output import DOCUMENT, READER, REPLAY, SalvageOutput, file_name, refuse_input, writing
@@ -80,7 +81,9 @@ def prepared(run: PastRun, request: SalvageRequest) -> tuple[str, Root, SalvageO
     Raises:
         UsageError: as `salvage`.
     """
-    cluster_id = _cluster(run, request.cluster_id)
+    cluster_id = _cluster(run, request)
+    for topic, partition in sorted(request.partitions or ()):  # a name that is mistyped has no cut, either
+        find(run.tables, Question(topic=topic, partition=partition, run_id=run.run_id, cluster_id=cluster_id))
     root = _root(run, request, cluster_id)
     chosen = None if request.partitions is None else sorted(f"{topic}-{number}" for topic, number in request.partitions)
     run_id = "triage" if request.is_audited_anew else run.run_id
@@ -209,13 +212,13 @@ def _inputs(run: PastRun, request: SalvageRequest) -> tuple[str, ...]:
     return request.inputs if request.inputs is not None else run.runs[0].inputs or ()
 
 
-def _cluster(run: PastRun, cluster_id: str | None) -> str:
-    known = sorted({one.cluster_id for one in run.runs})
+def _cluster(run: PastRun, request: SalvageRequest) -> str:
+    known, cluster_id = sorted({one.cluster_id for one in run.runs}), request.cluster_id
     if cluster_id is not None:
         if cluster_id not in known:
             raise UsageError(f"--cluster {cluster_id}: not in run {run.run_id}; it has {', '.join(known)}")
         return cluster_id
-    cut = list(clusters_with_cuts(run))
+    cut = clusters_with_cuts(run, request.partitions)
     if len(cut) > 1:
         raise UsageError(f"run {run.run_id} has cuts in {len(cut)} clusters; give one with --cluster: {', '.join(cut)}")
     return cut[0] if cut else known[0]

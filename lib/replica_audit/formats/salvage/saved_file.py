@@ -56,6 +56,7 @@ SAVED = pa.schema([pa.field(name, kind, nullable=name in NULLABLE, metadata={"co
 _OUTCOME = b"salvage.outcome"
 _GROUP_BYTES, _GROUP_ROWS = 8 << 20, 1 << 16  # of a row group: whoever reads holds one of them
 UNFINISHED = ".unfinished"
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what file systems say that have none
 
 
 class SavedFile:
@@ -129,7 +130,15 @@ def put_in_place(made: Path, path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.link(made, path)  # which `rename` would replace
+    try:
+        os.link(made, path)  # which `rename` would replace
+    except OSError as error:
+        if error.errno not in _WITHOUT_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        made.rename(path)
+        return
     made.unlink()
 
 
