@@ -1,7 +1,8 @@
 """Time the comparison of two replicas against `cmp` on the same two files, in turn; prints medians of the ratios of pairs.
 
-Each round times, one after the other: `cmp` of both files, the scan of both by their headers with the digests compared (what an audit does
-that trusts CRCs), and the same with every CRC verified. Both files are the same, so that all of them read everything that they ever would;
+Each round times, one after the other: `cmp` of both files, a plain read of both into one buffer, the scan of both by their headers with the
+digests compared (what an audit does that trusts CRCs), the same with every CRC verified, and both again with a replica for each of two
+threads, as an audit has them in two processes. Both files are the same, so that all of them read everything that they ever would;
 the last lines plant one other record in the middle and time how long it takes to name it. Times are those of the clock; "cpu" is the
 processor time of the same, which other load disturbs less.
 """
@@ -18,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import crc32c
-from scan import in_bytes, machine, shown
+from scan import in_bytes, machine, read, shown
 from segments import write_segment
 
 from replica_audit.formats.native import native_code
@@ -68,15 +70,18 @@ def timed(folder: Path, batch_bytes: int, options: argparse.Namespace) -> list[s
     shutil.copyfile(*paths)
     jobs: dict[str, Callable[[], object]] = {
         "cmp": lambda: subprocess.run(["cmp", *map(str, paths)], check=True),  # noqa: S603, S607
+        "read": lambda: [read(path) for path in paths],
         "headers": lambda: equal(paths, verify_crc=False),
         "crc": lambda: equal(paths, verify_crc=True),
+        "headers, two threads": lambda: equal(paths, verify_crc=False, threads=2),
+        "crc, two threads": lambda: equal(paths, verify_crc=True, threads=2),
     }
     for job in jobs.values():
         job()
     rounds = [{name: spent(job) for name, job in jobs.items()} for _ in range(options.rounds)]
     lines = [f"batches of {shown(batch_bytes)}"]
-    lines += [f"  {name:8} {median(rounds, name, 0) * 1000:7.0f} ms ({median(rounds, name, 1) * 1000:.0f} cpu)" for name in jobs]
-    for name in ("headers", "crc"):
+    lines += [f"  {name:20} {median(rounds, name, 0) * 1000:7.0f} ms ({median(rounds, name, 1) * 1000:.0f} cpu)" for name in jobs]
+    for name in list(jobs)[1:]:
         ratios = [statistics.median(one["cmp"][kind] / one[name][kind] for one in rounds) for kind in (0, 1)]
         lines.append(f"  cmp / {name}: {ratios[0]:.1f} ({ratios[1]:.1f} cpu)")
     changed = plant(paths[1], batch_bytes)
@@ -89,9 +94,10 @@ def timed(folder: Path, batch_bytes: int, options: argparse.Namespace) -> list[s
     return lines
 
 
-def equal(paths: list[Path], *, verify_crc: bool) -> None:
+def equal(paths: list[Path], *, verify_crc: bool, threads: int = 1) -> None:
     """Compare two replicas as an audit does where nothing differs."""
-    leader, follower = (scan_file(path, verify_crc=verify_crc) for path in paths)
+    with ThreadPoolExecutor(threads) as pool:
+        leader, follower = pool.map(lambda path: scan_file(path, verify_crc=verify_crc), paths)
     if (leader.runs, leader.windows) != (follower.runs, follower.windows):
         raise AssertionError("they differ")
 

@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--size", type=in_bytes, default=1 << 30, help="of each segment: bytes, or with KiB, MiB, GiB (default: 1GiB)")
     made.add_argument("--batches", type=in_bytes, nargs="+", default=[354, 16 << 10, 1 << 20], help="sizes (default: 354 16KiB 1MiB)")
+    made.add_argument("--producers", type=int, default=0, help="idempotent ones that write a batch each in turn (default: none)")
     made.add_argument("--rounds", type=int, default=7, help="how often everything is timed (default: 7)")
     made.add_argument("--dump-rounds", type=int, default=3, help="in how many of them kafka-dump-log is, too (default: 3; 0: not at all)")
     made.add_argument("--cold-rounds", type=int, default=3, help="in how many of them reads of what is not cached are (default: 3)")
@@ -102,7 +103,7 @@ def timed(folder: Path, batch_bytes: int, options: argparse.Namespace) -> list[s
     """What one size of batches gives, as lines."""
     path, short = folder / "00000000000000000000.log", folder / "short" / "00000000000000000000.log"
     short.parent.mkdir(exist_ok=True)
-    batches = write_segment(path, batch_bytes, options.size)
+    batches = write_segment(path, batch_bytes, options.size, options.producers)
     check(scan_file(path), batches)
     jobs = warm_jobs(path)
     if options.kafka and options.dump_rounds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -13,13 +14,14 @@ _DIFFERENT_BYTES = 8 << 20  # then contents repeat; offsets and epochs do not
 _ABOUT_A_WRITE = 8 << 20
 
 
-def write_segment(path: Path, batch_bytes: int, size_bytes: int) -> int:
+def write_segment(path: Path, batch_bytes: int, size_bytes: int, producers: int = 0) -> int:
     """Write as many batches as fit; their number.
 
     Args:
         path: of the file.
         batch_bytes: size of every batch, at least 100.
         size_bytes: of the file, at most.
+        producers: idempotent ones that write a batch each in turn; none: the batches have no producer.
     """
     batches = size_bytes // batch_bytes
     different = min(batches, max(1, _DIFFERENT_BYTES // batch_bytes))
@@ -33,8 +35,19 @@ def write_segment(path: Path, batch_bytes: int, size_bytes: int) -> int:
             # the CRC covers neither of these
             block[:count, 0:8] = offsets.astype(">i8").view(np.uint8).reshape(count, 8)
             block[:count, 12:16] = (offsets * EPOCHS // batches).astype(">i4").view(np.uint8).reshape(count, 4)
+            if producers:
+                _name(block[:count], offsets, producers)
             stream.write(block[:count].data)
     return batches
+
+
+def _name(block: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], producers: int) -> None:
+    """Write a producer and a sequence into every batch, and the CRC that it then has."""
+    for at, kind, values in ((43, ">i8", 1000 + offsets % producers), (51, ">i2", 0 * offsets), (53, ">i4", offsets // producers)):
+        width = np.dtype(kind).itemsize
+        block[:, at : at + width] = values.astype(kind).view(np.uint8).reshape(len(block), width)
+    crcs = np.array([crc32c.crc32c(batch[21:]) for batch in block], ">u4")
+    block[:, 17:21] = crcs.view(np.uint8).reshape(len(block), 4)
 
 
 def _batch(size: int, random: np.random.Generator) -> bytes:

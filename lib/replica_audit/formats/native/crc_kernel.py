@@ -1,10 +1,8 @@
 """Access to memory, and CRCs of what is there, for numba to compile: what the kernels of segments and of texts are made of.
 
 CRC-32C with the instruction that x86-64 has for it (SSE 4.2), three streams at once because each result takes three cycles and one can be
-started in every cycle; elsewhere, and CRC-32 everywhere, eight bytes at a time from tables. Source of the joining of streams: Gopal et al.,
-Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction (Intel, 2011).
-
-Addresses and sizes are in bytes; all numbers are int64, of CRCs the upper half is zero.
+started in every cycle (source: Gopal et al., Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction, Intel, 2011); elsewhere,
+and CRC-32 everywhere, eight bytes at a time from tables. All numbers are int64, of CRCs the upper half is zero.
 """
 
 from __future__ import annotations
@@ -24,17 +22,9 @@ _LONGEST_STREAM, _SHORTEST_STREAM = 128, 4  # in words of eight bytes
 
 def _operation(arity: int, emit: Callable[..., Any]) -> Any:
     """An operation on int64 that numba compiles to what `emit` builds with llvmlite from so many values."""
-    signature = types.int64(*[types.int64] * arity)
-
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return emit(builder, *arguments)
-
-    by_arity: dict[int, Callable[..., Any]] = {  # numba wants to see how many there are
-        1: lambda _typing, _first: (signature, codegen),
-        2: lambda _typing, _first, _second: (signature, codegen),
-        4: lambda _typing, _first, _second, _third, _fourth: (signature, codegen),
-    }
-    return intrinsic(by_arity[arity])
+    made = (types.int64(*[types.int64] * arity), lambda _context, builder, _signature, values: emit(builder, *values))
+    ways: Any = {1: lambda _typing, _a: made, 2: lambda _typing, _a, _b: made, 4: lambda _typing, _a, _b, _c, _d: made}
+    return intrinsic(ways[arity])  # numba wants to see how many there are
 
 
 def _load(kind: ir.IntType, *, big_endian: bool = True, signed: bool = True) -> Any:
@@ -66,28 +56,32 @@ def _emit_product(builder: Any, *factors: Any) -> Any:
     return builder.extract_element(builder.call(function, [*vectors, _INT8(0)]), _INT32(0))
 
 
-def _emit_prefetch(builder: Any, address: Any) -> Any:
-    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), _INT32, _INT32, _INT32])
-    function = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
-    builder.call(function, [builder.inttoptr(address, ir.PointerType()), _INT32(0), _INT32(3), _INT32(1)])  # to read, keep, data
-    return _INT64(0)
-
-
 byte, half, word = (_load(kind, big_endian=False, signed=False) for kind in (_INT8, _INT32, _INT64))
 int64_at, int32_at, int16_at, uint32_at = _load(_INT64), _load(_INT32), _load(_INT16), _load(_INT32, signed=False)  # as Kafka stores them
 pread = _called("pread", _INT64, (_INT32, _INT64, _INT64, _INT64))  # descriptor, address, size, position
 shifted = _operation(2, lambda builder, number, bits: builder.lshr(number, bits))  # to the right, zeros move in
 _crc_of_word = _called("llvm.x86.sse42.crc32.64.64", _INT64, (_INT64, _INT64))
 _crc_of_half, _crc_of_byte = (_called(f"llvm.x86.sse42.crc32.32.{kind.width}", _INT32, (_INT32, kind)) for kind in (_INT32, _INT8))
-prefetch = _operation(1, _emit_prefetch)  # have the line of 64 bytes at an address brought near, if it can be read
 _product = _operation(2, _emit_product)  # of polynomials, carryless: the lower 64 bits
+
+
+@intrinsic
+def put(_typing: Any, record: Any, row: Any) -> Any:
+    """Write a tuple of int64 into the first fields of a record of such."""
+    row = getattr(row, "type", row)  # of one that may be None, and is not
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> None:
+        place = builder.bitcast(arguments[0], _INT64.as_pointer())
+        for number in range(len(row)):
+            builder.store(builder.extract_value(arguments[1], number), builder.gep(place, [_INT64(number)], source_etype=_INT64))
+
+    return types.void(record, row), codegen
 
 
 def has_instructions() -> bool:
     """Whether numba compiles for this processor, and that has the instructions."""
     features = binding.get_host_cpu_features()
-    is_other = config.CPU_NAME or config.CPU_FEATURES
-    return not is_other and all(features.get(name, False) for name in ("sse4.2", "crc32", "pclmul"))
+    return not (config.CPU_NAME or config.CPU_FEATURES) and all(features.get(name, False) for name in ("sse4.2", "crc32", "pclmul"))
 
 
 def _shift_factors() -> Any:
@@ -134,7 +128,6 @@ def crc_by_tables(polynomial: int) -> Any:
         table[0] = table[0] >> 1 ^ (table[0] & 1) * polynomial
     for row in range(1, 8):
         table[row] = table[row - 1] >> 8 ^ table[0][table[row - 1] & 0xFF]
-    flat = table.ravel()
 
     @njit
     def crc_of(crc: int, address: int, size: int) -> int:
@@ -142,9 +135,9 @@ def crc_by_tables(polynomial: int) -> Any:
             mixed = word(at) ^ crc  # of a little-endian machine
             crc = 0
             for place in range(8):
-                crc ^= flat[(7 - place) * 256 + (shifted(mixed, 8 * place) & 0xFF)]
+                crc ^= table[7 - place, shifted(mixed, 8 * place) & 0xFF]
         for at in range(address + size // 8 * 8, address + size):
-            crc = shifted(crc, 8) ^ flat[(crc ^ byte(at)) & 0xFF]
+            crc = shifted(crc, 8) ^ table[0, (crc ^ byte(at)) & 0xFF]
         return crc
 
     return crc_of

@@ -12,10 +12,10 @@ from numba import njit
 
 from replica_audit.formats.native import crc_kernel as memory
 from replica_audit.formats.segment.hashed_records import KEY_SEED, NO_KEY, TOMBSTONE
+from replica_audit.formats.segment.varints import LONG_BYTES
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63 - 2**64, 0x27D4EB2F165667C5
-_LONGEST = 10  # bytes of a varint of 64 bits
 _byte, _half, _word, _shifted = memory.byte, memory.half, memory.word, memory.shifted
 
 
@@ -60,7 +60,7 @@ def xxh64(address: int, size: int, seed: int) -> int:
 def _varint(at: int, end: int) -> tuple[int, int]:
     """A zigzag number and where it ends; beyond the end if it does not fit."""
     found, bits = 0, 0
-    while at < end and bits < 7 * _LONGEST:
+    while at < end and bits < 7 * LONG_BYTES:
         part = _byte(at)
         found |= (part & 0x7F) << bits
         at, bits = at + 1, bits + 7
@@ -70,14 +70,15 @@ def _varint(at: int, end: int) -> tuple[int, int]:
 
 
 @njit(forceinline=True)
-def _behind(at: int, size: int, end: int) -> int:
-    """Where a field of a size ends, none of a negative one; beyond the end if it does not fit, whatever 64 bits say."""
-    return at + max(size, 0) if size <= end - at else end + 1
+def _field(at: int, end: int) -> tuple[int, int, int]:
+    """The size of a field, below 0 if there is none, where it begins and where it ends; beyond the end if it does not fit."""
+    size, begin = _varint(at, end)
+    return size, begin, begin + max(size, 0) if size <= end - begin else end + 1
 
 
 @njit
 def records(address: int, size: int, count: int, base_offset: int, base_timestamp: int, last_offset: int, rows: Any) -> int:
-    """Fill a row (`hashed_records.ROW`) for each of so many records; whether all of them, and all of the bytes, are sound."""
+    """Fill a row (`hashed_records.KIND`) for each of so many records; whether all of them, and all of the bytes, are sound."""
     at, end = address, address + size
     for number in range(count):
         length, at = _varint(at, end)
@@ -86,26 +87,22 @@ def records(address: int, size: int, count: int, base_offset: int, base_timestam
             return 0
         time, at = _varint(at + 1, stop)
         delta, at = _varint(at, stop)
-        key_size, key_at = _varint(at, stop)
-        value_size, value_at = _varint(_behind(key_at, key_size, stop), stop)
-        headers_at = _behind(value_at, value_size, stop)
+        key_size, key_at, at = _field(at, stop)
+        value_size, value_at, headers_at = _field(at, stop)
         headers, at = _varint(headers_at, stop)
         if not 0 <= headers <= length:
             return 0
         for _ in range(headers):
-            name_size, at = _varint(at, stop)
-            held_size, at = _varint(_behind(at, name_size, stop), stop)
-            at = _behind(at, held_size, stop)
+            name_size, _name_at, at = _field(at, stop)
+            _held_size, _held_at, at = _field(at, stop)
             if name_size < 0 or at > stop:
                 return 0
         offset, timestamp = base_offset + delta, base_timestamp + time
         wraps = time != 0 and (time > 0) != (timestamp > base_timestamp)
         if at != stop or wraps or not base_offset <= offset <= last_offset:
             return 0
-        value = xxh64(value_at, max(value_size, 0), 0)
-        rows[number, 0] = xxh64(key_at, max(key_size, 0), 0)
-        rows[number, 1] = xxh64(key_at, max(key_size, 0), KEY_SEED)
-        rows[number, 2], rows[number, 3] = offset, timestamp
-        rows[number, 4] = xxh64(headers_at, stop - headers_at, value) if headers else value
-        rows[number, 5] = (NO_KEY if key_size < 0 else 0) | (TOMBSTONE if value_size < 0 else 0)
+        value, flags = xxh64(value_at, max(value_size, 0), 0), (NO_KEY if key_size < 0 else 0) | (TOMBSTONE if value_size < 0 else 0)
+        value = xxh64(headers_at, stop - headers_at, value) if headers else value
+        high, low = xxh64(key_at, max(key_size, 0), 0), xxh64(key_at, max(key_size, 0), KEY_SEED)
+        memory.put(rows[number], (high, low, offset, timestamp, value, flags))
     return 1 if at == end else 0

@@ -13,20 +13,26 @@ from replica_audit.model import BatchRun, ProducerSpan, SequenceGap
 
 Words: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 RUN_ROOM, WINDOW_ROOM = 128, 256  # rows
-PRODUCER_ROOM = 1 << 14  # rows, a power of two, half of which are used; those that are not cost nothing
+# Rows, a power of two, half of which are used. Few at first: to get the memory of many takes longer than to scan a small file.
+PRODUCER_ROOM, MOST_PRODUCER_ROOM = 1 << 6, 1 << 14
 DONE, MORE = 0, 1  # what a scan returns: what follows is not for it, or it is to be called again
 SKIP_FROM = 4096  # size of a batch from which on a read of the next header alone costs less than one of all the bytes between
-# The state of a scan; positions and sizes are in bytes. The file `fd` (-1: none) counts as `size` long; the scan pauses behind the first
-# batch that ends at `stop` or later. The file from `begin` to `end` is in memory at `buffer`, which has room for `capacity` bytes.
-_FILE = ("fd", "size", "stop", "verify_crc", "buffer", "capacity", "begin", "end")
-# Where it goes on, with the size of the batch before; `first_bad_crc` is -1 as long as there is none.
-_FOLD = ("position", "next_offset", "last_size", "first_bad_crc", "run_count", "runs_left", "window_count", "header_count")
-_PRODUCERS = ("producer_count", "gap_count", "untold_batches")
-STATE = np.dtype([(name, np.int64) for name in (*_FILE, *_FOLD, *_PRODUCERS)])
-# What is told of every batch, if that is asked for: a row of the table for each of these, a column for each batch.
-HEADER = (
-    *("position", "base_offset", "last_offset", "size_bytes", "magic", "leader_epoch", "record_count", "max_timestamp_ms", "crc"),
-    *("attributes", "producer_id", "producer_epoch", "base_sequence", "crc_valid"),
+_STATE = (
+    # Positions and sizes are in bytes. The file `fd` (-1: none) counts as `size` long; the scan pauses behind the first batch that ends at
+    # `stop` or later. The file from `begin` to `end` is in memory at `buffer`, which has room for `capacity` bytes.
+    *("fd", "size", "stop", "verify_crc", "buffer", "capacity", "begin", "end"),
+    # Where it goes on, with the size of the batch before; `first_bad_crc` is -1 as long as there is none.
+    *("position", "next_offset", "last_size", "first_bad_crc", "run_count", "runs_left", "window_count", "header_count"),
+    *("producer_count", "gap_count", "untold_batches"),
+)
+HEADER = (  # what is told of every batch, if that is asked for
+    *("position", "size_bytes", "crc_valid", "base_offset", "last_offset", "magic", "leader_epoch", "record_count", "max_timestamp_ms"),
+    *("crc", "attributes", "producer_id", "producer_epoch", "base_sequence"),
+)
+_SPAN = (*ProducerSpan._fields, "place")  # stands where its producer's id is hashed to; the n-th to be used is named in the n-th row
+STATE, RUN, WINDOW, HEADERS, SPAN, GAP = KINDS = tuple(
+    np.dtype([(name, np.int64) for name in names])
+    for names in (_STATE, BatchRun._fields, ("number", "digest", "batch_count"), HEADER, _SPAN, SequenceGap._fields)
 )
 _MOST = 1 << 62  # beyond which sums might overflow a word
 
@@ -38,11 +44,9 @@ class ScanTables:
         """Go on where a fold is, with room for so many headers, if any."""
         self.fold, self.words = fold, np.zeros(1, STATE)
         self.state: Any = self.words[0]
-        self.runs, self.windows = np.zeros((RUN_ROOM, len(BatchRun._fields)), np.int64), np.zeros((WINDOW_ROOM, 3), np.int64)
-        self.headers = np.zeros((len(HEADER), header_room), np.int64)
-        # the row of a producer is where its id is hashed to; the n-th to be used is named behind the n-th row
-        self.producers = np.zeros((PRODUCER_ROOM, len(ProducerSpan._fields) + 1), np.int64)
-        self.gaps = np.zeros((MAX_GAPS, len(SequenceGap._fields)), np.int64)
+        self.runs, self.windows, self.headers = np.zeros(RUN_ROOM, RUN), np.zeros(WINDOW_ROOM, WINDOW), np.zeros(header_room, HEADERS)
+        # the last rows are for the batch at hand, and for gaps that are not listed
+        self.producers, self.gaps = np.zeros(PRODUCER_ROOM + 1, SPAN), np.zeros(MAX_GAPS + 1, GAP)
         self.set(**state)
 
     def set(self, **state: int) -> None:
@@ -59,7 +63,7 @@ class ScanTables:
         self.set(position=fold.position, next_offset=fold.next_offset, first_bad_crc=first_bad)
         self.set(run_count=bool(fold.runs), runs_left=fold.runs_left() + bool(fold.runs))
         if fold.runs:  # the next batch may continue it
-            self.runs[0] = fold.runs.pop()
+            self.runs[0] = tuple(fold.runs.pop())
         is_more = scan(self.words, self.runs, self.windows, self.headers, self.producers, self.gaps) == MORE
         for row in self.runs[: state["run_count"]].tolist():
             fold.runs.append(BatchRun._make((*row[:-1], bool(row[-1]))))
@@ -71,10 +75,13 @@ class ScanTables:
         return is_more
 
     def _move_producers(self) -> None:
-        state, count = self.state, int(self.state["producer_count"])
-        used = self.producers[:count, -1]
-        spans = map(ProducerSpan._make, self.producers[used, :-1].tolist())
-        gaps = map(SequenceGap._make, self.gaps[: state["gap_count"]].tolist())
+        state = self.state
+        used = self.producers["place"][: state["producer_count"]].copy()
+        spans = (ProducerSpan._make(row[:-1]) for row in self.producers[used].tolist())
+        gaps = map(SequenceGap._make, self.gaps[:-1][: state["gap_count"]].tolist())
         self.fold.producers.add(spans, gaps, int(state["untold_batches"]))
-        self.producers[used, :-1] = 0
+        self.producers[used] = 0
+        room = len(self.producers) - 1
+        if len(used) >= room // 2 and room < MOST_PRODUCER_ROOM:
+            self.producers = np.zeros(4 * room + 1, SPAN)
         self.set(producer_count=0, gap_count=0, untold_batches=0)

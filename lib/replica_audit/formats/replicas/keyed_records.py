@@ -17,7 +17,7 @@ import numpy as np
 
 from replica_audit.errors import SegmentError
 from replica_audit.formats.native import native_code
-from replica_audit.formats.segment.hashed_records import MARKER, NO_KEY, PENDING, ROW, Rows, hashed
+from replica_audit.formats.segment.hashed_records import KIND, MARKER, NO_KEY, PENDING, ROW, Rows, hashed
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, V2_HEADER
 from replica_audit.formats.segment.records import (
     APPEND_TIME,
@@ -169,7 +169,7 @@ class KeyedRecords:
         rows = np.empty((count, len(ROW)), np.int64)
         attributes, base_timestamp = V2_HEADER.unpack_from(content)[5:8:2]
         place = (held.ctypes.data, len(held), count, header.base_offset, base_timestamp, header.last_offset)
-        if not decode(*place, rows):
+        if not decode(*place, rows.view(KIND).ravel()):
             return None
         if attributes & APPEND_TIME:
             rows[:, TIMESTAMP] = header.max_timestamp_ms

@@ -123,14 +123,14 @@ class SegmentReader:
         while is_more:
             tables.set(stop=self.fold.position + CALL_BYTES)
             is_more = tables.filled(scan)
-            if tables.state["header_count"] == tables.headers.shape[1]:
+            if tables.state["header_count"] == len(tables.headers):
                 self._hand_on(tables)
 
     def _hand_on(self, tables: ScanTables) -> None:
         """Give the index the headers that were gathered."""
         count = int(tables.state["header_count"])
         if self._index is not None and count:
-            columns = dict(zip(HEADER, tables.headers[:, :count], strict=True))
+            columns = {name: tables.headers[name][:count] for name in HEADER}
             if not self._verify_crc:
                 del columns["crc_valid"]
             self._index.add_columns(columns)
