@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
-from replica_audit.files.locations import random_access
+from replica_audit.files.locations import located, random_access
 from replica_audit.files.tree_walk import Folder, cannot_read
 from replica_audit.formats.collection.collected_rows import (
     LATER_COLUMNS,
@@ -30,6 +30,7 @@ from replica_audit.formats.collection.collected_rows import (
     check_file,
     check_scan,
     check_segment,
+    runs_fit,
     told,
 )
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
@@ -121,36 +122,40 @@ class CollectedLogDir:
             OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
         """
         found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
-        copied = {replica.directory for replica in self.said.replicas if replica.is_copied}
-        for row in self._rows(_FILE_COLUMNS):
-            for one in row.to_pylist():
-                check_segment(one)
-                directory = one["directory"]
-                found[directory].append(
-                    SegmentFile(
-                        path=self._path(directory, one["name"]),
-                        source=SOURCE,
-                        base_offset=one["base_offset"],
-                        size_bytes=one["size_bytes"],
-                        swap=one["swap"],
-                        batch_index=self._index(one),
-                        copy=str(self.folder / directory / one["name"]) if directory in copied else None,
-                    )
-                )
-        lacking = next((replica for replica in self.said.replicas if len(found[replica.directory]) != replica.segments), None)
-        if lacking is not None:
-            raise ForgedError(f"{len(found[lacking.directory])} segments of {lacking.directory}, {lacking.segments} were collected")
+        for rows in self._rows(_FILE_COLUMNS):
+            for row in rows.to_pylist():
+                found[row["directory"]].append(self._segment_file(row))
+        self._refuse_lacking({directory: len(files) for directory, files in found.items()})
         return found
+
+    def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:
+        check_segment(row)
+        directory, name = row["directory"], row["name"]
+        return SegmentFile(
+            path=self._path(directory, name),
+            source=SOURCE,
+            base_offset=row["base_offset"],
+            size_bytes=row["size_bytes"],
+            swap=row["swap"],
+            batch_index=self._index(row),
+            copy=str(self.folder / directory / name) if self.captured[directory].is_copied else None,
+        )
+
+    def _refuse_lacking(self, found: Mapping[str, int]) -> None:
+        """Refuse a file that has not as many segments of a replica as were collected; `found` counts them by directory."""
+        for directory, count in found.items():
+            if count != self.captured[directory].segments:
+                raise ForgedError(f"{count} segments of {directory}, {self.captured[directory].segments} were collected")
 
     def _path(self, directory: str, name: str) -> str:
         return f"{self.said.path}/{directory}/{name}"
 
     def _index(self, row: Mapping[str, Any]) -> str | None:
         if row["index_bytes"] is not None:
-            path = self.folder / BATCHES_FOLDER / row["directory"] / index_name(row["name"])
+            path = f"{self.folder}/{BATCHES_FOLDER}/{row['directory']}/{index_name(row['name'])}"
             with suppress(OSError):
-                if path.stat().st_size == row["index_bytes"]:
-                    return str(path)
+                if located(path).stat().st_size == row["index_bytes"]:
+                    return path
         return str(self.store) if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
@@ -159,35 +164,32 @@ class CollectedLogDir:
         Raises:
             OSError: as `segment_files`.
         """
-        files = {directory: segments for directory, segments in self.segment_files().items() if directory in directories}
-        places = {segment.path: segment for segments in files.values() for segment in segments}
+        found = dict.fromkeys(directories & self.captured.keys(), 0)
         for rows in self._rows(ROWS.names):
-            wanted = rows.filter(pa.array([directory in directories for directory in _values(rows, "directory")], BOOLEAN))
+            wanted = rows.filter(pa.array([directory in found for directory in _values(rows, "directory")], BOOLEAN))
+            for directory in _values(wanted, "directory"):
+                found[directory] += 1
             if wanted.num_rows:
-                yield self._as_scans(self._checked(wanted), places)
+                yield self._as_scans(wanted)
+        self._refuse_lacking(found)
 
-    def _checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, those that are no scans without what they claim, and with a problem."""
-        made = rows.to_pylist()
-        is_forged = False
-        for row in made:
+    def _as_scans(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as SCANNED; those that are no scans without what they claim, and with a problem."""
+        made = rows.drop_columns(["runs"]).to_pylist()  # which are most of it
+        files = [self._segment_file(row) for row in made]
+        unfit = {}
+        for number, (row, has_runs) in enumerate(zip(made, runs_fit(cast("pa.ListArray[Any]", rows["runs"])), strict=True)):
             try:
-                check_scan(row)
+                check_scan(row, has_runs=has_runs)
             except ForgedError as error:
-                is_forged = True
-                problem = cannot_read(self.store, "collection", error)
-                row |= {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True}
-                row["problems"] = [asdict(problem)]
-                parsed = log_dir.replica_directory(row["directory"])
-                row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
-        return pa.RecordBatch.from_pylist(made, schema=ROWS) if is_forged else rows
-
-    def _as_scans(self, rows: pa.RecordBatch, places: Mapping[str, SegmentFile]) -> pa.RecordBatch:
-        paths = [self._path(directory, name) for directory, name in zip(_values(rows, "directory"), _values(rows, "name"), strict=True)]
-        file = pa.array([{field.name: getattr(places[path], field.name) for field in SEGMENT_FILE} for path in paths], SEGMENT_FILE)
-        made = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
-        columns = [made[field.name] if field.name in made else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
-        segments = pa.StructArray.from_arrays(columns, fields=list(SEGMENT_SCAN))
+                unfit[number] = asdict(cannot_read(self.store, "collection", error))
+        if unfit:
+            rows = _without_claims(rows, unfit)
+        columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
+        file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
+        known = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
+        segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
+        segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
         return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
 
     def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -243,6 +245,17 @@ class CollectedLogDir:
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
     return cast("list[Any]", rows[column].to_pylist())
+
+
+def _without_claims(rows: pa.RecordBatch, problems: Mapping[int, Mapping[str, Any]]) -> pa.RecordBatch:
+    """Rows, some of which, by their number, are no scans: these have a problem, and nothing that they claim."""
+    made = rows.to_pylist()
+    for number, problem in problems.items():
+        row = made[number]
+        row |= {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
+        parsed = log_dir.replica_directory(row["directory"])
+        row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
+    return pa.RecordBatch.from_pylist(made, schema=ROWS)
 
 
 def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.formats.log_dir import names as log_dir
@@ -75,20 +77,23 @@ def check_segment(row: Mapping[str, Any]) -> None:
         raise ForgedError(f"a row of {row['directory']} that is of no segment")
 
 
-def check_scan(row: Mapping[str, Any]) -> None:
-    """Refuse a row whose runs, windows, producers or problems no scan has; its directory says which replica it is of.
+def check_scan(row: Mapping[str, Any], *, has_runs: bool) -> None:
+    """Refuse a row whose windows, producers or problems no scan has; its directory says which replica it is of.
+
+    Args:
+        row: without its runs, of a segment as `check_segment` lets it pass.
+        has_runs: whether a scan can have its runs, as `runs_fit` tells.
 
     Raises:
         ForgedError: so it is.
     """
-    check_segment(row)
     replica = log_dir.replica_directory(row["directory"])
     if replica is None or (replica.topic, replica.partition) != (row["topic"], row["partition"]):
         raise ForgedError(f"a row of {row['directory']} that names another partition")
     fits = (
         row["damaged"] is not None
         and row["failed"] is not None
-        and _are_runs(row["runs"])
+        and has_runs
         and _are_windows(row["windows"])
         and _are_producers(row["producers"])
         and _are_problems(row["problems"])
@@ -97,18 +102,27 @@ def check_scan(row: Mapping[str, Any]) -> None:
         raise ForgedError(f"the scan of {row['name']} of {row['directory']} cannot be one")
 
 
-def _are_runs(runs: Any) -> bool:
-    if runs is None or not all(run is not None and None not in run.values() for run in runs):
-        return False
-    possible = all(
-        run["leader_epoch"] >= -1
-        and 0 <= run["first_offset"] <= run["last_offset"] <= LAST_OFFSET
-        and all(run[count] >= 0 for count in _COUNTS)
-        and run["batch_count"] >= 1
-        and 0 < run["size_bytes"] <= _MOST_BYTES
-        for run in runs
-    )
-    return possible and all(before["last_offset"] < after["first_offset"] for before, after in pairwise(runs))
+def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
+    """Of each list of runs whether a scan can have it, asked of all at once: all can be runs, in the order of their offsets."""
+    runs, of_row = cast("pa.StructArray", column.flatten()), np.asarray(pc.list_parent_indices(column))
+    values = {field.name: part for field, part in zip(runs.type, runs.flatten(), strict=True)}
+    has_null = np.zeros(len(runs), bool)
+    for part in values.values():
+        if part.null_count:
+            has_null |= np.asarray(part.is_null())
+
+    def numbers(name: str) -> npt.NDArray[np.int64]:
+        return np.asarray(values[name].fill_null(0)).astype(np.int64)
+
+    first, last = numbers("first_offset"), numbers("last_offset")
+    fits = ~has_null & (numbers("leader_epoch") >= -1) & (first >= 0) & (first <= last) & (last <= LAST_OFFSET)
+    for name in _COUNTS:
+        fits &= numbers(name) >= 0
+    fits &= (numbers("batch_count") >= 1) & (numbers("size_bytes") > 0) & (numbers("size_bytes") <= _MOST_BYTES)
+    fits[1:] &= (last[:-1] < first[1:]) | (of_row[:-1] != of_row[1:])
+    of_rows = np.asarray(column.is_valid())
+    of_rows[of_row[~fits]] = False
+    return cast("list[bool]", of_rows.tolist())
 
 
 def _are_windows(windows: Any) -> bool:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,7 @@ class _Fields:
         return value
 
 
+@lru_cache(maxsize=1 << 10)  # the same few names in every replica directory
 def _is_file_name(text: str) -> bool:
     return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
 

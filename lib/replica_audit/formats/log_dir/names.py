@@ -27,6 +27,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
+_ENDS = tuple(f"-{end}" for end in _STATES)
 _SEGMENT = re.compile(r"([0-9]{20})\.log(\.swap|\.cleaned|\.deleted)?")
 _SERVER_LOG = re.compile(r"(?:(.+)[.-])?server\.log(?:[.-].*)?")
 _BESIDE_A_SEGMENT = re.compile(
@@ -60,7 +61,7 @@ class SegmentName(NamedTuple):
 def replica_directory(name: str) -> ReplicaDirectory | None:
     """Parse `TOPIC-PARTITION`, or that with `.<uuid>-delete`, `-future` or `-stray`; None if the name is none of these."""
     state = "current"
-    suffixed = _SUFFIXED.fullmatch(name)
+    suffixed = _SUFFIXED.fullmatch(name) if name.endswith(_ENDS) else None  # few do, and there may be a hundred thousand
     if suffixed:
         state = _STATES[suffixed[4]]
         name = f"{suffixed[1]}-{suffixed[2]}"
