@@ -227,13 +227,17 @@ class PartitionAudit:
     def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:
         """A pair of two replicas that both have a log, the first one leading."""
         is_real = leader.replica.broker_id == self.leadership.leader_id
+        others = witnesses(self.replicas, leader.replica, follower.replica)
+        if is_real and self.leadership.source != INFERRED:
+            until = seen_until(leader.replica, follower.replica, self.context, others)
+            follower = follower if until is None else replace(follower, replica=replace(follower.replica, seen_until=until))
         return pairs.Pair(
             leader=leader,
             follower=follower,
             leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
             context=self.context,
             applies=self.cluster.applies,
-            witnesses=witnesses(self.replicas, leader.replica, follower.replica),
+            witnesses=others,
             inferred_because=self.inferred_because,
         )
 

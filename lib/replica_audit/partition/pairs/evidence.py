@@ -23,7 +23,7 @@ class EvidenceColumns:
 
 def evidence_columns(leader: Side, follower: Side, leadership: Leadership, comparison: Comparison, judgement: Judgement) -> EvidenceColumns:
     """The columns `rests_on`, fact by fact, and `evidence`, all of it as one text; null where nothing had to be shown."""
-    if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING):
+    if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT):
         return EvidenceColumns()
     at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
     leads = "compared with" if leadership.source == INFERRED else "leader"  # who is inferred may not lead

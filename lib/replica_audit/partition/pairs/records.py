@@ -22,7 +22,7 @@ MOST_KEYS = 100  # of one cause and pair whose rows are kept
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
 _COMPARED = (
     *(Verdict.COMMITTED_LOSS, Verdict.TRUNCATED_OTHERWISE, Verdict.STALE_TAIL),
-    *(Verdict.EPOCH_TABLE_ONLY, Verdict.LAGGING, Verdict.IDENTICAL),
+    *(Verdict.EPOCH_TABLE_ONLY, Verdict.CONSISTENT, Verdict.LAGGING, Verdict.IDENTICAL),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replica_audit.protocol.epochs import lineage
-from replica_audit.protocol.epochs.epoch_table import EpochTable
+from replica_audit.protocol.epochs.epoch_table import EpochTable, truncate_from_end
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 
@@ -18,7 +18,8 @@ class Replica:
     is False where their file was not collected. `checkpoint_known` is False where no
     checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
     broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing. `stopped_cleanly`: the
-    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run.
+    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `seen_until`: as a follower it is
+    taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself.
     """
 
     broker_id: int
@@ -34,14 +35,19 @@ class Replica:
     in_isr: bool = False
     frozen: bool = False
     stopped_cleanly: bool = False
+    seen_until: int | None = None
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make both sides of the exchange, for which every rule asks."""
-        leads, epochs = self._state(self.log.epochs), self.log.epochs_in_log
+        log_end_offset = self.log.log_end_offset
+        leads, epochs = self._state(self.log.epochs, log_end_offset), self.log.epochs_in_log
+        follows = leads if epochs is self.log.epochs else self._state(epochs, log_end_offset)
+        if self.seen_until is not None:
+            follows = self._state(truncate_from_end(epochs, self.seen_until), self.seen_until)
         object.__setattr__(self, "_leads", leads)
-        object.__setattr__(self, "_follows", leads if epochs is self.log.epochs else self._state(epochs))
+        object.__setattr__(self, "_follows", follows)
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
@@ -51,14 +57,14 @@ class Replica:
         """The follower's side: its table without what lies at or above the log end."""
         return self._follows
 
-    def _state(self, epochs: EpochTable) -> ReplicaState:
+    def _state(self, epochs: EpochTable, log_end_offset: int) -> ReplicaState:
         log = self.log
-        clamped = min(max(self.high_watermark or 0, log.log_start_offset), log.log_end_offset)
+        clamped = min(max(self.high_watermark or 0, log.log_start_offset), log_end_offset)
         return ReplicaState(
             log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
+            log_end_offset=log_end_offset,
             epochs=epochs,
-            high_watermark=log.log_end_offset if self.has_used_its_high_watermark else clamped,
+            high_watermark=log_end_offset if self.has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
         )
 

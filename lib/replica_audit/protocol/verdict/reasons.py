@@ -92,6 +92,16 @@ def rebatched(found: LocatedDifference, first_offset: int) -> str:
     return f"the same records as the leader's, {how} from offset {first_offset} on"
 
 
+def written_since(c: Comparison) -> str:
+    """How far a follower agrees whose leader was copied before it, and what lies beyond."""
+    end = c.leader.log.log_end_offset
+    beyond = c.follower.log.log_end_offset - end
+    return (
+        f"agrees with the leader up to offset {end}, where the leader's copy ends; {beyond} offsets beyond were not compared: they are of "
+        f"epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
+    )
+
+
 def cut_besides(c: Comparison) -> str:
     """What a follower loses whose verdict speaks of something else."""
     lost = c.lost

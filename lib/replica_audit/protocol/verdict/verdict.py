@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     REBATCHED = "rebatched"
     EPOCH_TABLE_ONLY = "epoch_table_only"
+    CONSISTENT = "consistent"
     LAGGING = "lagging"
     IDENTICAL = "identical"
 
@@ -72,6 +73,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.INCONCLUSIVE: Severity.WARNING,
     Verdict.IDENTICAL: Severity.NONE,
     Verdict.LAGGING: Severity.NONE,
+    Verdict.CONSISTENT: Severity.NONE,
 }
 
 
@@ -153,7 +155,7 @@ def _incomparable(c: Comparison) -> Judgement | None:
     if c.no_common_range:
         ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
         return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")
-    if c.leader_copied_earlier:
+    if c.leader_copied_earlier and c.follower.seen_until is None:
         ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
         why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
         if c.leader_copied_before_its_election:
@@ -245,16 +247,16 @@ def _no_epochs(c: Comparison) -> Judgement | None:
 
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:
-    sides = (("follower", c.follower, c.follower.as_follower()), ("leader", c.leader, c.leader.as_leader()))
+    sides = (("follower", c.follower, c.follower.log.epochs_in_log), ("leader", c.leader, c.leader.log.epochs))
     # a log start moves on the leader first: a follower's table alone that begins too late is wrong
     has_moved = c.leader.alive is not False and moved_start(c.leader.log.epochs, c.leader.log) is not None
-    for role, replica, state in sides:
+    for role, replica, epochs in sides:
         if not replica.checkpoint_known:
             continue
         start = moved_start(replica.log.epochs, replica.log) if has_moved else None
         floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
         copied_apart = bool(replica.alive) and not c.context.simultaneous
-        found = contradiction(state.epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
+        found = contradiction(epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:
             run, offset, said = found
             wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
@@ -267,7 +269,9 @@ def _clean(c: Comparison) -> Judgement:
         return inconclusive(Cause.RECORDS_NOT_COMPARED, f"{c.records.unread}; the epochs agree")
     is_whole = c.content is not None and c.content.whole
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
-    if behind > 0:
+    if c.follower.seen_until is not None:
+        verdict, found = Verdict.CONSISTENT, reasons.written_since(c)
+    elif behind > 0:
         verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
     else:
         verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"

@@ -273,6 +273,7 @@ BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.REBATCHED: lambda explanation: content_remedies.rebatched(_refetch(explanation)),
     Verdict.COMPACTION_DIFFERS: lambda one: compaction_remedies.steps(one.verdict, _path(one), _refetch(one)),
     Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
+    Verdict.CONSISTENT: _clean,
     Verdict.LAGGING: _clean,
     Verdict.IDENTICAL: _clean,
 }

@@ -37,6 +37,7 @@ MEANINGS: dict[str, str] = {
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
     Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed otherwise",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
+    Verdict.CONSISTENT: "the follower agrees with its leader as far as the leader's copy reaches; the leader was copied earlier",
     Verdict.LAGGING: "the follower is a clean prefix of its leader",
     Verdict.IDENTICAL: "the follower holds the same as its leader",
 }
@@ -198,7 +199,7 @@ def who_is_right(one: Explanation) -> str:
             return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
             return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
-        case Verdict.LAGGING | Verdict.IDENTICAL | Verdict.REBATCHED:
+        case Verdict.CONSISTENT | Verdict.LAGGING | Verdict.IDENTICAL | Verdict.REBATCHED:
             return f"Both: {follower} has what {leads}, has, as far as it got."
     return "Cannot be told from this input: neither is known to be right."
 

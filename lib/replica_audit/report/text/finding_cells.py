@@ -44,6 +44,7 @@ LOSES: dict[Verdict, str] = {
     Verdict.EPOCH_TABLE_ONLY: "nothing; checkpoint wrong",
     Verdict.UNREADABLE: "cannot be read",
     Verdict.STALE_TOPIC_ID: "log of an earlier topic",
+    Verdict.CONSISTENT: "nothing",
     Verdict.LAGGING: "nothing",
     Verdict.IDENTICAL: "nothing",
 }
