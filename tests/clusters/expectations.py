@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-CLEAN = frozenset({"identical", "lagging"})
+CLEAN = frozenset({"identical", "lagging", "consistent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

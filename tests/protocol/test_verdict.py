@@ -51,7 +51,7 @@ def test_every_verdict_has_its_severity() -> None:
             Verdict.COMPACTION_DIFFERS,
         },
         Severity.WARNING: {Verdict.EPOCH_TABLE_ONLY, Verdict.REBATCHED, Verdict.INCONCLUSIVE},
-        Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING},
+        Severity.NONE: {Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT},
     }
     assert list(Severity) == [Severity.CRITICAL, Severity.ERROR, Severity.WARNING, Severity.NONE], "loudest first"
     assert _judged(LEADER, DIVERGED).severity is Severity.ERROR

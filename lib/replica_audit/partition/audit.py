@@ -24,7 +24,7 @@ from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
 from replica_audit.partition.pairs.records import compared_logs, difference_rows, with_records
-from replica_audit.partition.pairs.sides import Side, witnesses
+from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.corrected_checkpoints import healed_followers, with_corrections, with_refused
@@ -229,8 +229,7 @@ class PartitionAudit:
         is_real = leader.replica.broker_id == self.leadership.leader_id
         others = witnesses(self.replicas, leader.replica, follower.replica)
         if is_real and self.leadership.source != INFERRED:
-            until = seen_until(leader.replica, follower.replica, self.context, others)
-            follower = follower if until is None else replace(follower, replica=replace(follower.replica, seen_until=until))
+            follower = as_far_as_copied(leader, follower, self.context, others)
         return pairs.Pair(
             leader=leader,
             follower=follower,

@@ -232,6 +232,9 @@ class ReplicaVerdict:
         "compaction_differences",
     ]
     records_unread: Annotated[str | None, "why records could not be compared though that was asked for; null: they were, or it was not"]
+    not_compared_offsets: Annotated[
+        Bigint | None, "of consistent: offsets of the follower beyond the leader's copy, written by the leader since; null: none"
+    ]
 
 
 REPLICA_VERDICTS = table(

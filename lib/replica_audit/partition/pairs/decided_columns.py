@@ -40,6 +40,7 @@ class DecidedColumns:
     mismatch: BatchMismatch | None
     differing_keys: tuple[DifferingKeyCount, ...] | None
     records_unread: str | None
+    not_compared_offsets: int | None
 
 
 def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
@@ -54,6 +55,7 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         mismatch=_mismatch(comparison, judgement),
         differing_keys=_key_counts(comparison.records),
         records_unread=comparison.records.unread if comparison.records else None,
+        not_compared_offsets=comparison.written_since,
     )
 
 

@@ -60,6 +60,7 @@ def not_compared_row(
         mismatch=None,
         differing_keys=None,
         records_unread=None,
+        not_compared_offsets=None,
     )
 
 

@@ -252,6 +252,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         mismatch=decided.mismatch,
         differing_keys=decided.differing_keys,
         records_unread=decided.records_unread,
+        not_compared_offsets=decided.not_compared_offsets,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.comparison.copied_earlier import seen_until
+from replica_audit.protocol.comparison.pair import Context
 from replica_audit.protocol.exchange.replica import Replica
 
 
@@ -15,6 +17,12 @@ class Side:
 
     loaded: Loaded
     replica: Replica
+
+
+def as_far_as_copied(leader: Side, follower: Side, context: Context, others: Sequence[Replica]) -> Side:
+    """The follower, without what its leader wrote after it was copied; as of `seen_until`."""
+    until = seen_until(leader.replica, follower.replica, context, others)
+    return follower if until is None else replace(follower, replica=replace(follower.replica, seen_until=until))
 
 
 def witnesses(replicas: Mapping[int, Replica], leader: Replica, follower: Replica) -> list[Replica]:

@@ -1,7 +1,8 @@
 """Copies that were taken one after the other: what a follower holds only because its leader was copied before it.
 
-The rule is the product's own. It rests on this: a leader epoch has one leader (the controller raises it with every election), and a leader
-appends to its log and never truncates it, so whatever a follower holds of the current epoch is, or was a moment later, in the leader's log.
+The rule is the product's own. It rests on this: a leader epoch has one leader (the controller raises it with every election, and since
+KIP-380 also for a leader that was only restarted), which appends to its log and never truncates it. So whatever a follower holds of the
+epoch in which that broker leads is, or was a moment later, in the leader's log.
 """
 
 from __future__ import annotations
@@ -24,11 +25,18 @@ def seen_until(leader: Replica, follower: Replica, context: Context, others: Seq
 
     Returns:
         The leader's log end offset. None where the follower reaches no further, where the copies are of one instant, where the leader does
-        not run, or where an election may have come between: if metadata, the leader's epoch table and every batch beyond do not agree on
-        the epoch, or any replica knows a later one.
+        not run or its table may lack the epoch in which it leads (before KAFKA-7415), or where an election may have come between: if
+        metadata, the leader's epoch table and every batch beyond do not agree on the epoch, or any replica knows a later one.
     """
     end, epoch = leader.log.log_end_offset, context.leader_epoch
-    if context.simultaneous or not leader.alive or leader.frozen or leader.unreadable or follower.unreadable:
+    if (
+        context.simultaneous
+        or not context.enters_epoch_at_once
+        or not leader.alive
+        or leader.frozen
+        or leader.unreadable
+        or follower.unreadable
+    ):
         return None
     if not follower.log.log_start_offset <= end < follower.log.log_end_offset:
         return None

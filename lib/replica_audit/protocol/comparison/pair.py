@@ -125,6 +125,11 @@ class Comparison:
         return current >= 0 and all(span.leader_epoch >= current for span in follower.history if span.end_offset > end)
 
     @property
+    def written_since(self) -> int | None:
+        """How many offsets the follower holds that its leader wrote after it was copied; None if that is not why it is ahead."""
+        return None if self.follower.seen_until is None else self.follower.log.log_end_offset - self.follower.seen_until
+
+    @property
     def leader_copied_before_its_election(self) -> bool:
         """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
 
@@ -174,7 +179,8 @@ class Comparison:
     @property
     def divergence_offset(self) -> int | None:
         """The first offset at which the logs part: the follower's first that is not the leader's; None if they do not."""
-        if self.no_common_range or self.leader_copied_earlier or self.metadata_is_older:
+        was_ahead = self.leader_copied_earlier and self.written_since is None
+        if self.no_common_range or was_ahead or self.metadata_is_older:
             return None
         if self.cut is not None and self.cut < self.cleaned:
             return self.cut
@@ -184,7 +190,7 @@ class Comparison:
             return self.difference.first_offset
         if self.content and self.content.difference:
             return self.content.difference.first_offset
-        ahead = self.follower.log.log_end_offset > self.leader.log.log_end_offset
+        ahead = self.written_since is None and self.follower.log.log_end_offset > self.leader.log.log_end_offset
         return self.leader.log.log_end_offset if ahead else None
 
     @property

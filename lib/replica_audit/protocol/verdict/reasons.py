@@ -95,10 +95,9 @@ def rebatched(found: LocatedDifference, first_offset: int) -> str:
 def written_since(c: Comparison) -> str:
     """How far a follower agrees whose leader was copied before it, and what lies beyond."""
     end = c.leader.log.log_end_offset
-    beyond = c.follower.log.log_end_offset - end
     return (
-        f"agrees with the leader up to offset {end}, where the leader's copy ends; {beyond} offsets beyond were not compared: they are of "
-        f"epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
+        f"agrees with the leader up to offset {end}, where the leader's copy ends; {c.written_since} offsets beyond were not compared: "
+        f"they are of epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
     )
 
 

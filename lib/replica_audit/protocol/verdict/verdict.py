@@ -155,7 +155,7 @@ def _incomparable(c: Comparison) -> Judgement | None:
     if c.no_common_range:
         ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
         return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")
-    if c.leader_copied_earlier and c.follower.seen_until is None:
+    if c.leader_copied_earlier and c.written_since is None:
         ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
         why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
         if c.leader_copied_before_its_election:
@@ -269,7 +269,7 @@ def _clean(c: Comparison) -> Judgement:
         return inconclusive(Cause.RECORDS_NOT_COMPARED, f"{c.records.unread}; the epochs agree")
     is_whole = c.content is not None and c.content.whole
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
-    if c.follower.seen_until is not None:
+    if c.written_since is not None:
         verdict, found = Verdict.CONSISTENT, reasons.written_since(c)
     elif behind > 0:
         verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"

@@ -252,7 +252,8 @@ def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
 
 
 def _clean(explanation: Explanation) -> Iterator[str]:
-    nothing = "Nothing." if explanation.verdict.verdict == Verdict.IDENTICAL else "Nothing: the follower fetches what it lacks."
+    fetches = explanation.verdict.verdict == Verdict.LAGGING
+    nothing = "Nothing: the follower fetches what it lacks." if fetches else "Nothing."
     yield from list(_failing(explanation)) or ([nothing] if not explanation.damaged else [])
 
 

@@ -1,0 +1,130 @@
+"""A follower that is ahead of its leader's copy: what it can only have from that leader, and what may hide a divergence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replica_audit.protocol.comparison.copied_earlier import seen_until
+from replica_audit.protocol.comparison.pair import Comparison, Context
+from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import Severity, Verdict, judge
+from tests.protocol.logs import Batch, compare, replica
+
+UP: dict[str, Any] = {"alive": True, "in_isr": True}
+LEADER = replica(1, [(1, 0, 3), (5, 4, 7)], **UP)
+AHEAD = replica(2, [(1, 0, 3), (5, 4, 11)], **UP)
+
+
+def compared(
+    leader: Replica, follower: Replica, *others: Replica, protocol: Protocol = Protocol.TRUNCATE_ON_FETCH, **options: Any
+) -> Comparison:
+    """The comparison as the audit makes it, of brokers that enter an epoch when they are elected."""
+    options = {"enters_epoch_at_once": True, **options}
+    until = seen_until(leader, follower, Context(**options), others)
+    return compare(leader, replace(follower, seen_until=until), *others, protocol=protocol, **options)
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_what_the_leader_wrote_since_is_no_divergence(protocol: Protocol) -> None:
+    """Whatever rule is tried: none cuts."""
+    found = compared(LEADER, AHEAD, leader_epoch=5, protocol=protocol)
+    judged = judge(found)
+    assert (judged.verdict, judged.severity, judged.cause) == (Verdict.CONSISTENT, Severity.NONE, None)
+    assert judged.reason.startswith(
+        "agrees with the leader up to offset 8, where the leader's copy ends; 4 offsets beyond were not compared"
+    )
+    assert (found.written_since, found.cut, found.divergence_offset, found.end) == (4, None, None, 8)
+
+
+def test_of_one_instant_it_is_cut() -> None:
+    found = compared(LEADER, AHEAD, leader_epoch=5, simultaneous=True)
+    assert (found.written_since, found.cut) == (None, 8)
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "epoch", "others"),
+    [
+        pytest.param(LEADER, AHEAD, -1, (), id="no metadata"),
+        pytest.param(LEADER, AHEAD, 6, (), id="by the metadata it was elected again"),
+        pytest.param(LEADER, AHEAD, 4, (), id="the metadata is older than its table"),
+        pytest.param(replace(LEADER, alive=False), AHEAD, 5, (), id="it does not run"),
+        pytest.param(replace(LEADER, alive=None), AHEAD, 5, (), id="nobody knows whether it runs"),
+        pytest.param(replace(LEADER, frozen=True), AHEAD, 5, (), id="it is frozen, and writes nothing"),
+        pytest.param(LEADER, replica(2, [(1, 0, 3), (5, 4, 7), (6, 8, 11)], **UP), 5, (), id="the follower has a later epoch"),
+        pytest.param(LEADER, replica(2, [(1, 0, 3), (5, 4, 11)], epochs=[(1, 0), (5, 4), (6, 11)], **UP), 5, (), id="its table has one"),
+        pytest.param(LEADER, AHEAD, 5, (replica(3, [(1, 0, 3), (5, 4, 9), (6, 10, 10)], **UP),), id="another replica has one"),
+        pytest.param(LEADER, replica(2, [(1, 0, 3), (5, 4, 7), (4, 8, 11)], **UP), 5, (), id="what lies beyond is of an older epoch"),
+        pytest.param(
+            replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 9)], **UP),
+            AHEAD,
+            5,
+            (),
+            id="the log was copied before the table: beyond may be cut",
+        ),
+        pytest.param(replica(1, [(1, 0, 2), (5, 3, 7)], **UP), AHEAD, 5, (), id="they differ below"),
+        pytest.param(LEADER, replica(2, [(5, 20, 29)], **UP), 5, (), id="they have nothing in common"),
+    ],
+)
+def test_what_may_hide_a_divergence_is_not_clean(leader: Replica, follower: Replica, epoch: int, others: tuple[Replica, ...]) -> None:
+    found = compared(leader, follower, *others, leader_epoch=epoch)
+    assert found.written_since is None
+    assert judge(found).verdict is not Verdict.CONSISTENT
+
+
+def test_an_old_leader_may_have_come_back_in_its_epoch() -> None:
+    """Without the records that it had not flushed: its length alone tells it."""
+    found = compared(LEADER, AHEAD, leader_epoch=5, enters_epoch_at_once=False)
+    assert (found.written_since, judge(found).verdict) == (None, Verdict.INCONCLUSIVE)
+
+
+def test_an_epoch_without_records_in_the_leaders_copy() -> None:
+    """The leader entered its epoch at the end of its log, which was then copied."""
+    found = compared(replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 4)], **UP), AHEAD, leader_epoch=5)
+    assert judge(found).verdict is Verdict.CONSISTENT
+
+
+def test_a_wrong_table_is_still_found() -> None:
+    wrong = replica(2, [(1, 0, 3), (5, 4, 11)], epochs=[(1, 0), (5, 6)], **UP)
+    assert judge(compared(LEADER, replace(wrong, alive=False), leader_epoch=5)).verdict is Verdict.EPOCH_TABLE_ONLY
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Batch]:
+    """What a leader has written, epoch after epoch."""
+    batches, offset, epoch = [], 0, 0
+    for _ in range(draw(st.integers(2, 8))):
+        epoch += draw(st.integers(0, 2))
+        length = draw(st.integers(1, 4))
+        batches.append((epoch, offset, offset + length - 1))
+        offset += length
+    return batches
+
+
+@given(histories(), st.data())
+def test_copies_of_one_history_are_clean_however_they_were_taken(batches: list[Batch], data: st.DataObject) -> None:
+    """The leader's is earlier, and knows the current epoch; nothing was elected since."""
+    epoch = batches[-1][0]
+    of_epoch = [number for number, batch in enumerate(batches) if batch[0] == epoch]
+    until = data.draw(st.integers(of_epoch[0] + 1, len(batches)))
+    held = data.draw(st.integers(1, len(batches)))
+    found = compared(replica(1, batches[:until], **UP), replica(2, batches[:held], **UP), leader_epoch=epoch)
+    expected = {True: Verdict.CONSISTENT, False: Verdict.LAGGING if held < until else Verdict.IDENTICAL}[held > until]
+    assert judge(found).verdict is expected
+    assert found.written_since == (batches[held - 1][2] + 1 - batches[until - 1][2] - 1 if held > until else None)
+
+
+@given(histories(), st.data())
+def test_no_other_history_is_clean(batches: list[Batch], data: st.DataObject) -> None:
+    """The follower once took other records, of an epoch that the leader's log does not have there."""
+    batches = [(epoch * 2, first, last) for epoch, first, last in batches]
+    at = data.draw(st.integers(0, len(batches) - 1))
+    _epoch, first, last = batches[at]
+    other = [*batches[:at], (batches[at][0] + 1, first, last + data.draw(st.integers(0, 5)))]
+    found = compared(replica(1, batches, **UP), replica(2, other, **UP), leader_epoch=batches[-1][0])
+    assert judge(found).severity is not Severity.NONE
