@@ -32,6 +32,7 @@ from replica_audit.formats.collection.collected_rows import (
     check_segment,
     runs_fit,
     told,
+    without_claims,
 )
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.log_dir import names as log_dir
@@ -184,7 +185,7 @@ class CollectedLogDir:
             except ForgedError as error:
                 unfit[number] = asdict(cannot_read(self.store, "collection", error))
         if unfit:
-            rows = _without_claims(rows, unfit)
+            rows = without_claims(rows, unfit)
         columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
         file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
         known = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
@@ -245,17 +246,6 @@ class CollectedLogDir:
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
     return cast("list[Any]", rows[column].to_pylist())
-
-
-def _without_claims(rows: pa.RecordBatch, problems: Mapping[int, Mapping[str, Any]]) -> pa.RecordBatch:
-    """Rows, some of which, by their number, are no scans: these have a problem, and nothing that they claim."""
-    made = rows.to_pylist()
-    for number, problem in problems.items():
-        row = made[number]
-        row |= {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
-        parsed = log_dir.replica_directory(row["directory"])
-        row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
-    return pa.RecordBatch.from_pylist(made, schema=ROWS)
 
 
 def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:

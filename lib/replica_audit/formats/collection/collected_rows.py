@@ -125,6 +125,17 @@ def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
     return cast("list[bool]", of_rows.tolist())
 
 
+def without_claims(rows: pa.RecordBatch, problems: Mapping[int, Mapping[str, Any]]) -> pa.RecordBatch:
+    """Rows, some of which, by their number, are no scans: these have a problem, and nothing that they claim."""
+    made = rows.to_pylist()
+    for number, problem in problems.items():
+        row = made[number]
+        row |= {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
+        parsed = log_dir.replica_directory(row["directory"])
+        row |= {"topic": parsed.topic, "partition": parsed.partition} if parsed else {}
+    return pa.RecordBatch.from_pylist(made, schema=rows.schema)
+
+
 def _are_windows(windows: Any) -> bool:
     return all(
         window is not None
