@@ -89,6 +89,7 @@ class PartitionAudit:
             for broker, one in self.compared.items()
             if one.log is not None
         }
+        self.readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         self.leadership = leadership(self.metadata, list(self.replicas.values()))
         self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
         self.inferred_because = None if self.because is None else str(self.because)
@@ -105,11 +106,9 @@ class PartitionAudit:
     @property
     def best_replica(self) -> replicas.Loaded | None:
         """The leader, or without it the replica that would be inferred to lead; one that is damaged only if all are; None: none."""
-        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
-        among = readable or {broker: replace(replica, unreadable=None) for broker, replica in self.replicas.items()}
-        leader_id = self.leadership.leader_id
-        best = leader_id if leader_id in among else leadership(None, list(among.values())).leader_id
-        return self.compared.get(best)
+        among = self.readable or {broker: replace(replica, unreadable=None) for broker, replica in self.replicas.items()}
+        leads = self.leadership if self.leadership.leader_id in among else leadership(None, list(among.values()))
+        return self.compared.get(leads.leader_id)
 
     def row(self) -> AuditedPartition:
         """Every row of every table about this partition."""
@@ -123,7 +122,7 @@ class PartitionAudit:
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))
         audited = self._audited(made, choices, incidents, damaged)
         of_epochs = partial(replica_rows.epoch_rows, leader=leader, cleaned_until=self.cleaned_until, metadata=self.metadata)
-        readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
+        leads = self.readable.get(self.leadership.leader_id)
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
             replica_logs=[replica_rows.log_row(one, healed) for one in self.loaded],
@@ -140,13 +139,13 @@ class PartitionAudit:
             what_if_leaders=choices,
             replica_roles=self._roles(made.verdicts),
             future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
-            leader_epochs=list(leader_epoch_rows(self.metadata, readable.get(self.leadership.leader_id), list(readable.values()))),
+            leader_epochs=list(leader_epoch_rows(self.metadata, leads, list(self.readable.values()))),
             consumer_impacts=list(
                 impact_rows(
                     self.metadata,
                     commits,
                     as_groups_find_it(leader, self.leadership, self.replicas, self.metadata.leader_epoch, commits),
-                    readable,
+                    self.readable,
                     context=self.context,
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
                 )
@@ -173,17 +172,15 @@ class PartitionAudit:
         return []
 
     def _gone_everywhere(self) -> list[ReportedProblem]:
-        known = [replica for replica in self.replicas.values() if not replica.unreadable]
-        found = unreached_high_watermark(known, simultaneous=self.cluster.simultaneous)
-        if found is None or not {*self.metadata.replicas, *self.compared} <= {replica.broker_id for replica in known}:
+        found = unreached_high_watermark(list(self.readable.values()), simultaneous=self.cluster.simultaneous)
+        if found is None or not {*self.metadata.replicas, *self.compared} <= self.readable.keys():
             return []
         broker, end, committed = found
         return [ReportedProblem.of(broker, gone_everywhere(self.compared[broker].files, end, committed))]
 
     def _roles(self, verdicts: list[ReplicaVerdict]) -> list[ReplicaRole]:
-        if not self.has_metadata:
-            return []
-        return list(role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts))
+        rows = role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts)
+        return list(rows) if self.has_metadata else []
 
     def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[WhatIfLeader]:
         leader = self.replicas.get(self.leadership.leader_id)
