@@ -290,11 +290,11 @@ def test_what_retention_took_from_the_candidate_is_not_lost(tmp_path: Path) -> N
 
 
 def test_what_a_follower_fetched_after_the_leader_was_copied_is_not_called_a_committed_loss(tmp_path: Path) -> None:
-    """A healthy running cluster, copied broker after broker: `replica_verdicts` says 'leader copied earlier' and counts no loss."""
+    """A healthy running cluster, copied broker after broker: `replica_verdicts` says so, and counts no loss."""
     root = _write(tmp_path, {1: COMMON, 2: [*COMMON, (0, 10, 14)]}, high_watermarks={1: 10, 2: 12})
     rows, tables = _audit(_metadata(root, 1, epoch=0, brokers=[1, 2], isr=[1, 2], state="up"))
     (verdict,) = tables["replica_verdicts"]
-    assert (verdict["verdict"], verdict["removed_below_high_watermark"]) == ("inconclusive", 0)
+    assert (verdict["verdict"], verdict["removed_below_high_watermark"]) == ("consistent", 0)
     assert rows[1]["lost_below_high_watermark"] in (0, None)
     assert "were committed" not in rows[1]["reason"] or "0 of their offsets" in rows[1]["reason"]
 
