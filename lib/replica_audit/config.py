@@ -33,6 +33,9 @@ class Settings(BaseModel):
         description="epochs: checkpoints and batch headers only; content: also the bytes of batches, by their CRCs; records: also the "
         "records of compacted topics, key by key",
     )
+    show_keys: bool = Field(
+        default=False, description="with compare: records, write keys that differ as text beside their hashes; they may be personal data"
+    )
     fail_on: Literal["critical", "error", "warning"] = Field(default="error", description="lowest severity that makes the exit code 1")
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")
     what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.engine import local_records
 from replica_audit.engine.local_records import Buckets
@@ -228,3 +229,61 @@ def test_more_keys_than_are_kept_are_counted(tmp_path: Path) -> None:
     assert verdict["differing_keys"] == [{"cause": "key-missing-or-deleted", "broker_id": 2, "keys": 400}]
     assert len(rows) == 100
     assert {row["key_hash"] for row in rows} == {digits(key) for _at, key, _value in records[:100]}
+
+
+class TestShownKeys:
+    """Keys as text, only where that is asked for."""
+
+    SHOWN = Settings(compare="records", simultaneous_copies=True, show_keys=True)
+
+    @staticmethod
+    def _two(root: Path) -> None:
+        records: list[Batch] = [(0, b"customer-77", b"v"), (2, "\u00fc\n".encode(), b"v"), (4, b"\xff\x00", b"v"), (6, b"same", b"v")]
+        marker = rf.control_batch(200, rf.COMMIT, producer_id=7)
+        # two keys of one batch, which the other replica does not have
+        both = rf.batch(10, (b"first", b"v"), (b"second", b"v"), codec="zstd")
+        replica(root, 1, records, batches=[both, marker])
+        replica(root, 2, [records[3], (8, b"of the follower", b"v")])
+
+    def test_keys_are_text_if_asked_for(self, tmp_path: Path) -> None:
+        self._two(tmp_path)
+        tables = in_process.audit(tmp_path, settings=self.SHOWN)
+        found = {row["key"]: row["broker_id"] for row in tables["compaction_differences"]}
+        assert found == {**dict.fromkeys(("customer-77", "\u00fc\\n", "0xff00", "first", "second"), 2), "of the follower": 1}
+        for row in tables["compaction_differences"]:
+            if row["key"] in ("customer-77", "second"):
+                assert row["key_hash"] == digits(row["key"].encode())
+
+    def test_otherwise_no_key_is_anywhere(self, tmp_path: Path) -> None:
+        self._two(tmp_path)
+        tables = in_process.audit(tmp_path, settings=RECORDS)
+        assert len(tables["compaction_differences"]) == 6
+        assert not any(row["key"] for row in tables["compaction_differences"])
+        told = repr(tables)
+        assert not any(key in told for key in ("customer-77", "0xff00", "second", "of the follower"))
+
+    def test_explain_has_them(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._two(tmp_path)
+        command = ["triage", "--input", str(tmp_path), "--compare", "records", "--partition", "state-0"]
+        assert cli.main([*command, "--show-keys"]) == 1
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"customer-77 ({digits(b'customer-77')}): key-missing-or-deleted on broker 2" in shown
+        assert cli.main(command) == 1
+        hidden = " ".join(capsys.readouterr().out.split())
+        assert "customer-77" not in hidden
+        assert f"{digits(b'customer-77')}: key-missing-or-deleted on broker 2" in hidden
+
+    def test_a_key_that_is_no_longer_there_is_not_shown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The cleaner replaces files under an audit: what stands there now may be another record."""
+        self._two(tmp_path)
+        compared = local_records.keys_of
+
+        def changed(*known: Any) -> Any:
+            found = compared(*known)
+            replica(tmp_path, 1, [(0, b"other", b"v")])
+            return found
+
+        monkeypatch.setattr("replica_audit.engine.local.keys_of", changed)
+        rows = in_process.audit(tmp_path, settings=self.SHOWN)["compaction_differences"]
+        assert [row["key"] for row in rows if row["broker_id"] == 2] == [None] * 5
+        assert [row["key"] for row in rows if row["broker_id"] == 1] == ["of the follower"]

@@ -41,6 +41,13 @@ RULES = (
         arguments={"metavar": "MODE"},
     ),
     Option(
+        flag="--show-keys",
+        setting="show_keys",
+        help="with --compare records, show keys that differ as text, not only as hashes; keys may be personal data, and are stored in "
+        "the tables",
+        arguments={"action": "store_true"},
+    ),
+    Option(
         flag="--what-if-leaders",
         setting="what_if_leaders",
         help="also compute every replica as the leader of the others: what each choice would lose, ranked",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,13 +39,14 @@ class StoredBatch:
 
     `read` gives its body until the next batch is asked for; None where the input has headers only (collected batches, text). `marker`
     gives, as long, which transaction marker a control batch is, None if it is none or that cannot be read; None where the input does not
-    have it.
+    have it. `read_keys` gives, as long, the keys of its records by offset; empty if they cannot be had.
     """
 
     path: str
     header: BatchHeader
     read: Callable[[], BatchBody] | None
     marker: Callable[[], EndMarker | None] | None = None
+    read_keys: Callable[[], Mapping[int, bytes | None]] | None = None
 
 
 class StoredHeader(NamedTuple):

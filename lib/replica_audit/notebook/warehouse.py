@@ -51,6 +51,7 @@ def triage(
     topics: str = "",
     protocol: str = "auto",
     compare: str = "content",
+    show_keys: bool = False,
     what_if_leaders: bool = True,
     cluster_metadata: str | Path | None = None,
 ) -> Run:
@@ -61,6 +62,7 @@ def triage(
         topics: regular expression that a topic's whole name must match; empty for all.
         protocol: the truncation rule: auto, high-watermark, kip-101, kip-279 or truncate-on-fetch.
         compare: how closely, as of `audit --compare`.
+        show_keys: with `compare="records"`, show keys that differ as text; they may be personal data.
         what_if_leaders: also compute every replica as the leader of the others.
         cluster_metadata: a cluster-metadata.json to use instead of the one beside the broker folders.
 
@@ -73,7 +75,8 @@ def triage(
     """
     if not inputs:
         raise UsageError("triage: give a directory with one folder per broker")
-    settings = load(None, {"topics": topics, "protocol": protocol, "compare": compare, "what_if_leaders": what_if_leaders})
+    chosen = {"topics": topics, "protocol": protocol, "compare": compare, "show_keys": show_keys, "what_if_leaders": what_if_leaders}
+    settings = load(None, chosen)
     metadata = Path(cluster_metadata) if cluster_metadata is not None else None
     done = audit_here([str(given) for given in inputs], settings, metadata=metadata, tell=lambda _line: None)
     return Warehouse(FrameSource(tables=done.tables)).latest()

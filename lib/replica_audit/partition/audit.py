@@ -23,7 +23,8 @@ from replica_audit.partition.known.known_partition import KnownPartition, ReadAg
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
-from replica_audit.partition.pairs.records import compared_logs, difference_rows, with_records
+from replica_audit.partition.pairs.record_rows import record_rows
+from replica_audit.partition.pairs.records import compared_logs, with_records
 from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
@@ -282,7 +283,7 @@ class PartitionAudit:
             cuts, verdict = pairs.compare(pair, measured)
             made.points += cuts
             made.verdicts.append(verdict)
-            made.differences += difference_rows(pair.keys, measured.comparison.records)
+            made.add_records(record_rows(pair, measured, show_keys=self.cluster.show_keys))
             made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)

@@ -40,6 +40,11 @@ class CompactionDifference:
         SurvivingRecord | None, "the leader's newest record of the key below the smaller end of both logs, the follower's after its cut"
     ]
     follower: Annotated[SurvivingRecord | None, "the follower's; null: none"]
+    key: Annotated[
+        str | None,
+        "the key as text, with --show-keys: UTF-8 with \\ and what cannot be printed escaped, 200 characters of it at most; other bytes as "
+        "hexadecimal digits after 0x. Null: nobody asked, a marker, or it could not be read again",
+    ]
 
 
 COMPACTION_DIFFERENCES = table(

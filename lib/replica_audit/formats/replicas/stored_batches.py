@@ -74,7 +74,7 @@ def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatc
                 yield StoredDamage(file.path, item, position, next_offset, _fields(stream, position))
                 return
             marker = partial(marker_of, stream, item) if item.is_control else None
-            yield StoredBatch(file.path, item, partial(_body, stream, item), marker)
+            yield StoredBatch(file.path, item, partial(_body, stream, item), marker, partial(_keys, stream, item))
             position, next_offset = item.position + item.size_bytes, item.last_offset + 1
 
 
@@ -109,6 +109,11 @@ def _body(stream: BinaryIO, header: BatchHeader) -> BatchBody:
     if isinstance(found, UnreadableRecords):
         return BatchBody(computed, (), found.detail)
     return BatchBody(computed, tuple(map(_hashed, found)))
+
+
+def _keys(stream: BinaryIO, header: BatchHeader) -> dict[int, bytes | None]:
+    found = records_of(stream, header)
+    return {} if isinstance(found, UnreadableRecords) else {record.offset: record.key for record in found}
 
 
 def _hashed(record: Record) -> HashedRecord:

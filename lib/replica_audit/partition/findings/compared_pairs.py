@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replica_audit.partition.choices.what_if import Cut
+from replica_audit.partition.pairs.record_rows import RecordRows
 from replica_audit.tables.compaction import CompactionDifference
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.tables.runs import ReportedProblem
@@ -23,3 +24,8 @@ class ComparedPairs:
     same_batches: list[int] = field(default_factory=list)
     differences: list[CompactionDifference] = field(default_factory=list)
     cuts: dict[int, Cut] = field(default_factory=dict)
+
+    def add_records(self, rows: RecordRows) -> None:
+        """Take what comparing the records of a pair gave."""
+        self.differences += rows.differences
+        self.problems += rows.problems

@@ -26,8 +26,9 @@ class ClusterFacts:
     `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
     are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
     end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
-    how closely replicas are compared. `audited_at_ms`: when the audit began, later than any copy was taken. `describes_producers`: whether
-    the brokers can be asked for the producers of a partition, as those of 3.0 and later; None: not known.
+    how closely replicas are compared; `show_keys`: whether keys may be shown as text. `audited_at_ms`: when the audit began, later than any
+    copy was taken. `describes_producers`: whether the brokers can be asked for the producers of a partition, as those of 3.0 and later;
+    None: not known.
     """
 
     generation: Generation
@@ -39,6 +40,7 @@ class ClusterFacts:
     what_if_leaders: bool = False
     logs_go_on: bool = False
     compare: CompareMode = CompareMode.CONTENT
+    show_keys: bool = False
     audited_at_ms: int = UNKNOWN_TIME
     history: ClusterHistory = field(default_factory=ClusterHistory)
     describes_producers: bool | None = None
@@ -90,6 +92,7 @@ def cluster_facts(
         what_if_leaders=settings.what_if_leaders,
         logs_go_on=settings.server_logs_after_copy,
         compare=CompareMode(settings.compare),
+        show_keys=settings.show_keys,
         audited_at_ms=audited_at_ms,
         history=_history(copy, version),
         describes_producers=describes_producers(

@@ -9,14 +9,13 @@ from itertools import pairwise
 from replica_audit.model import PartitionMetadata, SegmentFile
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.partition.pairs.pair import Measured, Pair, PairKeys
+from replica_audit.partition.pairs.pair import Measured, Pair
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, KeyRecord, RecordComparison, compared
+from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, RecordComparison, compared
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
-from replica_audit.tables.compaction import CompactionDifference, SurvivingRecord
 
 MOST_KEYS = 100  # of one cause and pair whose rows are kept
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
@@ -144,26 +143,3 @@ def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, know
     else:
         found = compared((keys for follower, keys in known.records.differing if follower == logs.follower.broker_id), MOST_KEYS)
     return replace(measured, comparison=replace(measured.comparison, records=found))
-
-
-def difference_rows(keys: PairKeys, found: RecordComparison | None) -> Iterator[CompactionDifference]:
-    """Rows of `compaction_differences`."""
-    for differing in found.found if found else ():
-        for one in differing.worst:
-            yield CompactionDifference(
-                topic=keys.topic,
-                partition=keys.partition,
-                leader_id=keys.leader_id,
-                follower_id=keys.follower_id,
-                cause=str(differing.cause),
-                broker_id=differing.broker_id,
-                key_hash=one.shown_hash,
-                leader=_surviving(one.leader),
-                follower=_surviving(one.follower),
-            )
-
-
-def _surviving(record: KeyRecord | None) -> SurvivingRecord | None:
-    if record is None:
-        return None
-    return SurvivingRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, is_tombstone=record.is_tombstone)

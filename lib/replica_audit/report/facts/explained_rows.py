@@ -251,6 +251,7 @@ class ExplainedKey:
     key_hash: str
     leader: ExplainedRecord | None
     follower: ExplainedRecord | None
+    key: str | None = None
 
     @property
     def offset(self) -> int:

@@ -18,7 +18,7 @@ def key_lines(explanation: Explanation) -> Iterator[str]:
     counted = explanation.verdict.differing_keys
     if not counted:
         return
-    yield "Keys whose newest records differ (by their hashes)"
+    yield f"Keys whose newest records differ{'' if any(one.key is not None for one in explanation.keys) else ' (by their hashes)'}"
     for one in explanation.keys[:_SHOWN]:
         yield from paragraph(_line(one), first="- ")
     left_out = sum(one.keys for one in counted) - len(explanation.keys[:_SHOWN])
@@ -28,7 +28,8 @@ def key_lines(explanation: Explanation) -> Iterator[str]:
 
 def _line(key: ExplainedKey) -> str:
     held = ", ".join(f"{role} {_held(record)}" for role, record in (("leader", key.leader), ("follower", key.follower)))
-    return f"{key.key_hash}: {key.cause} on broker {key.broker_id}; {held}"
+    name = key.key_hash if key.key is None else f"{key.key} ({key.key_hash})"
+    return f"{name}: {key.cause} on broker {key.broker_id}; {held}"
 
 
 def _held(record: ExplainedRecord | None) -> str:
