@@ -31,7 +31,7 @@ class Settings(BaseModel):
     compare: Literal["epochs", "content", "records"] = Field(
         default="content",
         description="epochs: checkpoints and batch headers only; content: also the bytes of batches, by their CRCs; records: also the "
-        "records of compacted topics, key by key",
+        "records of compacted topics, key by key, and every record where the content of others differs",
     )
     show_keys: bool = Field(
         default=False, description="with compare: records, write keys that differ as text beside their hashes; they may be personal data"

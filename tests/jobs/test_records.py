@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-SETTINGS = Settings(compare="records")
+SETTINGS = Settings(compare="records", show_keys=True)
 
 
 def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,10 +28,12 @@ def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, m
     keys = compacted(200)
     replica(made, 1, keys, ahead())
     replica(made, 2, keys[50:], ahead())
-    inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(made))
+    other = SHARED / "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1" / "after"
+    inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(other), str(made))
     request = pipeline.AuditRequest(inputs=inputs, warehouse=warehouse, settings=SETTINGS, run_id="one", run_date=date(2026, 1, 2))
     report = pipeline.audit(spark.newSession(), request, lambda _line: None)
     assert sum(cluster.verdicts.get("compaction_differs", 0) for cluster in report.clusters) == 1
+    assert sum(cluster.verdicts.get("content_mismatch", 0) for cluster in report.clusters) == 1
     assert differing_tables(Path(warehouse), inputs, SETTINGS) == []
 
 

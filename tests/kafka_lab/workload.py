@@ -20,7 +20,10 @@ from tests.kafka_lab.transactions import End
 
 _ROLL = {"segment_ms": 1500, "file_delete_delay_ms": 1000}
 # a broker that is away for longer than tombstones are kept never sees them: keys are back on it for good, and the audit rightly says so
-_CLEAN = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01, "delete_retention_ms": 90_000}
+_CLEAN = {
+    **{"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01, "delete_retention_ms": 90_000},
+    "message_timestamp_type": "LogAppendTime",  # by clients' clocks nothing is proven to be gone too early
+}
 TOPICS: dict[str, tuple[int, int, dict[str, object]]] = {
     # name: partitions, replicas, settings
     "plain": (4, 2, {"segment_ms": 4000}),

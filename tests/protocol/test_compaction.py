@@ -40,6 +40,7 @@ class Written:
     aborted: bool = False
     marker: bool = False
     horizon: int | None = None
+    stamped: int | None = None  # the time that its producer gave it, if that counts
 
 
 @dataclass
@@ -134,7 +135,7 @@ def world_of(seed: object) -> World:
 
 
 def kept(copy: Copy, broker: int, *, runs: bool, end: int | None = None) -> KeptLog:
-    last = max((one.time for one in copy.log if end is None or one.offset < end), default=-1)
+    last = max((record(one).timestamp_ms for one in copy.log if end is None or one.offset < end), default=-1)
     return KeptLog(
         broker_id=broker,
         start_offset=0,
@@ -147,7 +148,9 @@ def kept(copy: Copy, broker: int, *, runs: bool, end: int | None = None) -> Kept
 
 
 def record(one: Written) -> KeyRecord:
-    return KeyRecord(one.offset, one.time, one.value is None, 0 if one.value is None else one.value)
+    time = one.time if one.stamped is None else one.stamped
+    is_brokers = one.stamped is None or one.marker
+    return KeyRecord(one.offset, time, one.value is None, 0 if one.value is None else one.value, is_brokers)
 
 
 def state(log: list[Written], key: str, below: int, end: int) -> KeyState:
@@ -305,14 +308,24 @@ def test_every_planted_difference_is_found_with_its_cause_its_key_and_its_offset
 
 
 def rec(offset: int, value: int | None = 1, time: int = 0) -> KeyRecord:
-    return KeyRecord(offset, time, value is None, value or 0)
+    return KeyRecord(offset, time, value is None, value or 0, is_broker_time=True)
 
 
-def two(leader_end: int = 100, follower_end: int = 100, retention: int | None = RETENTION, **follower: Any) -> ComparedLogs:
+def two(
+    leader_end: int = 100,
+    follower_end: int = 100,
+    retention: int | None = RETENTION,
+    *,
+    written_since: tuple[int, ...] = (),
+    is_of_brokers: bool = False,
+    **follower: Any,
+) -> ComparedLogs:
     return ComparedLogs(
         leader=KeptLog(broker_id=LEADER, start_offset=0, end_offset=leader_end, cleaned_until=90, copied_at_ms=1_000),
         follower=KeptLog(broker_id=FOLLOWER, start_offset=10, end_offset=follower_end, copied_at_ms=1_000, **follower),
         delete_retention_ms=retention,
+        written_since=written_since,
+        is_of_brokers=is_of_brokers,
     )
 
 
@@ -379,3 +392,71 @@ def test_a_file_that_was_perhaps_not_copied_proves_nothing():
         assert other is not None and other.cause is CompactionCause.KEY_MISSING
     assert marker_difference(logs, rec(50, time=990), None) is None
     assert marker_difference(logs, rec(60, time=990), None) is not None
+
+
+PROVEN = {CompactionCause.KEY_MISSING, CompactionCause.TOMBSTONE_GONE, CompactionCause.MARKER_GONE, CompactionCause.OTHER_VALUE}
+
+
+def stamped(world: World) -> None:
+    """Give every record a time by some client's clock, far in the past or in the future; replicas hold it with that."""
+    times = {one.offset: max(0, one.time + world.chance.choice([-900, -RETENTION, 0, RETENTION, 10_000])) for one in world.written}
+    for broker in (world.leader, world.follower):
+        broker.log = [one if one.marker else replace(one, stamped=times[one.offset]) for one in broker.log]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_clocks_of_clients_prove_nothing(behind):
+    """Whatever the times of records, nothing that brokers do by the rules is called a loss."""
+    unsure = 0
+    for seed in range(WORLDS // 4):
+        world = world_of(f"clocks {behind} {seed}")
+        world.run(60)
+        if behind:  # the follower stops; the leader writes and cleans on alone
+            for _ in range(30):
+                world.now += world.chance.randrange(1, 12)
+                world.write()
+                if world.chance.random() < 0.3:
+                    world.leader.clean(world.chance.randint(0, world.leader.end), world.now)
+        stamped(world)
+        leader, follower, logs = copied_together(world)
+        found = differences(leader, follower, logs)
+        assert not [one for one in found.values() if one.cause in PROVEN], seed
+        assert behind or not found, seed
+        unsure += bool(found)
+    assert unsure or not behind, "or nothing came near it"
+
+
+def test_what_clients_clocks_cannot_prove_elections_can():
+    """A record of an epoch was not written before the election of its leader."""
+    held, tombstone = KeyRecord(50, 10**6, False, 1), KeyRecord(50, 10**6, True, 0)  # years ahead
+    marker = KeyRecord(50, 961, True, 0, is_broker_time=True)
+    for logs, missing, gone in (
+        (two(), CompactionCause.KEY_MISSING_OR_DELETED, None),
+        (two(written_since=(0, 10, 50, 961)), CompactionCause.KEY_MISSING, CompactionCause.TOMBSTONE_GONE),
+        (two(written_since=(0, 10, 50, 960)), CompactionCause.KEY_MISSING_OR_DELETED, None),
+        (two(written_since=(0, 10, 51, 999)), CompactionCause.KEY_MISSING_OR_DELETED, None),
+        (two(written_since=(0, 961)), CompactionCause.KEY_MISSING, CompactionCause.TOMBSTONE_GONE),
+        (two(is_of_brokers=True), CompactionCause.KEY_MISSING, CompactionCause.TOMBSTONE_GONE),
+    ):
+        found = key_difference(logs, KeyState(held, held), NOTHING)
+        assert found is not None and (found.cause, found.broker_id) == (missing, FOLLOWER)
+        found = key_difference(logs, KeyState(tombstone, tombstone), NOTHING)
+        assert (found.cause if found else None) is gone
+    assert marker_difference(two(), marker, None) is not None
+    assert marker_difference(two(), marker._replace(timestamp_ms=960), None) is None
+
+
+def test_a_replica_that_was_in_sync_all_along_would_have_the_tombstone():
+    """However old the key: so the other one has lost it."""
+    held = KeyRecord(50, 5, False, 1)
+    for in_sync_from, cause in ((50, CompactionCause.KEY_MISSING), (51, CompactionCause.KEY_MISSING_OR_DELETED)):
+        found = key_difference(two(in_sync_from=in_sync_from), NOTHING, KeyState(held, held))
+        assert found is not None and (found.cause, found.broker_id) == (cause, LEADER)
+        # it says nothing of the replica that lacks the key
+        found = key_difference(two(in_sync_from=in_sync_from), KeyState(held, held), NOTHING)
+        assert found is not None and (found.cause, found.broker_id) == (CompactionCause.KEY_MISSING_OR_DELETED, FOLLOWER)
+    # a copy of a running broker may be older than the tombstone
+    found = key_difference(two(follower_end=60, in_sync_from=0, runs=True), NOTHING, KeyState(held, held))
+    assert found is not None and found.cause is None
+    found = key_difference(two(in_sync_from=0, runs=True), NOTHING, KeyState(held, held))
+    assert found is not None and found.cause is CompactionCause.KEY_MISSING

@@ -11,7 +11,8 @@ import pytest
 
 from replica_audit.formats.replicas.stored_batches import stored_batches
 from replica_audit.protocol.comparison import located
-from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind, RecordPart, locate
+from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind, locate
+from replica_audit.protocol.comparison.record_cursor import RecordPart
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 

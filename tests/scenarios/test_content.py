@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
+from replica_audit.config import Settings
 from replica_audit.partition.pairs import content
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.formats import kafka_files as kf
@@ -187,9 +188,9 @@ def test_a_log_that_changes_between_the_reads_is_no_proof(tmp_path: Path, monkey
     (own,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
     as_scanned = content.compare
 
-    def after_the_scan(*given: object) -> object:
+    def after_the_scan(*given: object, **asked: object) -> object:
         own.write_bytes(theirs.read_bytes() if written_since == "equal" else own.read_bytes()[:90])
-        return as_scanned(*given)  # type: ignore[arg-type]
+        return as_scanned(*given, **asked)  # type: ignore[arg-type]
 
     monkeypatch.setattr("replica_audit.partition.pairs.content.compare", after_the_scan)
     (row,) = in_process.audit(home)["replica_verdicts"]
@@ -205,10 +206,82 @@ def test_a_log_that_became_shorter_is_not_another_log(tmp_path: Path, monkeypatc
     (own,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
     as_scanned = content.compare
 
-    def after_the_scan(*given: object) -> object:
+    def after_the_scan(*given: object, **asked: object) -> object:
         own.write_bytes(own.read_bytes()[:-30])
-        return as_scanned(*given)  # type: ignore[arg-type]
+        return as_scanned(*given, **asked)  # type: ignore[arg-type]
 
     monkeypatch.setattr("replica_audit.partition.pairs.content.compare", after_the_scan)
     (row,) = in_process.audit(home)["replica_verdicts"]
     assert row["verdict"] == "lagging"
+
+
+def counts(row: Row) -> list[tuple[str, int | None, int]]:
+    return [(one["part"], one["lacking_id"], one["records"]) for one in row["differing_records"]]
+
+
+class TestEveryRecord:
+    """With `--compare records` all records that differ are counted, and the first ones kept."""
+
+    @staticmethod
+    def _rows(tmp_path: Path, *batches: bytes, compare: str = "records", show_keys: bool = False) -> tuple[Row, list[Row]]:
+        with_follower(tmp_path, *batches)
+        (home,) = tmp_path.iterdir()
+        tables = in_process.audit(home, settings=Settings(compare=compare, show_keys=show_keys))  # type: ignore[arg-type]
+        (row,) = tables["replica_verdicts"]
+        return row, tables["record_differences"]
+
+    OTHER = (kf.batch(0, 1, deltas=range(5)), kf.batch(5, 1, deltas=range(5), value=b"other"), kf.batch(10, 2, deltas=range(2), value=b"o"))
+
+    def test_they_are_counted_by_what_differs(self, tmp_path: Path) -> None:
+        row, found = self._rows(tmp_path, *self.OTHER)
+        assert (row["verdict"], counts(row), row["records_unread"]) == ("content_mismatch", [("value", None, 7)], None)
+        assert [(one["offset"], one["parts"]) for one in found] == [(offset, ["value"]) for offset in range(5, 12)]
+        assert [found[0][side]["value_bytes"] for side in ("leader", "follower")] == [5, 5]
+        assert found[0]["leader"]["key_hash"] == found[0]["follower"]["key_hash"]
+        assert found[0]["leader"]["value_hash"] != found[0]["follower"]["value_hash"]
+
+    def test_by_content_alone_they_are_not(self, tmp_path: Path) -> None:
+        row, found = self._rows(tmp_path, *self.OTHER, compare="content")
+        assert (row["verdict"], row["differing_records"], found) == ("content_mismatch", None, [])
+
+    def test_other_batches_with_the_same_records_have_none(self, tmp_path: Path) -> None:
+        split = [kf.batch(5, 1, deltas=range(2)), kf.batch(7, 1, deltas=range(3), timestamp=1_002)]
+        row, found = self._rows(tmp_path, kf.batch(0, 1, deltas=range(5)), *split, kf.batch(10, 2, deltas=range(2)))
+        assert (row["verdict"], counts(row), found) == ("rebatched", [], [])
+
+    def test_equal_logs_are_not_read_for_them(self, tmp_path: Path) -> None:
+        row, found = self._rows(tmp_path, *(kf.batch(first, epoch, deltas=range(last - first + 1)) for epoch, first, last in SHORT))
+        assert (row["verdict"], row["differing_records"], found) == ("identical", None, [])
+
+    def test_a_log_of_more_records_than_content_looks_at_is_read_to_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("replica_audit.protocol.comparison.located.MOST_RECORDS", 6)
+        split = [kf.batch(5, 1, deltas=range(2)), kf.batch(7, 1, deltas=range(3), timestamp=1_002)]
+        batches = (kf.batch(0, 1, deltas=range(5)), *split, kf.batch(10, 2, deltas=range(2), value=b"other"))
+        row, _found = self._rows(tmp_path, *batches)
+        assert (row["mismatch"]["kind"], counts(row)) == ("other_records", [("value", None, 2)])
+
+    def test_explain_lists_them(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._rows(tmp_path, *self.OTHER)
+        (home,) = tmp_path.iterdir()
+        assert cli.main(["triage", "--input", str(home), "--compare", "records", "--partition", f"{TOPIC}-0"]) == 1
+        told = " ".join(capsys.readouterr().out.split())
+        assert "Records that differ - 7 records with another value - offset 5, not the same: value; leader" in told
+
+    def test_a_segment_that_is_gone_meanwhile_leaves_the_verdict(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def gone(*_given: object) -> None:
+            raise FileNotFoundError("gone")
+
+        monkeypatch.setattr("replica_audit.stages.partitions.stored_batches", gone)
+        row, found = self._rows(tmp_path, *self.OTHER, show_keys=True)
+        assert (row["verdict"], row["differing_records"], found) == ("content_mismatch", None, [])
+
+    def test_a_collection_has_no_records(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+        Cluster(disks={1: disk(SHORT), 2: disk(SHORT, other_from=5)}, leader_epoch=2).audit(tmp_path, RULE)
+        (home,) = tmp_path.iterdir()
+        for broker in (1, 2):
+            log_dirs = ["--log-dir", str(home / f"broker-{broker}" / "data-0")]
+            assert cli.main(["collect", *log_dirs, "--output", str(tmp_path / "out")]) == 0
+        (row,) = in_process.audit(tmp_path / "out", settings=Settings(compare="records"))["replica_verdicts"]
+        assert (row["verdict"], row["differing_records"]) == ("content_mismatch", None)
+        assert "headers of batches only" in row["records_unread"]

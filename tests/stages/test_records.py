@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from replica_audit.engine.local_records import Buckets
 from replica_audit.formats.segment.hashed_records import ROW, key_hash
 from replica_audit.stages import records as stage
 from tests.formats import kafka_files as kf
+from tests.formats import metadata_files as mf
 from tests.formats import record_files as rf
 from tests.support import in_process
 
@@ -287,3 +289,42 @@ class TestShownKeys:
         rows = in_process.audit(tmp_path, settings=self.SHOWN)["compaction_differences"]
         assert [row["key"] for row in rows if row["broker_id"] == 2] == [None] * 5
         assert [row["key"] for row in rows if row["broker_id"] == 1] == ["of the follower"]
+
+
+class TestWhatProvesTime:
+    """A tombstone that is gone, and a live key that is missing: what is proven of them depends on whose clock their times are of."""
+
+    NOW = 4_000_000_000_000  # of the audit; the times of the records, by clients, lie years behind it
+    YOUNG, OLD = NOW - 1_000, NOW - 90_000_000  # delete.retention.ms is a day
+
+    @classmethod
+    def _found(cls, root: Path, elected_at: int, *, first_leader: int = 1) -> dict[int, tuple[str, int]]:
+        """By offset what is wrong where broker 2 lacks a live key and a tombstone of epoch 0, and the same of epoch 1."""
+        made = [(0, b"first", b"v"), (40, b"a", b"v"), (42, b"b", None), (60, b"c", b"v"), (62, b"d", None)]
+        for broker in (1, 2):
+            held = [rf.batch(at, (key, value)) for at, key, value in made[: None if broker == 1 else 1]]
+            held = [kf.with_field(one, ">i", 12, int(at >= 60)) for one, (at, _key, _value) in zip(held, made, strict=False)]
+            path = replica(root, broker, [], [kf.with_field(one, ">i", 12, 1) for one in ahead()], batches=held)
+            (path / "partition.metadata").write_bytes(kf.partition_metadata(mf.TOPIC_ID))
+        configs = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
+        settings = [mf.record("CONFIG_RECORD", resourceType=2, resourceName="state", name=name, value=configs[name]) for name in configs]
+        created = mf.partition(replicas=[1, 2], isr=[first_leader], leader=first_leader, leaderEpoch=0)
+        folder = root / "broker-1" / "data" / "__cluster_metadata-0"
+        first = mf.batch(0, 1, mf.topic("state"), created, *settings, timestamp=1)
+        kf.segment(folder, 0, first, mf.batch(4, 1, mf.change(leader=1, isr=[1, 2]), timestamp=elected_at))
+        facts = replace(in_process.audit_cluster(root, settings=RECORDS)[1], audited_at_ms=cls.NOW)
+        tables = in_process.audit(root, facts, settings=RECORDS)
+        assert not tables["problems"]
+        return {row["leader"]["offset"]: (row["cause"], row["broker_id"]) for row in tables["compaction_differences"]}
+
+    def test_an_election_proves_that_later_records_are_young(self, tmp_path: Path) -> None:
+        """The leader was in the ISR all the time: it was sent every tombstone, so what it holds alone was lost."""
+        young = {60: ("key-missing", 2), 62: ("tombstone-gone", 2)}
+        assert self._found(tmp_path, self.YOUNG) == {40: ("key-missing", 2), **young}
+
+    def test_an_old_election_proves_nothing_of_tombstones(self, tmp_path: Path) -> None:
+        assert self._found(tmp_path, self.OLD) == {40: ("key-missing", 2), 60: ("key-missing", 2)}
+
+    def test_a_leader_that_was_elected_uncleanly_may_have_missed_a_tombstone(self, tmp_path: Path) -> None:
+        young = {60: ("key-missing", 2), 62: ("tombstone-gone", 2)}
+        assert self._found(tmp_path, self.YOUNG, first_leader=2) == {40: ("key-missing-or-deleted", 2), **young}

@@ -23,7 +23,13 @@ from tests.support.warehouse import STARTED, write_warehouse
 DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = DATA / "older" / "before-row-classes.tar.gz"
 LATER = STARTED + timedelta(hours=1)
-NEW = {"compaction_differences", "damaged_batches", "open_transactions", "sequence_gaps"}  # tables that it does not have
+NEW = {
+    "compaction_differences",
+    "damaged_batches",
+    "open_transactions",
+    "record_differences",
+    "sequence_gaps",
+}  # tables that it does not have
 EMPTY = {"future_replicas", "input_errors"}  # nothing of that kind in the clusters that were audited
 
 

@@ -37,7 +37,7 @@ RULES = (
         flag="--compare",
         setting="compare",
         help="how closely: epochs (checkpoints and batch headers only), content (also the bytes of batches) or records (also the "
-        "records of compacted topics, key by key) (default: content)",
+        "records of compacted topics, key by key, and every record where the content of others differs) (default: content)",
         arguments={"metavar": "MODE"},
     ),
     Option(

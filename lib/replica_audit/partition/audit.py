@@ -131,6 +131,7 @@ class PartitionAudit:
                 found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],
             compaction_differences=made.differences,
+            record_differences=made.records,
             content_windows=[found for one in self.loaded for found in replica_rows.window_rows(one)],
             epoch_start_offsets=[found for one in self.loaded for found in of_epochs(one, compacted=self.context.compacted)],
             epoch_end_offsets=made.lookups,
@@ -277,7 +278,7 @@ class PartitionAudit:
             events = [event for event in self.events if event.broker_id == follower_id]
             measured = pairs.measure(pair)
             if self.cluster.compare is not CompareMode.EPOCHS:
-                measured = pairs.with_content(pair, measured)
+                measured = pairs.with_content(pair, measured, every_record=self.cluster.compare is CompareMode.RECORDS)
             measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
             measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)

@@ -11,6 +11,7 @@ from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.tables.outcomes import outcomes_of
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.tables.record_differences import RECORD_DIFFERENCES
 from replica_audit.tables.replicas import (
     CONTENT_WINDOWS,
     EPOCH_START_OFFSETS,
@@ -44,6 +45,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     CONTENT_WINDOWS,
     DAMAGED_BATCHES,
     COMPACTION_DIFFERENCES,
+    RECORD_DIFFERENCES,
     OPEN_TRANSACTIONS,
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
@@ -90,6 +92,7 @@ __all__ = [
     "OPEN_TRANSACTIONS",
     "OUTCOMES",
     "RECORDS",
+    "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
     "REPLICA_ROLES",
     "REPLICA_VERDICTS",

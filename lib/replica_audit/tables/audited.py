@@ -10,6 +10,7 @@ from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.record_differences import RecordDifference
 from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.sequence_gaps import MissingSequences
@@ -39,6 +40,7 @@ class AuditedPartition:
     content_windows: Sequence[ContentWindow] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
     compaction_differences: Sequence[CompactionDifference] = ()
+    record_differences: Sequence[RecordDifference] = ()
     open_transactions: Sequence[OpenTransactionRow] = ()
     input_errors: Sequence[ReportedProblem] = ()
     found: Sequence[FoundFinding] = ()

@@ -191,3 +191,12 @@ class DifferingKeyCount:
     cause: str
     broker_id: Int
     keys: Bigint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingRecordCounted:
+    """How many records differ in a part, and in none before it; of presence, the replica that lacks them."""
+
+    part: str
+    lacking_id: Int | None
+    records: Bigint

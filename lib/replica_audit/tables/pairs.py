@@ -25,6 +25,7 @@ from replica_audit.tables.pair_structs import (
     ContradictingLine,
     DifferingKeyCount,
     DifferingOffsets,
+    DifferingRecordCounted,
     EvidenceFact,
     ExchangeRound,
     HighWatermarkFallback,
@@ -234,6 +235,12 @@ class ReplicaVerdict:
     records_unread: Annotated[str | None, "why records could not be compared though that was asked for; null: they were, or it was not"]
     not_compared_offsets: Annotated[
         Bigint | None, "of consistent: offsets of the follower beyond the leader's copy, written by the leader since; null: none"
+    ]
+    differing_records: Annotated[
+        tuple[DifferingRecordCounted, ...] | None,
+        "where the content of a partition that is not compacted differs: its records that are not the same, those that the follower keeps, "
+        "each counted once, by the first of presence (lacking_id: the replica that lacks them), key, value, headers, timestamp and "
+        "producer that is not the same. Null: records were not compared; the first ones are in record_differences",
     ]
 
 

@@ -164,7 +164,7 @@ COMMITS = pa.schema(
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
 _KEPT_LOG = struct_of_value(KeptLog, perhaps_missing=pa.list_(BIGINT))
-COMPARED_LOGS = struct_of_value(ComparedLogs, leader=_KEPT_LOG, follower=_KEPT_LOG)
+COMPARED_LOGS = struct_of_value(ComparedLogs, leader=_KEPT_LOG, follower=_KEPT_LOG, written_since=pa.list_(BIGINT))
 # What records are wanted: a segment to read with the bounds below each of which the newest record of a key counts, or, without a file, the
 # pairs of a partition that are compared. Keys are spread over `buckets`.
 WANTED = pa.schema(

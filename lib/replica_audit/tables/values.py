@@ -28,7 +28,8 @@ from replica_audit.model import (
     Window,
 )
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.comparison.compaction import CompactionCause, ComparedLogs, DifferingKey, DifferingKeys, KeptLog, KeyRecord
+from replica_audit.protocol.comparison.compaction import CompactionCause, ComparedLogs, KeptLog, KeyRecord
+from replica_audit.protocol.comparison.differing_keys import DifferingKey, DifferingKeys
 from replica_audit.tables.encoding import as_dict
 
 Row = dict[str, Any]

@@ -10,19 +10,18 @@ from operator import attrgetter
 import numpy as np
 
 from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, OFFSET, TIMESTAMP, VALUE, by_key, newest
-from replica_audit.formats.segment.hashed_records import MARKER, PENDING, TOMBSTONE, Rows
+from replica_audit.formats.segment.hashed_records import BROKER_TIME, MARKER, PENDING, TOMBSTONE, Rows
 from replica_audit.protocol.comparison.compaction import (
     NOTHING,
     CompactionCause,
     ComparedLogs,
-    DifferingKey,
-    DifferingKeys,
     KeyDifference,
     KeyRecord,
     KeyState,
     key_difference,
     marker_difference,
 )
+from replica_audit.protocol.comparison.differing_keys import DifferingKey, DifferingKeys
 
 WORST = 100  # keys of one cause that are kept of a pair
 _Key = tuple[int, int]
@@ -108,7 +107,7 @@ def _states(rows: Rows, end: int) -> dict[_Key, KeyState]:
 
 
 def _record(row: list[int]) -> KeyRecord:
-    return KeyRecord(row[OFFSET], row[TIMESTAMP], bool(row[FLAGS] & TOMBSTONE), row[VALUE])
+    return KeyRecord(row[OFFSET], row[TIMESTAMP], bool(row[FLAGS] & TOMBSTONE), row[VALUE], bool(row[FLAGS] & BROKER_TIME))
 
 
 def _of_markers(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:

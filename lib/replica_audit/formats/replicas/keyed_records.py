@@ -17,7 +17,7 @@ import numpy as np
 
 from replica_audit.errors import SegmentError
 from replica_audit.formats.native import native_code
-from replica_audit.formats.segment.hashed_records import KIND, MARKER, NO_KEY, PENDING, ROW, Rows, hashed
+from replica_audit.formats.segment.hashed_records import BROKER_TIME, KIND, MARKER, NO_KEY, PENDING, ROW, Rows, hashed
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, V2_HEADER
 from replica_audit.formats.segment.records import (
     APPEND_TIME,
@@ -133,7 +133,7 @@ class KeyedRecords:
                     self._keep(rows)
             kind = int(record.key == _COMMIT)
             self._markers.append(
-                np.array([[header.producer_id, record.offset, record.offset, record.timestamp_ms, kind, MARKER]], np.int64)
+                np.array([[header.producer_id, record.offset, record.offset, record.timestamp_ms, kind, MARKER | BROKER_TIME]], np.int64)
             )
 
     def _rows(self, stream: BinaryIO, header: BatchHeader) -> Rows:
@@ -150,7 +150,10 @@ class KeyedRecords:
         if isinstance(found, UnreadableRecords):
             self.unreadable.append(found)
             return NO_ROWS
-        return hashed(found[1])
+        rows = hashed(found[1])
+        if _is_of_broker(stream, header):
+            rows[:, FLAGS] |= BROKER_TIME
+        return rows
 
     def _natively(self, decode: native_code.RecordDecoder, stream: BinaryIO, header: BatchHeader) -> Rows | None:
         """The rows of a batch; None for one that Python has to look at."""
@@ -173,7 +176,14 @@ class KeyedRecords:
             return None
         if attributes & APPEND_TIME:
             rows[:, TIMESTAMP] = header.max_timestamp_ms
+            rows[:, FLAGS] |= BROKER_TIME
         return rows
+
+
+def _is_of_broker(stream: BinaryIO, header: BatchHeader) -> bool:
+    """Whether a batch has the time at which its leader appended it; of the formats before v2 that is not looked at."""
+    stream.seek(header.position)
+    return header.magic == 2 and bool(V2_HEADER.unpack(stream.read(V2_HEADER.size))[5] & APPEND_TIME)
 
 
 NO_ROWS: Rows = np.empty((0, len(ROW)), np.int64)

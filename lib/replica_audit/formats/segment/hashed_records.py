@@ -17,7 +17,7 @@ Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 ROW = ("key_high", "key_low", "offset", "timestamp_ms", "value_hash", "flags")
 KIND = np.dtype([(name, np.int64) for name in ROW])  # of the same bytes
 KEY_SEED = 0x5BD1E995  # of the second half of a key's hash
-TOMBSTONE, NO_KEY, MARKER, PENDING = 1, 2, 4, 8  # of `flags`; the last two are of `keyed_records`
+TOMBSTONE, NO_KEY, MARKER, PENDING, BROKER_TIME = 1, 2, 4, 8, 16  # of `flags`; the last three are of `keyed_records`
 _SIGN, _WRAP = 1 << 63, 1 << 64
 
 

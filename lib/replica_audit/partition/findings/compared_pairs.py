@@ -8,6 +8,7 @@ from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.pairs.record_rows import RecordRows
 from replica_audit.tables.compaction import CompactionDifference
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.tables.record_differences import RecordDifference
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.what_if import WhatIfRule
 
@@ -23,9 +24,11 @@ class ComparedPairs:
     problems: list[ReportedProblem] = field(default_factory=list)
     same_batches: list[int] = field(default_factory=list)
     differences: list[CompactionDifference] = field(default_factory=list)
+    records: list[RecordDifference] = field(default_factory=list)
     cuts: dict[int, Cut] = field(default_factory=dict)
 
     def add_records(self, rows: RecordRows) -> None:
         """Take what comparing the records of a pair gave."""
         self.differences += rows.differences
+        self.records += rows.records
         self.problems += rows.problems

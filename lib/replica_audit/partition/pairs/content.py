@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -11,8 +11,9 @@ from replica_audit.model import BatchHeader
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows
+from replica_audit.protocol.comparison.differing_records import DifferingRecords, differing_records
 from replica_audit.protocol.comparison.located import LocatedDifference, locate
-from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Span
 
 _FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
@@ -25,7 +26,7 @@ class ChangedBatchesError(Exception):
     """A replica's batches are not what they were when they were scanned."""
 
 
-def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> ContentComparison:
+def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_record: bool = False) -> ContentComparison:
     """Compare what both logs must hold.
 
     Windows tell it, but for those at the ends of the logs where the two do not reach equally far: there the batches are read again, unless
@@ -35,6 +36,7 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> Content
         comparison: of a pair for which `content_decides`.
         leader: as it was loaded; it has a log, as has the follower.
         follower: as it was loaded.
+        every_record: whether all records from the first difference on are compared, however many there are.
     """
     windows = compare_windows(comparison.leader.log, comparison.follower.log, max(comparison.start, comparison.cleaned))
     most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
@@ -45,18 +47,37 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded) -> Content
         found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
             end = min(comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset)
-            located = _located(leader, follower, found.first_offset, end)
-            return ContentComparison(difference=replace(found, located=located), whole=False)
+            located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
+            found = replace(found, located=located)
+            if every_record:
+                found = replace(found, records=_differing(comparison, leader, follower, found, windows.no_evidence))
+            return ContentComparison(difference=found, whole=False)
         if differs and not found:
             return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
         whole = whole and found and not differs  # what differed and no longer does was being written
     return ContentComparison(difference=None, whole=whole)
 
 
-def _located(leader: Loaded, follower: Loaded, first: int, end: int) -> LocatedDifference | None:
+def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limited: bool) -> LocatedDifference | None:
     """What differs from a batch on, down to the record."""
     try:
-        return locate(leader.stored_from(first), follower.stored_from(first), first, end)
+        return locate(leader.stored_from(first), follower.stored_from(first), first, end, is_limited=is_limited)
+    except UnreadBatchesError:
+        return None
+
+
+def _differing(
+    comparison: Comparison, leader: Loaded, follower: Loaded, found: ContentDifference, no_evidence: Sequence[Offsets]
+) -> DifferingRecords | None:
+    """All records that differ, of what the follower keeps; None if its batches or the leader's can no longer be read."""
+    record = found.located.record if found.located else None
+    first = found.first_offset if record is None else record.offset  # below it all are equal
+    cut = removal_start(comparison.follower, comparison.effect)
+    ends = (comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset, *(() if cut is None else (cut,)))
+    brokers = comparison.leader.broker_id, comparison.follower.broker_id
+    sides = leader.stored_from(first), follower.stored_from(first)
+    try:
+        return differing_records(*sides, first, min(ends), brokers=brokers, no_evidence=no_evidence)
     except UnreadBatchesError:
         return None
 

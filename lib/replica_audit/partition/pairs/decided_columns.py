@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from replica_audit.model import HashedRecord, StoredBatch
 from replica_audit.protocol.comparison.afterwards import conflicts, differences
-from replica_audit.protocol.comparison.compaction import RecordComparison
-from replica_audit.protocol.comparison.located import DifferingRecord
+from replica_audit.protocol.comparison.differing_keys import RecordComparison
+from replica_audit.protocol.comparison.differing_records import DifferingRecords
 from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.comparison.record_cursor import DifferingRecord
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
@@ -21,6 +22,7 @@ from replica_audit.tables.pair_structs import (
     ContradictingLine,
     DifferingKeyCount,
     DifferingOffsets,
+    DifferingRecordCounted,
     RecordMismatch,
     RecordSizes,
     WrongTableEpoch,
@@ -41,10 +43,13 @@ class DecidedColumns:
     differing_keys: tuple[DifferingKeyCount, ...] | None
     records_unread: str | None
     not_compared_offsets: int | None
+    differing_records: tuple[DifferingRecordCounted, ...] | None
 
 
 def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
     """What was decided of a pair."""
+    differing = record_differences(comparison)
+    unread = [one.unread for one in (comparison.records, differing) if one is not None and one.unread]
     return DecidedColumns(
         cause=optional_text(judgement.cause),
         wrong_epoch=_wrong_epoch(judgement.wrong_epoch),
@@ -54,9 +59,21 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         cleaned_beyond_cut=comparison.cleaned_beyond_the_cut,
         mismatch=_mismatch(comparison, judgement),
         differing_keys=_key_counts(comparison.records),
-        records_unread=comparison.records.unread if comparison.records else None,
         not_compared_offsets=comparison.written_since,
+        records_unread=unread[0] if unread else None,
+        differing_records=_record_counts(differing),
     )
+
+
+def record_differences(comparison: Comparison) -> DifferingRecords | None:
+    """The records of which a pair differs; None where they were not compared."""
+    return comparison.content.difference.records if comparison.content and comparison.content.difference else None
+
+
+def _record_counts(found: DifferingRecords | None) -> tuple[DifferingRecordCounted, ...] | None:
+    if found is None or (found.unread and not found.counts):
+        return None
+    return tuple(DifferingRecordCounted(part=str(one.part), lacking_id=one.lacking_id, records=one.records) for one in found.counts)
 
 
 def _key_counts(found: RecordComparison | None) -> tuple[DifferingKeyCount, ...] | None:

@@ -59,6 +59,7 @@ def not_compared_row(
         rests_on=None,
         mismatch=None,
         differing_keys=None,
+        differing_records=None,
         records_unread=None,
         not_compared_offsets=None,
     )

@@ -139,11 +139,11 @@ def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) 
     return Measured(comparison=comparison, removal=removal, effects=tuple(effects))
 
 
-def with_content(pair: Pair, measured: Measured) -> Measured:
-    """The pair with its batches compared, where nothing else can still tell the logs apart."""
+def with_content(pair: Pair, measured: Measured, *, every_record: bool) -> Measured:
+    """The pair with its batches compared, where nothing else can still tell the logs apart; `every_record` as in `content.compare`."""
     if not measured.comparison.content_decides:
         return measured
-    found = content.compare(measured.comparison, pair.leader.loaded, pair.follower.loaded)
+    found = content.compare(measured.comparison, pair.leader.loaded, pair.follower.loaded, every_record=every_record)
     return replace(measured, comparison=replace(measured.comparison, content=found))
 
 
@@ -253,6 +253,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         differing_keys=decided.differing_keys,
         records_unread=decided.records_unread,
         not_compared_offsets=decided.not_compared_offsets,
+        differing_records=decided.differing_records,
     )
 
 

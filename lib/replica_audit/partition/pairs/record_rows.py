@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from replica_audit.partition.pairs.pair import Measured, Pair, PairKeys
-from replica_audit.partition.pairs.shown_keys import ShownKeys, shown_keys
-from replica_audit.protocol.comparison.compaction import KeyRecord, RecordComparison
+from replica_audit.formats.segment.hashed_records import key_hash
+from replica_audit.model import HashedRecord
+from replica_audit.partition.pairs.decided_columns import record_differences
+from replica_audit.partition.pairs.pair import Measured, Pair
+from replica_audit.partition.pairs.shown_keys import ShownKeys, text_of
+from replica_audit.protocol.comparison.compaction import CompactionCause, KeyRecord
+from replica_audit.protocol.comparison.differing_keys import DifferingKey, RecordComparison
+from replica_audit.protocol.comparison.differing_records import DifferingRecords
 from replica_audit.tables.compaction import CompactionDifference, SurvivingRecord
+from replica_audit.tables.record_differences import ComparedRecord, RecordDifference
 from replica_audit.tables.runs import ReportedProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRows:
-    """Rows of `compaction_differences`, and what could not be read again to show keys."""
+    """Rows of `compaction_differences` and `record_differences`, and what could not be read again to show keys."""
 
     differences: tuple[CompactionDifference, ...]
+    records: tuple[RecordDifference, ...]
     problems: tuple[ReportedProblem, ...]
 
 
@@ -28,15 +35,17 @@ def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRow
         measured: the same.
         show_keys: whether keys may be shown as text.
     """
-    found = measured.comparison.records
-    shown = shown_keys(pair, found) if show_keys else ShownKeys(texts={})
+    shown = ShownKeys(wanted=show_keys)
     return RecordRows(
-        differences=tuple(_differences(pair.keys, found, shown.texts)),
+        differences=tuple(_differences(pair, measured.comparison.records, shown)),
+        records=tuple(_records(pair, record_differences(measured.comparison), shown)),
         problems=tuple(ReportedProblem.of(one.broker_id, one.problem) for one in shown.unread),
     )
 
 
-def _differences(keys: PairKeys, found: RecordComparison | None, texts: Mapping[tuple[int, int], str]) -> Iterator[CompactionDifference]:
+def _differences(pair: Pair, found: RecordComparison | None, shown: ShownKeys) -> Iterator[CompactionDifference]:
+    keys = pair.keys
+    texts = _texts(pair, (one for part in (found.found if found else ()) if _is_of_key(part.cause) for one in part.worst), shown)
     for differing in found.found if found else ():
         for one in differing.worst:
             yield CompactionDifference(
@@ -53,7 +62,56 @@ def _differences(keys: PairKeys, found: RecordComparison | None, texts: Mapping[
             )
 
 
+def _is_of_key(cause: CompactionCause | None) -> bool:
+    return cause is not CompactionCause.MARKER_GONE
+
+
+def _texts(pair: Pair, keys: Iterable[DifferingKey], shown: ShownKeys) -> dict[tuple[int, int], str | None]:
+    """The texts of keys, by both halves of their hashes; what hashes to something else by now is left out."""
+    wanted: tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]] = ({}, {})
+    for one in keys:
+        place = 0 if one.leader is not None else 1
+        record = one.leader or one.follower
+        if record is not None:
+            wanted[place][record.offset] = (one.key_high, one.key_low)
+    found = ((shown.at(side.loaded, list(of_side)), of_side) for side, of_side in zip((pair.leader, pair.follower), wanted, strict=True))
+    return {of_side[offset]: text_of(key) for held, of_side in found for offset, key in held.items() if key_hash(key) == of_side[offset]}
+
+
 def _surviving(record: KeyRecord | None) -> SurvivingRecord | None:
     if record is None:
         return None
     return SurvivingRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, is_tombstone=record.is_tombstone)
+
+
+def _records(pair: Pair, found: DifferingRecords | None, shown: ShownKeys) -> Iterator[RecordDifference]:
+    if found is None:
+        return
+    keys = pair.keys
+    of_leader = shown.at(pair.leader.loaded, [one.offset for one in found.first_ones if one.leader is not None])
+    of_follower = shown.at(pair.follower.loaded, [one.offset for one in found.first_ones if one.follower is not None])
+    for one in found.first_ones:
+        yield RecordDifference(
+            topic=keys.topic,
+            partition=keys.partition,
+            leader_id=keys.leader_id,
+            follower_id=keys.follower_id,
+            offset=one.offset,
+            parts=tuple(map(str, one.parts)),
+            leader=_compared(one.leader, text_of(of_leader.get(one.offset))),
+            follower=_compared(one.follower, text_of(of_follower.get(one.offset))),
+        )
+
+
+def _compared(record: HashedRecord | None, key: str | None) -> ComparedRecord | None:
+    if record is None:
+        return None
+    return ComparedRecord(
+        timestamp_ms=record.timestamp_ms,
+        key_bytes=record.key_bytes,
+        key_hash=record.key.hex(),
+        value_bytes=record.value_bytes,
+        value_hash=record.value.hex(),
+        headers_hash=record.headers.hex(),
+        key=key,
+    )

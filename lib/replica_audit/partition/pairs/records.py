@@ -6,18 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import PartitionMetadata, SegmentFile
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.pairs.pair import Measured, Pair
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, RecordComparison, compared
+from replica_audit.protocol.cluster.in_sync import in_sync_since
+from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.differing_keys import RecordComparison, compared
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 
 MOST_KEYS = 100  # of one cause and pair whose rows are kept
+_MOST_EPOCHS = 100  # the last ones, of which it matters when they began
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
 _COMPARED = (
     *(Verdict.COMMITTED_LOSS, Verdict.TRUNCATED_OTHERWISE, Verdict.STALE_TAIL),
@@ -66,7 +70,15 @@ def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadat
         _kept(side, end, cluster.audited_at_ms, simultaneous=comparison.context.simultaneous)
         for side, end in zip((pair.leader, pair.follower), ends, strict=True)
     ]
-    found = ComparedLogs(leader=logs[0], follower=logs[1], delete_retention_ms=metadata.delete_retention_ms)
+    found = ComparedLogs(
+        leader=logs[0],
+        follower=logs[1],
+        delete_retention_ms=metadata.delete_retention_ms,
+        written_since=tuple(_written_since(pair)),
+        is_of_brokers=metadata.topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC),
+    )
+    if cut is None:
+        found = replace(found, leader=_in_sync(pair, pair.leader, found, metadata), follower=_in_sync(pair, pair.follower, found, metadata))
     return found if found.start_offset < found.end_offset else None
 
 
@@ -83,6 +95,45 @@ def _kept(side: Side, end: int, audited_at_ms: int, *, simultaneous: bool) -> Ke
         runs=runs,
         perhaps_missing=tuple(_between_files(side.loaded)) if runs else (),
     )
+
+
+def _written_since(pair: Pair) -> Iterator[int]:
+    """Where the last leader epochs begin, and when they did, by the metadata log: offsets and times in turn, both ascending."""
+    latest = -1
+    for term in list(pair.context.commits.terms)[-_MOST_EPOCHS:] if _is_known(pair) else ():
+        began = term.states[0].since.timestamp_ms
+        firsts = [_first_of(side, term.leader_epoch) for side in (pair.leader, pair.follower)]
+        first = min((one for one in firsts if one is not None), default=None)
+        if term.begins and began > latest and first is not None:
+            latest = began
+            yield from (first, began)
+
+
+def _first_of(side: Side, leader_epoch: int) -> int | None:
+    """The first offset of a log that was written in a leader epoch, or in a later one."""
+    return min((run.first_offset for run in side.replica.log.runs if run.leader_epoch >= leader_epoch), default=None)
+
+
+def _is_known(pair: Pair) -> bool:
+    """Whether the metadata log is that of the topic, and tells of all that leads to its leader."""
+    history = pair.context.commits
+    return not history.is_outdated and all(history.is_of(side.replica) for side in (pair.leader, pair.follower))
+
+
+def _in_sync(pair: Pair, side: Side, logs: ComparedLogs, metadata: PartitionMetadata) -> KeptLog:
+    """One of two logs with the offset from which on its replica was in the ISR, where that is proven as far as tombstones can matter.
+
+    A tombstone that was written after the metadata log ends must still be there: so the copies are of no much later time.
+    """
+    log = logs.leader if side is pair.leader else logs.follower
+    history = pair.context.commits
+    since = in_sync_since(metadata, history.cluster, log.broker_id) if _is_known(pair) else None
+    ended, retention = history.cluster.end.timestamp_ms, logs.delete_retention_ms
+    other = logs.follower if side is pair.leader else logs.leader
+    is_in_time = retention is not None and ended >= 0 and ended + retention > other.copied_at_ms
+    if since is None or not (is_in_time or not history.may_be_older):
+        return log
+    return replace(log, in_sync_from=_first_of(side, since.leader_epoch))
 
 
 def _between_files(loaded: Loaded) -> Iterator[int]:

@@ -1,65 +1,40 @@
-"""The keys that differ, as text: read again from a replica that holds a record of each."""
+"""Keys as text: read again from the replicas that hold the records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from replica_audit.formats.segment.hashed_records import key_hash
 from replica_audit.formats.segment.shown_key import shown_key
 from replica_audit.model import StoredBatch
 from replica_audit.partition.known.known_partition import UnreadBatchesError
-from replica_audit.partition.pairs.pair import Pair
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKey, RecordComparison
-
-Hash = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownKeys:
-    """The texts of keys, by both halves of their hashes. `unread`: what could not be read again."""
+    """The keys of single records. `unread`: what could not be read again."""
 
-    texts: Mapping[Hash, str]
-    unread: tuple[UnreadBatchesError, ...] = ()
+    def __init__(self, *, wanted: bool) -> None:
+        """Keys are read if they are wanted; else there are none."""
+        self._wanted = wanted
+        self.unread: list[UnreadBatchesError] = []
 
-
-def shown_keys(pair: Pair, found: RecordComparison | None) -> ShownKeys:
-    """The keys of which a pair has rows of their own, as text; transaction markers have none.
-
-    A key whose record is no longer where it was, or hashes to something else by now, is left out.
-    """
-    keys = [one for part in (found.found if found else ()) if part.cause is not CompactionCause.MARKER_GONE for one in part.worst]
-    of_leader = [one for one in keys if one.leader is not None]
-    of_follower = [one for one in keys if one.leader is None]
-    texts: dict[Hash, str] = {}
-    unread = []
-    for loaded, some in ((pair.leader.loaded, of_leader), (pair.follower.loaded, of_follower)):
-        wanted = {_offset(one): (one.key_high, one.key_low) for one in some}
+    def at(self, loaded: Loaded, offsets: Sequence[int]) -> dict[int, bytes]:
+        """The keys of the records of a replica at some offsets, by offset; those that can be read."""
+        found: dict[int, bytes] = {}
         try:
-            for offset, key in keys_at(loaded, sorted(wanted)):
-                if key_hash(key) == wanted[offset]:
-                    texts[wanted[offset]] = shown_key(key)
+            found.update(_keys_at(loaded, sorted(offsets) if self._wanted else ()))
         except UnreadBatchesError as error:
-            unread.append(error)
-    return ShownKeys(texts=texts, unread=tuple(unread))
+            self.unread.append(error)
+        return found
 
 
-def _offset(key: DifferingKey) -> int:
-    record = key.leader or key.follower
-    return -1 if record is None else record.offset
+def text_of(key: bytes | None) -> str | None:
+    """A key as a column has it."""
+    return None if key is None else shown_key(key)
 
 
-def keys_at(loaded: Loaded, offsets: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """The keys of the records of a replica at some offsets, those that can be read.
-
-    Args:
-        loaded: the replica.
-        offsets: ascending. Only the batches that hold them are read and decompressed.
-
-    Raises:
-        UnreadBatchesError: its files can no longer be read.
-    """
+def _keys_at(loaded: Loaded, offsets: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Keys with their offsets; only the batches that hold them are decompressed."""
     left = list(offsets)
     while left:
         held, keys = _batch_at(loaded, left)

@@ -10,12 +10,15 @@ CleanedTransactionMetadata, 4.2.0; KIP-534):
 
 So the newest record of a key is never removed, unless it is a tombstone. All else is an illegal difference. One arises though brokers
 follow the rules: a follower that was away for longer than `delete.retention.ms` is never sent the tombstone, and keeps the key.
+
+That something was removed too early is said only where it is proven when it was written at the earliest: by its leader's clock, which
+stamps markers and, under LogAppendTime, every record, or by the election of its leader epoch. A client's clock proves nothing (CreateTime
+may lie ahead by years), nor does a delete horizon: a cleaner sets it, at any time after the record was written, so it bounds from above.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -35,12 +38,16 @@ class CompactionCause(StrEnum):
 
 
 class KeyRecord(NamedTuple):
-    """One record of a key. `value_hash` is of its value and headers; `timestamp_ms` is its own, -1 if it has none."""
+    """One record of a key. `value_hash` is of its value and headers; `timestamp_ms` is its own, -1 if it has none.
+
+    `is_broker_time`: the timestamp is of the broker that appended it, not of its producer.
+    """
 
     offset: int
     timestamp_ms: int
     is_tombstone: bool
     value_hash: int
+    is_broker_time: bool = False
 
 
 class KeyState(NamedTuple):
@@ -64,6 +71,7 @@ class KeptLog:
     `copied_at_ms`: its files were copied no later than then. `last_timestamp_ms`: the newest that it keeps, -1 if unknown. `runs`: its
     broker was running and the copies were not simultaneous, so that the other one may be newer. `perhaps_missing`: spans of offsets, first
     and end (exclusive) in turn, of which the copy may lack a file: the cleaner of a running broker replaces files while they are copied.
+    `in_sync_from`: whatever was committed behind this offset, inclusive, it was sent, for it has been in the ISR since; None: not proven.
     """
 
     broker_id: int
@@ -74,6 +82,7 @@ class KeptLog:
     last_timestamp_ms: int = -1
     runs: bool = False
     perhaps_missing: tuple[int, ...] = ()
+    in_sync_from: int | None = None
 
     def may_lack(self, offset: int) -> bool:
         """Whether the file of an offset may have been there, and not have been copied."""
@@ -83,11 +92,17 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLogs:
-    """A leader and a follower that are compared key by key. `delete_retention_ms` is None where it is unknown."""
+    """A leader and a follower that are compared key by key.
+
+    `delete_retention_ms` is None where it is unknown. `written_since`: offsets and times in turn, both ascending: what is there and behind
+    was not written before. `is_of_brokers`: only brokers write to the topic, so all times are theirs.
+    """
 
     leader: KeptLog
     follower: KeptLog
     delete_retention_ms: int | None = None
+    written_since: tuple[int, ...] = ()
+    is_of_brokers: bool = False
 
     @property
     def start_offset(self) -> int:
@@ -100,9 +115,18 @@ class ComparedLogs:
         return min(self.leader.end_offset, self.follower.end_offset)
 
     def expired(self, record: KeyRecord, log: KeptLog) -> bool:
-        """Whether a cleaner of a replica may have removed a tombstone, or a marker, when it was copied."""
-        retention = self.delete_retention_ms
-        return retention is None or record.timestamp_ms < 0 or record.timestamp_ms + retention <= log.copied_at_ms
+        """Whether a cleaner of a replica may have removed a tombstone, or a marker, when it was copied; so it may what is not proven."""
+        retention, since = self.delete_retention_ms, self._not_before(record)
+        return retention is None or since is None or since + retention <= log.copied_at_ms
+
+    def _not_before(self, record: KeyRecord) -> int | None:
+        """When a record was written at the earliest, in milliseconds; None: nothing proves a time."""
+        offsets, times = self.written_since[::2], self.written_since[1::2]
+        bounds = [
+            *times[: bisect_right(offsets, record.offset)][-1:],
+            *([record.timestamp_ms] if record.is_broker_time or self.is_of_brokers else []),
+        ]
+        return max((one for one in bounds if one >= 0), default=None)
 
 
 class KeyDifference(NamedTuple):
@@ -131,14 +155,14 @@ def key_difference(logs: ComparedLogs, leader: KeyState, follower: KeyState) -> 
     if of_leader == of_follower:
         return None
     if of_leader is not None and of_follower is not None and of_leader.offset == of_follower.offset:
-        is_same = of_leader[2:] == of_follower[2:]
+        is_same = of_leader[2:4] == of_follower[2:4]
         return None if is_same else KeyDifference(CompactionCause.OTHER_VALUE, logs.follower.broker_id, of_leader, of_follower)
-    if _offset(of_leader) > _offset(of_follower):
+    if offset_of(of_leader) > offset_of(of_follower):
         held, lacks, lacking, holder = of_leader, follower, logs.follower, logs.leader
     else:
         held, lacks, lacking, holder = of_follower, leader, logs.leader, logs.follower
     # beyond the end either replica may hold a newer record: the one that lacks this one has a reason, or the follower fetches it
-    is_replaced = max(_offset(leader.newest), _offset(follower.newest)) >= logs.end_offset
+    is_replaced = max(offset_of(leader.newest), offset_of(follower.newest)) >= logs.end_offset
     if held is None or held.offset < logs.start_offset or is_replaced:
         return None
     found = _cause(logs, held, lacks.below_end, lacking, holder)
@@ -180,11 +204,21 @@ def _cause(
         return None if is_deleted else (CompactionCause.TOMBSTONE_GONE, lacking.broker_id)
     if has_older_value:
         return CompactionCause.OTHER_VALUE, lacking.broker_id
-    if not _deleted_later(logs, lacking, holder):
-        was_cut = lacking.cleaned_until > lacking.end_offset
-        is_lost = was_cut or not logs.expired(held, lacking)  # a tombstone is younger than what it deletes
-        return CompactionCause.KEY_MISSING if is_lost else CompactionCause.KEY_MISSING_OR_DELETED, lacking.broker_id
-    return (None if holder.runs else CompactionCause.KEY_RESURRECTED), holder.broker_id  # one that is behind for good never sees it
+    if not logs.expired(held, lacking) or _was_in_sync(logs, held, lacking, holder):  # a tombstone is younger than what it deletes
+        return CompactionCause.KEY_MISSING, lacking.broker_id
+    if _deleted_later(logs, lacking, holder):
+        return (None if holder.runs else CompactionCause.KEY_RESURRECTED), holder.broker_id  # one that is behind for good never sees it
+    was_cut = lacking.cleaned_until > lacking.end_offset
+    return CompactionCause.KEY_MISSING if was_cut else CompactionCause.KEY_MISSING_OR_DELETED, lacking.broker_id
+
+
+def _was_in_sync(logs: ComparedLogs, held: KeyRecord, lacking: KeptLog, holder: KeptLog) -> bool:
+    """Whether the replica that holds a record was sent all that was committed behind it, so that a tombstone would be there.
+
+    The copy of a running broker may be older than the tombstone, if the other copy goes on behind its end.
+    """
+    is_as_new = not holder.runs or lacking.end_offset <= logs.end_offset
+    return holder.in_sync_from is not None and held.offset >= holder.in_sync_from and is_as_new
 
 
 def _deleted_later(logs: ComparedLogs, lacking: KeptLog, holder: KeptLog) -> bool:
@@ -195,75 +229,6 @@ def _deleted_later(logs: ComparedLogs, lacking: KeptLog, holder: KeptLog) -> boo
     return retention is None or last < 0 or last + retention <= lacking.copied_at_ms
 
 
-def _offset(record: KeyRecord | None) -> int:
+def offset_of(record: KeyRecord | None) -> int:
+    """The offset of a record; -1 if there is none."""
     return -1 if record is None else record.offset
-
-
-class DifferingKey(NamedTuple):
-    """One key, by both halves of its hash, or one marker (its producer's id and its offset), as of `KeyDifference`."""
-
-    key_high: int
-    key_low: int
-    leader: KeyRecord | None
-    follower: KeyRecord | None
-
-    @property
-    def shown_hash(self) -> str:
-        """The half of the key's hash that is shown: 16 hexadecimal digits."""
-        return f"{self.key_high % (1 << 64):016x}"
-
-    @property
-    def offset(self) -> int:
-        """Of the newest record that either replica has."""
-        return max(_offset(self.leader), _offset(self.follower))
-
-
-class DifferingKeys(NamedTuple):
-    """The number of keys that differ for a cause, of which a broker is wrong (`KeyDifference`). `worst`: those of the lowest offsets."""
-
-    cause: CompactionCause | None
-    broker_id: int
-    number: int
-    worst: tuple[DifferingKey, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordComparison:
-    """What comparing the records of a pair gave. `unread`: why they could not be compared; None if they were.
-
-    `found`: the keys that differ, causes in their order; `unproven`: how many more differ as copies of different times may.
-    """
-
-    found: tuple[DifferingKeys, ...] = ()
-    unproven: int = 0
-    unread: str | None = None
-
-
-_ORDER = {cause: place for place, cause in enumerate(CompactionCause)}
-
-
-def compared(parts: Iterable[DifferingKeys], most: int) -> RecordComparison:
-    """All that was found of a pair as one.
-
-    Args:
-        parts: what parts of the keys gave.
-        most: of how many keys of each cause more than their number is kept.
-    """
-    counts: Counter[tuple[CompactionCause, int]] = Counter()
-    worst: defaultdict[tuple[CompactionCause, int], list[DifferingKey]] = defaultdict(list)
-    unproven = 0
-    for part in parts:
-        if part.cause is None:
-            unproven += part.number
-            continue
-        counts[part.cause, part.broker_id] += part.number
-        worst[part.cause, part.broker_id] += part.worst
-    found = (
-        DifferingKeys(cause, broker, counts[cause, broker], tuple(sorted(worst[cause, broker], key=_place)[:most]))
-        for cause, broker in sorted(counts, key=lambda one: (_ORDER[one[0]], one[1]))
-    )
-    return RecordComparison(found=tuple(found), unproven=unproven)
-
-
-def _place(key: DifferingKey) -> tuple[int, int, int]:
-    return key.offset, key.key_high, key.key_low

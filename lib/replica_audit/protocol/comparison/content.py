@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import BatchRun, Window
+from replica_audit.protocol.comparison.differing_records import DifferingRecords
 from replica_audit.protocol.comparison.located import LocatedDifference
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -26,7 +27,8 @@ class ContentDifference:
 
     `leader_crc` and `follower_crc` are the batches' stored CRCs, None where that side has no batch at `first_offset`. Where the batches
     could not be read again, both are None, and the difference lies somewhere in [first_offset, end_offset). `located`: looked at closely,
-    down to the record; None if that could not be.
+    down to the record; None if that could not be. `records`: all that differ from there on; None where nobody asked, or they could not be
+    compared.
     """
 
     first_offset: int
@@ -34,6 +36,7 @@ class ContentDifference:
     leader_crc: int | None = None
     follower_crc: int | None = None
     located: LocatedDifference | None = None
+    records: DifferingRecords | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +51,13 @@ class ContentComparison:
 class WindowComparison:
     """`differing`: windows whose digests are not equal. `open`: parts of the common range that the windows cannot tell.
 
-    `excused` is True where a part of the range is no evidence.
+    `excused` is True where a part of the range is no evidence; `no_evidence`: such windows, of those that were looked at.
     """
 
     differing: tuple[Offsets, ...]
     open: tuple[Offsets, ...]
     excused: bool
+    no_evidence: tuple[Offsets, ...] = ()
 
 
 def merged(windows: Iterable[Window], width: int = 0) -> tuple[Window, ...]:
@@ -117,16 +121,18 @@ def walk_windows(leader: LoadedLog, follower: LoadedLog, floor: int) -> WindowCo
     start = max(floor, *(log.runs[0].first_offset if log.runs else log.log_end_offset for log in (leader, follower)))
     end = min(leader.log_end_offset, follower.log_end_offset)
     sides = [{each.window_start_offset: each for each in windows} for windows in _equally_wide(leader.windows, follower.windows)]
-    differing, unknown, excused = [], [], False
+    differing, unknown, no_evidence = [], [], []
     for one in _windows_in(sides, start, end):
         part = max(one[0], start), min(one[1], end)
         if not _is_evidence(leader.runs, follower.runs, part):
-            excused = True
+            no_evidence.append(part)
         elif not all(_is_whole(log, one, start, end) for log in (leader, follower)):
             unknown.append(part)
         elif [_told(side.get(one[0])) for side in sides[:1]] != [_told(side.get(one[0])) for side in sides[1:]]:
             differing.append(part)
-    return WindowComparison(differing=tuple(differing), open=tuple(_joined(unknown)), excused=excused)
+    return WindowComparison(
+        differing=tuple(differing), open=tuple(_joined(unknown)), excused=bool(no_evidence), no_evidence=tuple(no_evidence)
+    )
 
 
 def _equally_wide(left: Sequence[Window], right: Sequence[Window]) -> tuple[tuple[Window, ...], tuple[Window, ...]]:

@@ -12,8 +12,8 @@ from operator import attrgetter
 
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
-from replica_audit.protocol.comparison.compaction import RecordComparison
 from replica_audit.protocol.comparison.content import ContentComparison
+from replica_audit.protocol.comparison.differing_keys import RecordComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
 from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.epochs import lineage

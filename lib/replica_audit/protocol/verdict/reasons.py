@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from replica_audit.protocol.comparison.commitment import Doubt, Evidence
 from replica_audit.protocol.comparison.committed import Committed
-from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKeys, RecordComparison
+from replica_audit.protocol.comparison.compaction import CompactionCause
+from replica_audit.protocol.comparison.differing_keys import DifferingKeys, RecordComparison
 from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start

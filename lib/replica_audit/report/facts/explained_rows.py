@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from replica_audit.protocol.verdict.verdict import Cause
 from replica_audit.report.facts.explained_structs import (
     ExplainedContradiction,
+    ExplainedCopy,
     ExplainedDifference,
     ExplainedFallback,
     ExplainedHole,
     ExplainedKeyCount,
     ExplainedMismatch,
     ExplainedRecord,
+    ExplainedRecordCount,
     ExplainedWrongEpoch,
     ExplainedWrongLine,
     Fact,
@@ -132,6 +134,7 @@ class ExplainedVerdict:
     mismatch: ExplainedMismatch | None = None
     differing_keys: tuple[ExplainedKeyCount, ...] | None = None
     records_unread: str | None = None
+    differing_records: tuple[ExplainedRecordCount, ...] | None = None
 
     @property
     def committed(self) -> int | None:
@@ -257,3 +260,14 @@ class ExplainedKey:
     def offset(self) -> int:
         """Of the newest record that either side has."""
         return max((record.offset for record in (self.leader, self.follower) if record is not None), default=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRecordDifference:
+    """A row of `record_differences`."""
+
+    follower_id: int
+    offset: int
+    parts: tuple[str, ...]
+    leader: ExplainedCopy | None
+    follower: ExplainedCopy | None

@@ -197,6 +197,26 @@ class ExplainedKeyCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRecordCount:
+    """How many records differ in one part: an element of `replica_verdicts.differing_records`."""
+
+    part: str
+    lacking_id: int | None
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedCopy:
+    """A record on one side: a column of `record_differences`."""
+
+    timestamp_ms: int
+    key_hash: str
+    key_bytes: int | None
+    value_bytes: int | None
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedRecord:
     """The newest record of a key on one side: a column of `compaction_differences`."""
 

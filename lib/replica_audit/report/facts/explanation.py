@@ -15,6 +15,7 @@ from replica_audit.report.facts.explained_rows import (
     ExplainedLog,
     ExplainedPoint,
     ExplainedProblem,
+    ExplainedRecordDifference,
     ExplainedRun,
     ExplainedSegment,
     ExplainedVerdict,
@@ -117,6 +118,7 @@ class Explanation:
     cut_short: tuple[str, ...]
     damaged: tuple[ExplainedDamage, ...] = ()
     keys: tuple[ExplainedKey, ...] = ()
+    records: tuple[ExplainedRecordDifference, ...] = ()
 
     @property
     def name(self) -> str:
@@ -186,6 +188,7 @@ def _followers(
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
             damaged=tuple(one for one in damaged if one.broker_id in (verdict.leader_id, verdict.follower_id)),
             keys=_keys(tables, keys, verdict),
+            records=_records(tables, keys, verdict),
         )
 
 
@@ -196,6 +199,14 @@ def _keys(tables: Tables, keys: dict[str, str | int], verdict: ExplainedVerdict)
     causes = [one.cause for one in verdict.differing_keys]
     found = tables.rows("compaction_differences", ExplainedKey, **keys, follower_id=verdict.follower_id)
     return tuple(sorted(found, key=lambda one: (causes.index(one.cause), one.offset, one.key_hash)))
+
+
+def _records(tables: Tables, keys: dict[str, str | int], verdict: ExplainedVerdict) -> tuple[ExplainedRecordDifference, ...]:
+    """The first records that differ, by offset."""
+    if not verdict.differing_records:
+        return ()
+    found = tables.rows("record_differences", ExplainedRecordDifference, **keys, follower_id=verdict.follower_id)
+    return tuple(sorted(found, key=lambda one: one.offset))
 
 
 def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:

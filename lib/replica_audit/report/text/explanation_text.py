@@ -22,6 +22,7 @@ from replica_audit.report.text.exchange_text import exchange_lines
 from replica_audit.report.text.keys_text import key_lines
 from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
+from replica_audit.report.text.records_text import record_lines
 from replica_audit.report.text.rules_text import observed_lines, rule_lines
 
 Section = Callable[[Explanation], Iterator[str]]
@@ -226,6 +227,7 @@ SECTIONS: tuple[Section, ...] = (
     rule_lines,
     observed_lines,
     key_lines,
+    record_lines,
     _evidence,
     epoch_table_lines,
     _input_errors,

@@ -1,0 +1,155 @@
+"""Two logs side by side, batch by batch and record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replica_audit.model import BatchBody, BatchHeader, HashedRecord, StoredBatch, StoredDamage
+
+UNLIMITED = 1 << 62
+_SEQUENCES = 1 << 31  # after which an idempotent producer counts from 0 again (DefaultRecordBatch.incrementSequence)
+
+
+class RecordPart(StrEnum):
+    """What of a record is not the same."""
+
+    PRESENCE = "presence"
+    KEY = "key"
+    VALUE = "value"
+    HEADERS = "headers"
+    TIMESTAMP = "timestamp"
+    PRODUCER = "producer"  # id, epoch, sequence, or whether it is transactional
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingRecord:
+    """A record that is not the same; None for a side that does not have it."""
+
+    offset: int
+    parts: tuple[RecordPart, ...]
+    leader: HashedRecord | None
+    follower: HashedRecord | None
+
+
+class UnreadRecordsError(Exception):
+    """Records cannot be had, or are too many."""
+
+
+class RecordCursor:
+    """One log, batch by batch or record by record."""
+
+    def __init__(
+        self,
+        batches: Iterator[StoredBatch | StoredDamage],
+        first: int,
+        end: int,
+        name: str,
+        *,
+        most_records: int = UNLIMITED,
+        most_bytes: int = UNLIMITED,
+    ) -> None:
+        """Begin at the first batch that reaches `first`, inclusive; `end` is exclusive. Limits are of what is decoded."""
+        self._batches, self._first, self._end, self.name = batches, first, end, name
+        self._most_records, self._most_bytes = most_records, most_bytes
+        self._records: tuple[HashedRecord, ...] | None = None
+        self._at = self._decoded = self._bytes = 0
+        self.head: StoredBatch | None = None
+        self.reached = first  # how far batches were read, exclusive
+        self.next_batch()
+
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether no record of the batch was looked at."""
+        return self._records is None
+
+    def next_batch(self) -> None:
+        """Pass over the batch."""
+        self._records, self.head = None, None
+        for item in self._batches:
+            if isinstance(item, StoredDamage):
+                if item.next_offset >= self._end:
+                    self.reached = item.next_offset
+                    return
+                raise UnreadRecordsError(f"{self.name}: {item.path} stops being a log at byte {item.damage.byte_offset}")
+            self.reached = max(self.reached, item.header.last_offset + 1)
+            if item.header.last_offset < self._first:
+                continue
+            if begins(item.header) < self._end:
+                self.head = item
+            return
+
+    def record(self) -> HashedRecord | None:
+        """The record that is next; None at the end."""
+        while self.head is not None:
+            if self._records is None:
+                self._records, self._at = self._read(self.head), 0
+            while self._at < len(self._records) and self._records[self._at].offset < self._first:
+                self._at += 1
+            if self._at < len(self._records):
+                found = self._records[self._at]
+                return found if found.offset < self._end else None
+            self.next_batch()
+        return None
+
+    def next_record(self) -> None:
+        """Pass over the record, and over its batch if it was the last one."""
+        self._at += 1
+        if self._records is not None and self._at >= len(self._records):
+            self.next_batch()
+
+    def _read(self, batch: StoredBatch) -> tuple[HashedRecord, ...]:
+        self._decoded += batch.header.record_count or 1
+        self._bytes += batch.header.size_bytes
+        if batch.read is None:
+            raise UnreadRecordsError(f"of {self.name} the input has the headers of batches only, no records")
+        if self._decoded > self._most_records or self._bytes > self._most_bytes:
+            raise UnreadRecordsError(f"no more than {self._most_records} records or {self._most_bytes >> 20} MiB are compared")
+        body: BatchBody = batch.read()
+        if body.unreadable is not None:
+            raise UnreadRecordsError(f"{self.name}: {body.unreadable}")
+        return body.records
+
+
+def begins(header: BatchHeader) -> int:
+    """The first offset of a batch; of an entry of the formats before v2 its last one, for only that is known."""
+    return header.base_offset if header.magic == 2 else header.last_offset
+
+
+def bounds(header: BatchHeader) -> tuple[int, int]:
+    """Where a batch begins, and its last offset, inclusive."""
+    return begins(header), header.last_offset
+
+
+def identity(header: BatchHeader) -> tuple[int, int, int]:
+    """What equal batches have in common: their bounds and their CRC."""
+    return (*bounds(header), header.crc)
+
+
+def record_difference(
+    leader: HashedRecord | None, follower: HashedRecord | None, left: StoredBatch | None, right: StoredBatch | None
+) -> DifferingRecord | None:
+    """How the next records of two logs differ, each with its batch; None if they do not. Of two offsets the lower one is alone."""
+    if leader is None or follower is None or leader.offset != follower.offset or left is None or right is None:
+        offset = min(one.offset for one in (leader, follower) if one is not None)
+        held = [one if one is not None and one.offset == offset else None for one in (leader, follower)]
+        return DifferingRecord(offset=offset, parts=(RecordPart.PRESENCE,), leader=held[0], follower=held[1])
+    parts = []
+    if (leader.key_bytes, leader.key) != (follower.key_bytes, follower.key):
+        parts.append(RecordPart.KEY)
+    if (leader.value_bytes, leader.value) != (follower.value_bytes, follower.value):
+        parts.append(RecordPart.VALUE)
+    if leader.headers != follower.headers:
+        parts.append(RecordPart.HEADERS)
+    if leader.timestamp_ms != follower.timestamp_ms:
+        parts.append(RecordPart.TIMESTAMP)
+    if _producer(left.header, leader.offset) != _producer(right.header, leader.offset):
+        parts.append(RecordPart.PRODUCER)
+    return DifferingRecord(offset=leader.offset, parts=tuple(parts), leader=leader, follower=follower) if parts else None
+
+
+def _producer(header: BatchHeader, offset: int) -> tuple[int, int, int, bool, bool]:
+    """The producer of a record, its sequence number, and what kind of batch it is in."""
+    sequence = (header.base_sequence + offset - header.base_offset) % _SEQUENCES if header.base_sequence >= 0 else -1
+    return header.producer_id, header.producer_epoch, sequence, header.is_transactional, header.is_control
