@@ -36,7 +36,6 @@ from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leade
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.comparison.commitment import CommitHistory
-from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.pair import Context
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
@@ -276,9 +275,7 @@ class PartitionAudit:
                 made.verdicts.append(not_compared_row(keys, source, self.cluster.applies, pair, inferred_because=why))
                 continue
             events = [event for event in self.events if event.broker_id == follower_id]
-            measured = pairs.measure(pair)
-            if self.cluster.compare is not CompareMode.EPOCHS:
-                measured = pairs.with_content(pair, measured, every_record=self.cluster.compare is CompareMode.RECORDS)
+            measured = pairs.with_content(pair, pairs.measure(pair), self.cluster.compare)
             measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
             measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)

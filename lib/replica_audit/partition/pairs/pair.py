@@ -19,6 +19,7 @@ from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.already_cut import has_truncated
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
 from replica_audit.protocol.comparison.pair import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
@@ -139,11 +140,12 @@ def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) 
     return Measured(comparison=comparison, removal=removal, effects=tuple(effects))
 
 
-def with_content(pair: Pair, measured: Measured, *, every_record: bool) -> Measured:
-    """The pair with its batches compared, where nothing else can still tell the logs apart; `every_record` as in `content.compare`."""
-    if not measured.comparison.content_decides:
+def with_content(pair: Pair, measured: Measured, mode: CompareMode) -> Measured:
+    """The pair with its batches compared, where nothing else can still tell the logs apart, and the mode looks at more than epochs."""
+    if mode is CompareMode.EPOCHS or not measured.comparison.content_decides:
         return measured
-    found = content.compare(measured.comparison, pair.leader.loaded, pair.follower.loaded, every_record=every_record)
+    sides = pair.leader.loaded, pair.follower.loaded
+    found = content.compare(measured.comparison, *sides, every_record=mode is CompareMode.RECORDS)
     return replace(measured, comparison=replace(measured.comparison, content=found))
 
 

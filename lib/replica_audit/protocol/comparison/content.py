@@ -8,7 +8,7 @@ format. Neither is evidence here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from replica_audit.model import BatchRun, Window
@@ -57,7 +57,7 @@ class WindowComparison:
     differing: tuple[Offsets, ...]
     open: tuple[Offsets, ...]
     excused: bool
-    no_evidence: tuple[Offsets, ...] = ()
+    no_evidence: tuple[Offsets, ...] = field(default=(), compare=False)
 
 
 def merged(windows: Iterable[Window], width: int = 0) -> tuple[Window, ...]:
