@@ -11,14 +11,14 @@ from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import NoReturn
 
-from replica_audit.commands import audit, collect, describe_cluster, explain, report, salvage, triage
+from replica_audit.commands import audit, collect, describe_cluster, explain, plan, report, salvage, triage
 from replica_audit.commands.command import Command, tell
 from replica_audit.errors import AuditError
 
 INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
 COMMANDS: tuple[Command, ...] = (
     *(audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND),
-    *(report.COMMAND, salvage.COMMAND, triage.COMMAND),
+    *(plan.COMMAND, report.COMMAND, salvage.COMMAND, triage.COMMAND),
 )
 
 

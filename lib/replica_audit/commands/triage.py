@@ -10,16 +10,19 @@ from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
+from replica_audit.commands.new_folder import check_folder
+from replica_audit.commands.plan import GROUPS
 from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
+    from replica_audit.report.facts.run_report import Report
 
 _TRIAGE_HELP = """\
 Give the answer of audit at once: read what every broker has on disk, in this process, and print the
-same summary. No Spark, no Java, and no tables: nothing is written but the files that --html and
---json name, and the folder of --salvage. With --partition, explain that partition instead: both logs drawn, every question and
+same summary. No Spark, no Java, and no tables: nothing is written but what --html, --json, --plan and
+--salvage name. With --partition, explain that partition instead: both logs drawn, every question and
 answer between follower and leader, what is lost, what to do.
 
 Everything that is known of a cluster is held in memory (about 1 GB for 10,000 partitions with three
@@ -47,20 +50,18 @@ examples:
 def _triage(given: argparse.Namespace) -> int:
     for flag, path in (("--json", given.json), ("--html", given.html)):
         outputs.check(flag, path)
+    check_folder("--plan", given.plan)
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     settings = settings_of(given)
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings.topics)
-    from replica_audit.commands.report import write_page
     from replica_audit.commands.terminal import show_report
     from replica_audit.local_run import triage
-    from replica_audit.past.findings import ListedRows
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
     from replica_audit.report.facts import explanation, question
     from replica_audit.report.text import explanation_text
-    from replica_audit.report.text.json_report import json_pieces
     from replica_audit.salvage.output import refuse_input
 
     topic, number = question.parse_partition(given.partition) if given.partition else ("", 0)
@@ -80,11 +81,23 @@ def _triage(given: argparse.Namespace) -> int:
         show("\n")
         show_report(report)
     saved = _saved(given, run) if given.salvage else 0
+    _write(given, run, report)
+    return report.exit_code or saved
+
+
+def _write(given: argparse.Namespace, run: PastRun, report: Report) -> None:
+    """The files and the folder that options name."""
+    from replica_audit.commands.plan import write_plan
+    from replica_audit.commands.report import write_page
+    from replica_audit.past.findings import ListedRows
+    from replica_audit.report.text.json_report import json_pieces
+
     if given.json:
         outputs.write("--json", given.json, json_pieces(report, ListedRows(run)))
     if given.html:
         write_page(run, "--html", given.html)
-    return report.exit_code or saved
+    if given.plan:
+        write_plan(run, "--plan", given.plan, given.groups, given.cluster)
 
 
 def _saved(given: argparse.Namespace, run: PastRun) -> int:
@@ -116,7 +129,7 @@ COMMAND = Command(
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
         Option(
             flag="--cluster",
-            help="cluster id, where several clusters have the partition of --partition",
+            help="cluster id, where several clusters have the partition of --partition, or for --plan",
             arguments={"metavar": "ID"},
         ),
         Option(
@@ -131,5 +144,9 @@ COMMAND = Command(
             flag="--json", help="write the summary and every finding as JSON, as audit does", arguments={"type": Path, "metavar": "FILE"}
         ),
         Option(flag="--html", help="write the page of the run, as report does", arguments={"type": Path, "metavar": "FILE"}),
+        Option(
+            flag="--plan", help="write what to do to this folder, new or empty, as plan does", arguments={"type": Path, "metavar": "DIR"}
+        ),
+        GROUPS,
     ),
 )

@@ -213,6 +213,8 @@ class ReplicaRole:
     log_end_offset: Annotated[Bigint | None, "its log end offset; null: not in the input, or unreadable"]
     high_watermark: Annotated[Bigint | None, "its checkpointed high watermark"]
     isr_objection: Annotated[str | None, "why it should not be in the ISR; null: no reason, or not in it"]
+    position: Annotated[Int | None, "place in the partition's assignment, 0 is the preferred leader; null: not assigned, or not known"]
+    min_insync_replicas: Annotated[Int | None, "min.insync.replicas of the topic by the metadata log; null: it does not say"]
 
 
 REPLICA_ROLES = table(

@@ -8,6 +8,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.cluster.fencing import DOWN, Belief, as_told, fetch_error, isr_objection, standings
 from replica_audit.protocol.cluster.leadership import Leadership
+from replica_audit.protocol.cluster.min_isr import last_value
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.tables.pairs import ReplicaVerdict
@@ -41,6 +42,7 @@ def role_rows(
     leader_copy = copies.get(leadership.leader_id)
     answers_in = metadata.leader_epoch if leader_copy is None else leader_copy.leader_epoch
     found = {row.follower_id: row for row in verdicts}
+    minimum = last_value(metadata.min_isr, cluster.history.min_isr, metadata.leader)
     for belief, (broker, standing) in zip(beliefs, standings(beliefs, metadata.leader_epoch, metadata.leader), strict=True):
         replica = replicas.get(broker)
         asks = broker != metadata.leader and metadata.leader >= 0 and belief.leader_epoch is not None
@@ -61,6 +63,8 @@ def role_rows(
             log_end_offset=replica.log.log_end_offset if replica else None,
             high_watermark=replica.high_watermark if replica else None,
             isr_objection=_objection(broker, found.get(broker), cluster, metadata),
+            position=metadata.replicas.index(broker) if broker in metadata.replicas else None,
+            min_insync_replicas=minimum,
         )
 
 

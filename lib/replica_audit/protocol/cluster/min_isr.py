@@ -51,14 +51,24 @@ def values_between(
 
     None among the values: only server.properties could say, or Kafka's default of 1 held.
     """
-    levels = (
-        of_topic,
-        [setting for setting in of_brokers if setting.broker == broker],
-        [setting for setting in of_brokers if setting.broker == CLUSTER_DEFAULT],
-    )
+    levels = _levels(of_topic, of_brokers, broker)
     changes = {setting.metadata_offset for level in levels for setting in level}
     at = [first, *(offset for offset in changes if first < offset and (end is None or offset < end))]
     return {_in_effect(levels, offset) for offset in at}
+
+
+def last_value(of_topic: Sequence[MinIsrSetting], of_brokers: Sequence[MinIsrSetting], broker: int) -> int | None:
+    """What min.insync.replicas is for a topic on a broker by all that the log says; None: only server.properties could say, or it is 1."""
+    levels = _levels(of_topic, of_brokers, broker)
+    return _in_effect(levels, max((setting.metadata_offset for level in levels for setting in level), default=0))
+
+
+def _levels(
+    of_topic: Sequence[MinIsrSetting], of_brokers: Sequence[MinIsrSetting], broker: int
+) -> tuple[Sequence[MinIsrSetting], Sequence[MinIsrSetting], Sequence[MinIsrSetting]]:
+    """The settings that count, the strongest first."""
+    own = [setting for setting in of_brokers if setting.broker == broker]
+    return of_topic, own, [setting for setting in of_brokers if setting.broker == CLUSTER_DEFAULT]
 
 
 def _in_effect(levels: Sequence[Sequence[MinIsrSetting]], offset: int) -> int | None:

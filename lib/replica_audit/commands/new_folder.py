@@ -1,0 +1,56 @@
+"""A folder that an option names: new or empty, so that nothing is overwritten, and nothing is written outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from replica_audit.errors import OutputError, UsageError
+
+_REMEDY = "give a folder that is new or empty, below one that can be written"
+
+
+def check_folder(flag: str, folder: Path | None) -> None:
+    """Fail before the work, not after it.
+
+    Raises:
+        UsageError: `write_folder` could not write there; nothing was made.
+    """
+    if folder is None:
+        return
+    try:
+        if folder.is_dir():
+            if any(folder.iterdir()):
+                raise UsageError(f"{flag} {folder}: is not empty; {_REMEDY}")
+            target = folder
+        elif folder.exists() or folder.is_symlink():
+            raise UsageError(f"{flag} {folder}: is no folder; {_REMEDY}")
+        else:
+            target = folder.absolute().parent
+        if not target.is_dir() or not os.access(target, os.W_OK):
+            raise UsageError(f"{flag} {folder}: cannot be made; {_REMEDY}")
+    except OSError as error:
+        raise UsageError(f"{flag} {folder}: {error.strerror}; {_REMEDY}") from None
+
+
+def write_folder(flag: str, folder: Path, files: Iterable[tuple[str, str, bool]]) -> None:
+    """Write files, given as (name with `/` between folders, content, whether it is a script); none that there is already.
+
+    Raises:
+        OutputError: they cannot be written, or a name leads out of the folder.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, content, executable in files:
+            parts = PurePosixPath(name).parts
+            if not parts or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
+                raise OutputError(f"{flag} {folder}: {name!r} would lie outside of it")
+            path = folder.joinpath(*parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mode = 0o755 if executable else 0o644
+            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+                stream.write(content)
+    except OSError as error:
+        raise OutputError(f"{flag} {folder}: {error.strerror or error}; {_REMEDY}") from None

@@ -1,0 +1,114 @@
+"""`plan`: what to do about a past run, as files that Kafka's own tools take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica_audit.commands.command import Command, Option, tell
+from replica_audit.commands.new_folder import check_folder, write_folder
+from replica_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from replica_audit.past.run import PastRun
+    from replica_audit.report.plan.steps import Plan
+
+_PLAN_HELP = """\
+Say what to do about the findings of a past run, in order of safety, and write the files that Kafka's
+own tools take: elections, reassignments in two steps, positions of consumer groups, hanging
+transactions to abort, corrected leader-epoch-checkpoint files. PLAN.md has each step with its reason,
+its command, how to check that it worked and how to undo it, what the plan presumes, and what it
+refuses to do because it would lose more than it saves.
+
+Nothing is executed, no broker is asked, and only the tables are read: no logs, no Spark, no Java.
+"""
+_PLAN_EXIT = """\
+exit codes:
+  0    written; of a cluster without findings the plan is empty and says so
+  2    wrong usage; no such run, or not complete; a table cannot be read, or the folder not be written
+  130  interrupted
+
+examples:
+  ./spark-submit.sh plan --output plan
+  ./spark-submit.sh plan --warehouse /audits --run-id 20260102T030405Z-1a2b3c --output plan --groups skip
+"""
+POLICIES = ("re-read", "skip")
+GROUPS = Option(
+    flag="--groups",
+    help="what consumer groups behind a truncation are to do: re-read, so that nothing is missed, or skip, so that nothing is handled "
+    "twice (default: re-read)",
+    arguments={"choices": POLICIES, "default": POLICIES[0]},
+)
+
+
+def _plan(given: argparse.Namespace) -> int:
+    from replica_audit.past.run import PastRun
+    from replica_audit.storage.warehouse.reader import WarehouseTables
+
+    check_folder("--output", given.output)
+    write_plan(PastRun(WarehouseTables(given.warehouse), given.run_id), "--output", given.output, given.groups, given.cluster)
+    return 0
+
+
+def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str | None) -> None:
+    """Write the plan of a run to the folder that a flag names, of several clusters to one folder each in it, and say where it is.
+
+    Raises:
+        UsageError: the run does not have the cluster.
+        OutputError: the folder cannot be written.
+    """
+    from replica_audit.past.recovery import recovery_facts
+    from replica_audit.report.plan.names import file_name
+    from replica_audit.report.plan.plan import plan_of
+    from replica_audit.report.plan.steps import GroupPolicy
+
+    found = {facts.cluster_id: facts for facts in recovery_facts(run)}
+    if cluster is not None and cluster not in found:
+        raise UsageError(f"--cluster {cluster}: run {run.run_id} has no such cluster; it has: {', '.join(found) or 'none'}")
+    chosen = [facts for name, facts in found.items() if cluster in (None, name)]
+    if not chosen:
+        raise UsageError(f"run {run.run_id} has no cluster to plan for")
+    made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": plan_of(facts, GroupPolicy(policy)) for facts in chosen}
+    files = [(f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(plan)]
+    write_folder(flag, folder, files)
+    for below, plan in made.items():
+        steps = f"{len(plan.steps)} step(s)" if plan.steps else "nothing to do"
+        tell(f"plan for cluster {plan.cluster_id}: {steps}, {len(plan.refusals)} refused: {folder}/{below}PLAN.md")
+
+
+def _files(plan: Plan) -> Iterator[tuple[str, str, bool]]:
+    from replica_audit.report.plan.plan_text import render_plan
+
+    yield "PLAN.md", render_plan(plan), False
+    for file in plan.files:
+        yield file.name, file.content, file.executable
+
+
+COMMAND = Command(
+    name="plan",
+    description=_PLAN_HELP,
+    epilog=_PLAN_EXIT,
+    run=_plan,
+    interrupted="interrupted; what is in the folder of --output is not whole",
+    options=(
+        Option(
+            flag="--warehouse",
+            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(flag="--run-id", help="the run to plan for; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--cluster",
+            help="plan for this cluster only (default: all, of several each in a folder of its own)",
+            arguments={"metavar": "ID"},
+        ),
+        Option(
+            flag="--output",
+            help="folder to write, new or empty: an earlier plan is never overwritten",
+            arguments={"type": Path, "metavar": "DIR", "required": True},
+        ),
+        GROUPS,
+    ),
+)

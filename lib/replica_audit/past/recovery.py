@@ -1,0 +1,81 @@
+"""The tables of a past run → what somebody has to act upon, cluster by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from replica_audit import tables
+from replica_audit.past.run import PastRun
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.facts.recovery_facts import (
+    ActedGroup,
+    ActedLog,
+    ActedRole,
+    ActedTransaction,
+    ActedVerdict,
+    PartitionKey,
+    RecoveryFacts,
+    keys_of,
+)
+from replica_audit.tables import Table
+from replica_audit.tables.runs import NO_CLUSTER
+
+Row = TypeVar("Row", ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
+
+
+def recovery_facts(run: PastRun) -> list[RecoveryFacts]:
+    """What there is to act upon in each cluster of a run, in the order of their ids.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    return [_of_cluster(run, cluster) for cluster in sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})]
+
+
+def _of_cluster(run: PastRun, cluster_id: str) -> RecoveryFacts:
+    own = ds.field("cluster_id") == cluster_id
+    is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
+    offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
+    verdicts = _rows(run, tables.REPLICA_VERDICTS, ActedVerdict, own & (ds.field("severity") != str(Severity.NONE)))
+    groups = _rows(run, tables.CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
+    transactions = _rows(run, tables.OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
+    wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
+    corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
+    keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected)
+    inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
+    return RecoveryFacts(
+        run_id=run.run_id,
+        cluster_id=cluster_id,
+        offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
+        verdicts=tuple(sorted(verdicts, key=lambda one: (one.topic, one.partition, one.follower_id))),
+        roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))),
+        logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))),
+        groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
+        transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
+        inconclusive=sum(inconclusive.values()),
+        problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
+    )
+
+
+def _topics(keys: Collection[PartitionKey]) -> ds.Expression:
+    return ds.field("topic").isin(pa.array(sorted({topic for topic, _partition in keys}), pa.string()))
+
+
+Keyed = TypeVar("Keyed", ActedLog, ActedRole)
+
+
+def _of(keys: Collection[PartitionKey], rows: tuple[Keyed, ...]) -> tuple[Keyed, ...]:
+    own = [row for row in rows if (row.topic, row.partition) in keys]
+    return tuple(sorted(own, key=lambda one: (one.topic, one.partition, one.broker_id)))
+
+
+def _rows(run: PastRun, table: Table, kind: type[Row], where: ds.Expression) -> tuple[Row, ...]:
+    present = [name for name in kind.__slots__ if name in table.arrow.names]
+    return run.tables.typed(table.name, run.read(table, present, where).to_pylist(), kind)

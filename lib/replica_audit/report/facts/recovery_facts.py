@@ -1,0 +1,174 @@
+"""What a run says that somebody has to act upon, of one cluster: what a plan and the decisions at the top of a report are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from replica_audit.report.facts.run_report import OfflinePartition
+
+PartitionKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedVerdict:
+    """A follower whose verdict is a finding. Columns of `replica_verdicts`."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    follower_id: int
+    leader_source: str
+    verdict: str
+    severity: str
+    truncation_offset: int | None
+    restart_offset: int | None
+    removed_records: int | None
+    removed_committed: int | None
+    already_truncated: bool | None
+    wrong_lines_broker_id: int | None
+    cause: str | None
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its partition."""
+        return self.topic, self.partition
+
+    @property
+    def will_be_cut(self) -> bool:
+        """Whether records go that are still on its disk."""
+        return (self.truncation_offset is not None or self.restart_offset is not None) and not self.already_truncated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedRole:
+    """A replica. Columns of `replica_roles`."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    leader_id: int
+    standing: str
+    in_isr: bool
+    position: int | None = None
+    min_insync_replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejoinOnceCorrected:
+    """What a follower does once a corrected file is in place."""
+
+    leader_id: int
+    follower_id: int
+    truncation_offset: int | None
+    restart_offset: int | None
+    catches_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineSource:
+    """A line of a corrected file, and where its start offset is from."""
+
+    epoch: int
+    start_offset: int
+    source: str
+    from_broker_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedLog:
+    """A replica directory. Columns of `replica_logs`."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    log_dir: str
+    directory: str
+    state: str
+    log_start_offset: int | None
+    log_end_offset: int | None
+    unreadable_reason: str | None
+    corrected_checkpoint: str | None = None
+    corrected_entries: tuple[LineSource, ...] | None = None
+    rejoins_once_corrected: tuple[RejoinOnceCorrected, ...] | None = None
+    not_corrected_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedGroup:
+    """A group that a truncation affects. Columns of `consumer_impacts`."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    validation_result: str
+    reset_offset: int | None
+    records_gone: int | None
+    records_reread: int | None
+    records_missed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedTransaction:
+    """A transaction that hangs. Columns of `open_transactions`."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    leader_source: str
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_stable_offset: int
+    transactional_id: str | None
+    coordinator_state: str | None
+    coordinator_epoch: int | None
+    hangs_because: str | None
+    waiting_groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryFacts:
+    """One cluster of a run. `verdicts` are those that are findings; `logs` and `roles` those of partitions that have any of the rest.
+
+    `inconclusive` counts the followers that could not be compared, `problems` the rows of `input_errors`.
+    """
+
+    run_id: str
+    cluster_id: str
+    offline: tuple[OfflinePartition, ...] = ()
+    verdicts: tuple[ActedVerdict, ...] = ()
+    roles: tuple[ActedRole, ...] = ()
+    logs: tuple[ActedLog, ...] = ()
+    groups: tuple[ActedGroup, ...] = ()
+    transactions: tuple[ActedTransaction, ...] = ()
+    inconclusive: int = 0
+    problems: int = 0
+
+    @cached_property
+    def replicas(self) -> dict[PartitionKey, list[ActedRole]]:
+        """The replicas of each partition, in the order of their assignment, where it is known."""
+        found: dict[PartitionKey, list[ActedRole]] = {}
+        for role in sorted(self.roles, key=lambda one: (one.position is None, one.position or 0, one.broker_id)):
+            found.setdefault((role.topic, role.partition), []).append(role)
+        return found
+
+    @cached_property
+    def leaderless(self) -> dict[PartitionKey, OfflinePartition]:
+        """The partitions that nobody leads."""
+        return {(one.topic, one.partition): one for one in self.offline}
+
+    def log_of(self, topic: str, partition: int, broker_id: int) -> ActedLog | None:
+        """The current directory of a replica; None if it is not in the input."""
+        return self._current.get((topic, partition, broker_id))
+
+    @cached_property
+    def _current(self) -> dict[tuple[str, int, int], ActedLog]:
+        return {(one.topic, one.partition, one.broker_id): one for one in self.logs if one.state == "current"}
+
+
+def keys_of(rows: Iterable[ActedVerdict | ActedGroup | ActedTransaction | OfflinePartition | ActedLog]) -> set[PartitionKey]:
+    """The partitions of rows."""
+    return {(row.topic, row.partition) for row in rows}

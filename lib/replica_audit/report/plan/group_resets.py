@@ -1,0 +1,76 @@
+"""Consumer groups behind a truncation: where they are to go on, by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.report.facts.recovery_facts import ActedGroup, RecoveryFacts
+from replica_audit.report.plan.kafka_files import SERVER, rows_csv, script
+from replica_audit.report.plan.names import file_name, shown
+from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+
+_SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
+_RE_READ = "read again from where the leader's log leaves what they consumed: nothing of it is missed, records may be handled twice"
+_SKIP = (
+    "stay where they are, or go to the leader's end: nothing is handled twice, what the leader has in place of consumed records is missed"
+)
+
+
+def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
+    """One step with a file for each group; positions of partitions that nobody leads are refused."""
+    places: dict[str, list[tuple[str, int, int]]] = {}
+    refusals = []
+    for group in facts.groups:
+        offset = _offset(facts, group, policy)
+        if offset is None:
+            what = f"reset group {shown(group.group_id)} on {shown(f'{group.topic}-{group.partition}')}"
+            why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
+            refusals.append(PlanRefusal(what=what, why=f"{why}: audit again once it is online, its position is known then"))
+        else:
+            places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
+    return PlanPart(steps=tuple(_steps(places, policy)), refusals=tuple(refusals))
+
+
+def _offset(facts: RecoveryFacts, group: ActedGroup, policy: GroupPolicy) -> int | None:
+    """Where the group goes on; None where that is not known."""
+    roles = facts.replicas.get((group.topic, group.partition), [])
+    log = facts.log_of(group.topic, group.partition, roles[0].leader_id) if roles else None
+    if log is None or log.log_start_offset is None or log.log_end_offset is None or (group.topic, group.partition) in facts.leaderless:
+        return None
+    wanted = group.committed_offset
+    if policy is GroupPolicy.RE_READ:
+        wanted = log.log_start_offset if group.reset_offset is None else min(group.reset_offset, group.committed_offset)
+    return max(log.log_start_offset, min(wanted, log.log_end_offset))
+
+
+def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -> Iterator[PlanStep]:
+    if not places:
+        return
+    files = {group: f"reset-{file_name(group)}.csv" for group in sorted(places)}
+    lines = {
+        mode: [
+            ("kafka-consumer-groups.sh", f"--group={group}", "--reset-offsets", f"--from-file={name}", mode)
+            for group, name in files.items()
+        ]
+        for mode in ("--dry-run", "--execute")
+    }
+    yield PlanStep(
+        safety=Safety.GROUPS,
+        title=f"Reset {len(places)} consumer group(s): {policy}",
+        reasons=(
+            f"Their committed positions are of records that were truncated. They {_RE_READ if policy is GroupPolicy.RE_READ else _SKIP}. "
+            f"For the other policy: --groups {GroupPolicy.SKIP if policy is GroupPolicy.RE_READ else GroupPolicy.RE_READ}.",
+            f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
+        ),
+        commands=("# stop the consumers of these groups: a group with members is not reset", f"sh {_PREVIEW}", f"sh {_SCRIPT}"),
+        check=(
+            f"kafka-consumer-groups.sh {SERVER} --describe --all-groups   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET",
+            "# start one consumer and look at the first records that it reads",
+        ),
+        undo="Keep what the preview printed: reset to the offsets from before by a file of the same form (topic,partition,offset).",
+        files=(
+            *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),
+            PlanFile(name=_PREVIEW, content=script(lines["--dry-run"]), executable=True),
+            PlanFile(name=_SCRIPT, content=script(lines["--execute"]), executable=True),
+        ),
+    )

@@ -1,0 +1,28 @@
+"""Names of topics, groups and transactional ids in file names, sentences and commands: whatever they hold, nothing obeys them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from urllib.parse import quote as percent_encoded
+
+from replica_audit.errors import visible
+
+_LONGEST = 120  # a name of 255 bytes is what file systems take; others are put before and behind it
+
+
+def file_name(name: str) -> str:
+    """A name as part of a file name: letters, digits, `_`, `-` and inner dots stay, the rest is encoded; a long one ends in a digest."""
+    made = percent_encoded(name, safe="", errors="surrogatepass").replace("~", "%7E")
+    if made.startswith("."):
+        made = f"%2E{made[1:]}"
+    return made if len(made) <= _LONGEST else f"{made[:_LONGEST]}~{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]}"
+
+
+def shown(name: str) -> str:
+    """A name in a sentence of Markdown: as code, with what a terminal would obey as escapes and no end of the code inside."""
+    return f"`{visible(name).replace('`', chr(92) + 'x60')}`"
+
+
+def partition_shown(topic: str, partition: int) -> str:
+    """A partition in a sentence of Markdown."""
+    return shown(f"{topic}-{partition}")

@@ -1,0 +1,105 @@
+"""All that a cluster needs, in order of safety."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
+from replica_audit.report.plan.checkpoints import checkpoints
+from replica_audit.report.plan.elections import chosen, elections
+from replica_audit.report.plan.group_resets import group_resets
+from replica_audit.report.plan.hanging import hanging
+from replica_audit.report.plan.kafka_files import SERVER, election_json
+from replica_audit.report.plan.names import partition_shown
+from replica_audit.report.plan.rebuilds import rebuilds
+from replica_audit.report.plan.saving import saving
+from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+
+_MOST = 20
+_TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
+
+
+def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
+    """What to do about the findings of a cluster; no step where there is nothing to do."""
+    parts = [
+        saving(facts),
+        checkpoints(facts),
+        elections(facts),
+        _followers(facts),
+        hanging(facts),
+        rebuilds(facts),
+        group_resets(facts, policy),
+    ]
+    parts.append(_preferred(facts))
+    steps = sorted((step for part in parts for step in part.steps), key=lambda step: step.safety)
+    return Plan(
+        run_id=facts.run_id,
+        cluster_id=facts.cluster_id,
+        decisions=tuple(one.text for one in decisions(facts)),
+        steps=tuple(steps),
+        refusals=tuple(refusal for part in parts for refusal in part.refusals),
+        presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
+    )
+
+
+def _followers(facts: RecoveryFacts) -> PlanPart:
+    """Followers that will be cut by a leader that runs: started last, once what they hold is copied."""
+    found = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless and Verdict(one.verdict) in _TRUNCATES]
+    brokers = sorted({one.follower_id for one in found})
+    refusals = [
+        PlanRefusal(
+            what=f"start broker {one.follower_id} for {partition_shown(*one.key)}",
+            why="who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again",
+        )
+        for one in found
+        if one.leader_source == "inferred"
+    ]
+    steps = (
+        PlanStep(
+            safety=Safety.START,
+            title=f"Only after the copies are made: start broker {broker}",
+            reasons=tuple(_cuts([one for one in found if one.follower_id == broker])),
+            commands=(f"# start broker {broker} on its host, if it does not run",),
+            check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # prints nothing, after a while",),
+            undo="None: what is truncated is only in the copies.",
+        )
+        for broker in brokers
+        if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)
+    )
+    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
+
+
+def _cuts(found: list[ActedVerdict]) -> Iterator[str]:
+    worst = sorted(found, key=lambda one: (-(one.removed_committed or 0), -(one.removed_records or 0), one.key))
+    for one in worst[:_MOST]:
+        does = (
+            f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
+        )
+        proven = f", {one.removed_committed} offsets of it committed" if one.removed_committed else ""
+        yield f"{partition_shown(*one.key)}: it {does}, which removes {one.removed_records} records{proven}."
+    if len(found) > _MOST:
+        yield f"and {len(found) - _MOST} more partitions."
+
+
+def _preferred(facts: RecoveryFacts) -> PlanPart:
+    """Last, and only where something was elected: the leadership goes back to the preferred replicas, once they are in sync."""
+    moved = []
+    for one, best in chosen(facts):
+        key = (one.topic, one.partition)
+        first = next((role for role in facts.replicas.get(key, ()) if role.position == 0), None)
+        if first is not None and first.broker_id != best.candidate_id:
+            moved.append(key)
+    if not moved:
+        return PlanPart()
+    step = PlanStep(
+        safety=Safety.PREFERRED,
+        title=f"Give the leadership of {len(moved)} partition(s) back to their preferred replicas",
+        reasons=("Not urgent. A preferred replica that is not in the ISR is not elected: nothing can be lost by this.",),
+        commands=(f"kafka-leader-election.sh {SERVER} --election-type PREFERRED --path-to-json-file elect-preferred.json",),
+        check=(f"kafka-topics.sh {SERVER} --describe   # Leader is the first of Replicas",),
+        undo="Not needed: leaders can be moved again in the same way.",
+        files=(PlanFile(name="elect-preferred.json", content=election_json(sorted(moved))),),
+    )
+    return PlanPart(steps=(step,))

@@ -1,0 +1,73 @@
+"""PLAN.md: what a person reads at night before typing anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from replica_audit.report.plan.names import shown
+from replica_audit.report.plan.steps import Plan, PlanStep
+
+_MARKDOWN = re.compile(r"[\\`<\[*_]")
+_HOLDS = {True: "the run bears it out", False: "THE RUN CONTRADICTS IT", None: "the run cannot tell"}
+
+
+def render_plan(plan: Plan) -> str:
+    """The whole document."""
+    return "\n".join([*_head(plan), *_decisions(plan), *_presumed(plan), *_steps(plan), *_refused(plan)]) + "\n"
+
+
+def _head(plan: Plan) -> Iterator[str]:
+    yield from (f"# Plan for cluster {shown(plan.cluster_id)}", "")
+    yield f"Made from audit run {shown(plan.run_id)}. Nothing was executed. Names are shown as they are; files hold them quoted."
+    yield ""
+    if not plan.steps and not plan.refusals:
+        yield from ("**There is nothing to do: the plan is empty.** The run has no finding that a step could mend.", "")
+    elif not plan.steps:
+        yield from ("**There is no step that is safe to take.** What was found, and why nothing is planned for it, is below.", "")
+    else:
+        yield "The steps are in order of safety: take them one after the other, check each, and stop where a check fails."
+        yield "The commands are Kafka's own tools; `BOOTSTRAP` is HOST:PORT of a broker that runs. Where the cluster asks for credentials,"
+        yield "add `--command-config FILE` (`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
+        yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", "```", "")
+
+
+def _decisions(plan: Plan) -> Iterator[str]:
+    if plan.decisions:
+        yield from ("## What is the matter, worst first", "", *(f"- {_plain(text)}" for text in plan.decisions), "")
+
+
+def _presumed(plan: Plan) -> Iterator[str]:
+    if plan.presumptions and plan.steps:
+        yield from ("## What this presumes: check it before the first step", "")
+        for one in plan.presumptions:
+            yield f"- {one.what} ({_HOLDS[one.holds]}):"
+            yield from ("", "  ```sh", f"  {one.how_to_check}", "  ```", "")
+
+
+def _steps(plan: Plan) -> Iterator[str]:
+    for number, step in enumerate(plan.steps, 1):
+        yield from (f"## Step {number}: {step.title}", "", *(f"- {reason}" for reason in step.reasons), "")
+        yield from _block("Do:", step.commands)
+        yield from _block("Check:", step.check)
+        yield from (f"Undo: {step.undo}", "")
+        yield from _files(step)
+
+
+def _block(title: str, lines: tuple[str, ...]) -> Iterator[str]:
+    yield from (title, "", "```sh", *lines, "```", "")
+
+
+def _files(step: PlanStep) -> Iterator[str]:
+    if step.files:
+        yield from (f"Files: {', '.join(shown(file.name) for file in step.files[:20])}{' and more' if len(step.files) > 20 else ''}", "")
+
+
+def _refused(plan: Plan) -> Iterator[str]:
+    if plan.refusals:
+        yield from ("## What this plan does not do, and why", "", *(f"- {one.what}: {one.why}." for one in plan.refusals), "")
+
+
+def _plain(text: str) -> str:
+    """A sentence with names in it: no character of them is Markdown."""
+    return _MARKDOWN.sub(r"\\\g<0>", text)

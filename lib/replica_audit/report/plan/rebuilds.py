@@ -1,0 +1,111 @@
+"""Replicas to be fetched anew: taken out of the assignment, so that the broker deletes them, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, RecoveryFacts
+from replica_audit.report.plan.kafka_files import SERVER, reassignment_json
+from replica_audit.report.plan.names import partition_shown, shown
+from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
+
+_INFERRED = "inferred"
+_THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
+_REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
+_UNDECIDED = {
+    Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets and other bytes: which one is right, nothing in the files says",
+    Verdict.COMPACTION_DIFFERS: "compaction left other keys on the two: see `explain` which replica is wrong before one of them is deleted",
+    Verdict.STALE_TOPIC_ID: "the directory is of an earlier topic of this name: the broker sets it aside by itself when it starts",
+}
+
+
+def rebuilds(facts: RecoveryFacts) -> PlanPart:
+    """Two steps for the replicas that will not come right by themselves; what would leave too few in sync is refused."""
+    corrected = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.corrected_checkpoint is not None}
+    before, after = {}, {}
+    refusals, presumptions, reasons = [], [], []
+    for verdict in facts.verdicts:
+        if (*verdict.key, verdict.follower_id) in corrected or verdict.key in facts.leaderless:
+            continue
+        what = f"rebuild {partition_shown(*verdict.key)} on broker {verdict.follower_id}"
+        kind = Verdict(verdict.verdict)
+        if kind in _UNDECIDED:
+            refusals.append(PlanRefusal(what=what, why=_UNDECIDED[kind]))
+        if kind not in _REBUILT:
+            continue
+        roles = facts.replicas.get(verdict.key, [])
+        rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
+        why = _refused(verdict, roles) or (
+            "another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None
+        )
+        if why is not None:
+            refusals.append(PlanRefusal(what=what, why=why))
+            continue
+        before[verdict.key], after[verdict.key] = rest, [role.broker_id for role in roles]
+        reasons.append(f"{partition_shown(*verdict.key)}: broker {verdict.follower_id} is {verdict.verdict}; {len(rest)} replica(s) stay.")
+        presumptions.append(_min_isr(verdict, roles))
+    return PlanPart(
+        steps=tuple(_steps(before, after, reasons)) if before else (),
+        refusals=tuple(refusals),
+        presumptions=tuple(dict.fromkeys(presumptions)),
+    )
+
+
+def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:
+    return [role.broker_id for role in roles if role.in_isr and role.broker_id != verdict.follower_id]
+
+
+def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> str | None:
+    if verdict.leader_source == _INFERRED:
+        return "who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again"
+    if any(role.position is None for role in roles) or not roles:
+        return "the order of its replicas is not known: give cluster-metadata.json or the metadata log, and audit again"
+    healthy = _healthy(verdict, roles)
+    if verdict.leader_id not in healthy:
+        return f"leader {verdict.leader_id} is not in the ISR by the metadata: nothing is rebuilt from it"
+    minimum = roles[0].min_insync_replicas
+    if minimum is not None and len(healthy) < minimum:
+        return f"{len(healthy)} replica(s) would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
+    if minimum is None and len(healthy) < 2:
+        return "only the leader would stay in sync, and min.insync.replicas is not in the input: add a replica on another broker first"
+    return None
+
+
+def _min_isr(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> Presumption:
+    known, healthy = roles[0].min_insync_replicas, len(_healthy(verdict, roles))
+    how = f"kafka-configs.sh {SERVER} --describe --all --entity-type topics --entity-name TOPIC"
+    return Presumption(
+        what=f"min.insync.replicas of {shown(verdict.topic)} is at most {healthy}",
+        holds=None if known is None else known <= healthy,
+        how_to_check=how,
+    )
+
+
+def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int], list[int]], reasons: Sequence[str]) -> Iterator[PlanStep]:
+    """Out, and in again. The second waits for the first: a replica that never left is not fetched anew."""
+    names = ("reassign-1-take-out.json", "reassign-2-put-back.json", "reassign-undo.json")
+    tool = f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file"
+    yield PlanStep(
+        safety=Safety.REBUILD,
+        title=f"Take {len(before)} replica(s) out of the assignment",
+        reasons=(
+            "Their logs do not come right by themselves; their brokers delete them. Copy the directories first if in doubt.",
+            *reasons,
+        ),
+        commands=(f"{tool} {names[0]} --execute",),
+        check=(f"{tool} {names[0]} --verify   # is complete for each partition",),
+        undo=f"`{tool} {names[2]} --execute`: the same assignment as before; a replica that is deleted by then is fetched anew.",
+        files=(PlanFile(name=names[0], content=reassignment_json(before)), PlanFile(name=names[2], content=reassignment_json(after))),
+    )
+    yield PlanStep(
+        safety=Safety.REBUILD,
+        title=f"Put the {len(after)} replica(s) back: they are fetched anew from their leaders",
+        reasons=(
+            f"Only when the step before is complete. The throttle, {_THROTTLE} bytes a second, spares clients; raise it if there is room.",
+        ),
+        commands=(f"{tool} {names[1]} --throttle {_THROTTLE} --execute",),
+        check=(f"{tool} {names[1]} --verify   # is complete for each partition; this also takes the throttle away", "# audit again"),
+        undo=f"`{tool} {names[0]} --execute`: without these replicas, as after the step before.",
+        files=(PlanFile(name=names[1], content=reassignment_json(after)),),
+    )

@@ -1,0 +1,57 @@
+"""Records that a truncation will remove: copied before anything else is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
+from replica_audit.report.plan.elections import best_choice
+from replica_audit.report.plan.kafka_files import rows_csv
+from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Safety
+
+FILE = "save-first.csv"
+
+
+def saving(facts: RecoveryFacts) -> PlanPart:
+    """One step that names the directories to copy; none where nothing is going to be removed."""
+    holders = sorted(set(_holders(facts)))
+    if not holders:
+        return PlanPart()
+    rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
+    for topic, partition, broker in holders:
+        log = facts.log_of(topic, partition, broker)
+        rows.append((broker, log.log_dir if log else "", log.directory if log else f"{topic}-{partition}"))
+    brokers = ", ".join(map(str, sorted({broker for *_key, broker in holders})))
+    return PlanPart(
+        steps=(
+            PlanStep(
+                safety=Safety.SAVE,
+                title=f"Copy {len(holders)} replica directories of broker(s) {brokers} to a safe place",
+                reasons=(
+                    "They hold records that a leader does not: as soon as such a replica follows, it truncates them. "
+                    f"The directories are in {FILE} (paths as they were audited). The command `salvage` exports the records themselves.",
+                ),
+                commands=("# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/",),
+                check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY   # prints nothing",),
+                undo="Nothing to undo: delete the copies once nobody needs them.",
+                files=(PlanFile(name=FILE, content=rows_csv(rows)),),
+            ),
+        )
+    )
+
+
+def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
+    """The replicas with records that their leader, or the one to be elected, does not hold."""
+    for verdict in facts.verdicts:
+        if verdict.will_be_cut and verdict.key not in facts.leaderless:
+            yield (*verdict.key, verdict.follower_id)
+    for key, one in facts.leaderless.items():
+        best = best_choice(one)
+        if best is not None and best.lost_offsets:
+            yield from _others(facts, key, best.candidate_id)
+
+
+def _others(facts: RecoveryFacts, key: PartitionKey, leader: int) -> Iterator[tuple[str, int, int]]:
+    for role in facts.replicas.get(key, ()):
+        if role.broker_id != leader and facts.log_of(*key, role.broker_id) is not None:
+            yield (*key, role.broker_id)

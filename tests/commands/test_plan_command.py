@@ -1,0 +1,74 @@
+"""The command `plan`, and `triage --plan`: on real clusters, in this process."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replica_audit import cli, open_warehouse
+from tests.support.warehouse import write_warehouse
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+LOSS, CLEAN, OFFLINE = DATA / "sample" / "committed-loss", DATA / "sample" / "clean-in-sync", DATA / "offline" / "nobody-leads"
+
+
+def test_the_plan_of_a_run_in_a_warehouse_is_that_of_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_warehouse(tmp_path / "warehouse", LOSS)
+    assert cli.main(["plan", "--warehouse", str(tmp_path / "warehouse"), "--output", str(tmp_path / "plan")]) == 0
+    assert "1 step(s), 0 refused" in capsys.readouterr().err
+    assert cli.main(["triage", "--input", str(LOSS), "--plan", str(tmp_path / "now")]) == 1
+    made = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "plan").iterdir()}
+    now = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "now").iterdir()}
+    assert made.keys() == now.keys()
+    assert {name for name in made if made[name] != now[name]} == {"PLAN.md"}, "which names the run"
+    assert next(csv.reader(made["reset-bill-classic.csv"].splitlines()))[0] == "billing"
+    assert "already truncated" in made["PLAN.md"]
+
+
+def test_a_clean_cluster_has_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["triage", "--input", str(CLEAN), "--plan", str(tmp_path / "plan")]) == 0
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == ["PLAN.md"]
+    assert "the plan is empty" in (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_several_clusters_have_a_folder_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["triage", "--input", str(LOSS), "--input", str(OFFLINE)]
+    assert cli.main([*given, "--plan", str(tmp_path / "plan")]) == 1
+    folders = sorted(path.name for path in (tmp_path / "plan").iterdir())
+    assert len(folders) == 2
+    assert all((tmp_path / "plan" / name / "PLAN.md").is_file() for name in folders)
+    assert cli.main([*given, "--plan", str(tmp_path / "one"), "--cluster", folders[0]]) == 1
+    assert (tmp_path / "one" / "PLAN.md").is_file()
+    capsys.readouterr()
+    assert cli.main([*given, "--plan", str(tmp_path / "none"), "--cluster", "nope"]) == 2
+    assert "has no such cluster" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_empty_is_refused_before_anything_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "PLAN.md").write_text("mine")
+    for given in (["plan", "--warehouse", str(tmp_path / "no"), "--output"], ["triage", "--input", str(LOSS), "--plan"]):
+        assert cli.main([*given, str(tmp_path / "plan")]) == 2
+        assert "is not empty" in capsys.readouterr().err
+    assert (tmp_path / "plan" / "PLAN.md").read_text() == "mine"
+
+
+def test_the_place_in_the_assignment_and_min_isr_are_kept(tmp_path: Path) -> None:
+    """An unclean election takes the first of the assignment that runs: the order is that of the metadata, not of ids."""
+    root = tmp_path / "cluster"
+    shutil.copytree(OFFLINE, root)
+    file = root / "cluster-metadata.json"
+    metadata = json.loads(file.read_text(encoding="utf-8"))
+    for topic in metadata["topics"]:
+        for partition in topic["partitions"]:
+            partition["replicas"] = sorted(partition["replicas"], reverse=True)
+    file.write_text(json.dumps(metadata), encoding="utf-8")
+    write_warehouse(tmp_path / "warehouse", root)
+    roles = open_warehouse(str(tmp_path / "warehouse")).latest().roles().dropna(subset=["position"])
+    for _key, own in roles.groupby(["topic", "partition"]):
+        assert list(own.sort_values("position")["broker_id"]) == sorted(own["broker_id"], reverse=True)

@@ -1,0 +1,458 @@
+"""A plan from facts: what is done in which order, what is refused, and that no name obeys in any file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replica_audit.commands.new_folder import check_folder, write_folder
+from replica_audit.errors import OutputError, UsageError
+from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.recovery_facts import (
+    ActedGroup,
+    ActedLog,
+    ActedRole,
+    ActedTransaction,
+    ActedVerdict,
+    LineSource,
+    RecoveryFacts,
+    RejoinOnceCorrected,
+)
+from replica_audit.report.facts.run_report import Electable, OfflinePartition
+from replica_audit.report.plan.names import file_name
+from replica_audit.report.plan.plan import plan_of
+from replica_audit.report.plan.plan_text import render_plan
+from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+
+RE_READ = GroupPolicy.RE_READ
+
+
+def candidate(broker: int, **fields: Any) -> Electable:
+    ordinary: dict[str, Any] = {
+        "candidate_id": broker,
+        "rank": 1,
+        "in_isr": False,
+        "in_elr": False,
+        "election": "unclean",
+        "broker_up": False,
+        "stopped_cleanly": True,
+        "log_end_offset": 10,
+        "lost_offsets": 0,
+        "lost_records": 0,
+        "lost_committed": 0,
+        "followers_failing": 0,
+        "followers_diverged": 0,
+        "unread_replicas": 0,
+        "reason": "nothing is lost",
+    }
+    return Electable(**ordinary | fields)
+
+
+def offline(topic: str, *candidates: Electable, partition: int = 0, **fields: Any) -> OfflinePartition:
+    ordinary: dict[str, Any] = {
+        "cluster_id": "c",
+        "severity": "error",
+        "leader_epoch": 4,
+        "isr": (1,),
+        "elr": (),
+        "last_leader_id": 1,
+        "leaderless_since": None,
+        "cluster_stopped": False,
+        "summary": "",
+        "status": "new",
+    }
+    return OfflinePartition(topic=topic, partition=partition, candidates=candidates, **ordinary | fields)
+
+
+def roles(topic: str, *brokers: int, leader: int = -1, isr: tuple[int, ...] = (), **fields: Any) -> tuple[ActedRole, ...]:
+    return tuple(
+        ActedRole(
+            topic=topic,
+            partition=0,
+            broker_id=broker,
+            leader_id=leader,
+            standing="down" if leader < 0 else "follower",
+            in_isr=broker in isr,
+            position=place,
+            **fields,
+        )
+        for place, broker in enumerate(brokers)
+    )
+
+
+def log(topic: str, broker: int, **fields: Any) -> ActedLog:
+    ordinary: dict[str, Any] = {
+        "partition": 0,
+        "log_dir": "/var/lib/kafka/data-0",
+        "directory": f"{topic}-0",
+        "state": "current",
+        "log_start_offset": 0,
+        "log_end_offset": 100,
+        "unreadable_reason": None,
+    }
+    return ActedLog(topic=topic, broker_id=broker, **ordinary | fields)
+
+
+def verdict(topic: str, follower: int, kind: str, **fields: Any) -> ActedVerdict:
+    ordinary: dict[str, Any] = {
+        "partition": 0,
+        "leader_id": 1,
+        "leader_source": "metadata-log",
+        "severity": "error",
+        "truncation_offset": None,
+        "restart_offset": None,
+        "removed_records": None,
+        "removed_committed": None,
+        "already_truncated": False,
+        "wrong_lines_broker_id": None,
+        "cause": None,
+    }
+    return ActedVerdict(topic=topic, follower_id=follower, verdict=kind, **ordinary | fields)
+
+
+def group(name: str, topic: str, committed: int, reset: int | None) -> ActedGroup:
+    return ActedGroup(
+        group_id=name,
+        topic=topic,
+        partition=0,
+        committed_offset=committed,
+        validation_result="truncated",
+        reset_offset=reset,
+        records_gone=1,
+        records_reread=2,
+        records_missed=3,
+    )
+
+
+def transaction(topic: str, **fields: Any) -> ActedTransaction:
+    ordinary: dict[str, Any] = {
+        "partition": 0,
+        "leader_id": 1,
+        "leader_source": "metadata-log",
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "first_offset": 40,
+        "last_stable_offset": 40,
+        "transactional_id": "tx",
+        "coordinator_state": "Ongoing",
+        "coordinator_epoch": 0,
+        "hangs_because": "marker-removed",
+    }
+    return ActedTransaction(topic=topic, **ordinary | fields)
+
+
+def facts(**fields: Any) -> RecoveryFacts:
+    return RecoveryFacts(run_id="run", cluster_id="c", **fields)
+
+
+def files(plan: Plan) -> dict[str, str]:
+    return {file.name: file.content for file in plan.files}
+
+
+def test_a_clean_cluster_has_an_empty_plan_that_says_so() -> None:
+    plan = plan_of(facts(), RE_READ)
+    assert (plan.steps, plan.refusals, plan.presumptions, plan.decisions) == ((), (), (), ())
+    assert "the plan is empty" in render_plan(plan)
+    assert "Step 1" not in render_plan(plan)
+
+
+def test_an_unclean_election_names_its_rivals_its_price_and_the_file() -> None:
+    choices = (candidate(2, rank=1, lost_records=3, lost_offsets=3), candidate(1, rank=2, lost_records=9, lost_offsets=9, lost_committed=4))
+    found = facts(offline=(offline("t", *choices),), roles=roles("t", 1, 2, 3), logs=(log("t", 1), log("t", 2), log("t", 3)))
+    plan = plan_of(found, RE_READ)
+    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.ELECT, Safety.START, Safety.PREFERRED]
+    elect = plan.steps[1]
+    assert json.loads(files(plan)["elect-unclean.json"]) == {"partitions": [{"topic": "t", "partition": 0}]}
+    assert "--election-type UNCLEAN --path-to-json-file elect-unclean.json" in elect.commands[-1]
+    assert "broker(s) 1 must not run now" in elect.commands[0], "it is before broker 2 in the assignment, broker 3 is not"
+    assert elect.title == "Elect broker 2 for 1 partition(s): loses 3 records, 0 offsets of them committed"
+    assert "instead: broker 1 loses 9 records (4 of them committed)" in elect.reasons[0]
+    assert plan.decisions[0].startswith("1 partition has no leader (t-0): an unclean election of broker 2 is the best choice; 3 records")
+    assert {row[0] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]} == {"1", "3"}
+    assert "elect-preferred.json" in files(plan)
+
+
+def test_leaders_of_several_partitions_are_elected_one_after_the_other() -> None:
+    found = facts(
+        offline=(offline("a", candidate(1)), offline("b", candidate(2)), offline("c", candidate(1))),
+        roles=(*roles("a", 1, 2), *roles("b", 1, 2), *roles("c", 1, 2)),
+    )
+    made = files(plan_of(found, RE_READ))
+    assert json.loads(made["elect-unclean-broker-1.json"])["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "c", "partition": 0}]
+    assert json.loads(made["elect-unclean-broker-2.json"])["partitions"] == [{"topic": "b", "partition": 0}]
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        pytest.param(candidate(2, unread_replicas=1), "may hold more than broker 2", id="who was not read may hold more"),
+        pytest.param(candidate(2, followers_diverged=1), "stay diverged", id="silent divergence"),
+        pytest.param(candidate(2, rank=None), "not known", id="nobody can be judged"),
+        pytest.param(candidate(2, election="clean", broker_up=True), "could be elected cleanly, but is not", id="it runs"),
+    ],
+)
+def test_an_election_that_may_lose_more_than_it_saves_is_refused(choice: Electable, why: str) -> None:
+    plan = plan_of(facts(offline=(offline("t", choice),), roles=roles("t", 1, 2)), RE_READ)
+    assert why in plan.refusals[0].why
+    assert not any(name.startswith("elect") for name in files(plan))
+    assert why in render_plan(plan)
+
+
+def test_a_clean_election_needs_no_file_only_the_broker() -> None:
+    plan = plan_of(facts(offline=(offline("t", candidate(2, election="clean", in_isr=True)),), roles=roles("t", 2, 1)), RE_READ)
+    assert plan.steps[0].title == "Start broker 2: it leads 1 partition(s) by itself, cleanly"
+    assert not files(plan)
+    stopped = plan_of(facts(offline=(offline("t", candidate(2), cluster_stopped=True),), roles=roles("t", 2, 1)), RE_READ)
+    assert [step.title for step in stopped.steps] == ["Start the cluster"]
+
+
+def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
+    cut = verdict("t", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=4)
+    found = facts(verdicts=(cut,), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(log("t", 2),))
+    plan = plan_of(found, RE_READ)
+    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.START]
+    assert plan.steps[1].reasons == ("`t-0`: it truncates to 10, which removes 5 records, 4 offsets of it committed.",)
+    assert "Do not start broker 2 before its directories are copied" in plan.decisions[0]
+    gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
+    assert gone.steps == ()
+    assert "already truncated" in gone.decisions[0]
+
+
+def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
+    wrong = log(
+        "t",
+        1,
+        corrected_checkpoint="0\n2\n6 0\n7 1800\n",
+        corrected_entries=(
+            LineSource(epoch=6, start_offset=0, source="batches", from_broker_id=None),
+            LineSource(epoch=7, start_offset=1800, source="other_replica", from_broker_id=3),
+        ),
+        rejoins_once_corrected=(
+            RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=True),
+        ),
+    )
+    plan = plan_of(facts(logs=(wrong,)), RE_READ)
+    assert files(plan) == {"checkpoints/broker-1/t-0/leader-epoch-checkpoint": "0\n2\n6 0\n7 1800\n"}
+    assert "/var/lib/kafka/data-0/t-0/leader-epoch-checkpoint" in plan.steps[0].reasons[0]
+    assert plan.steps[0].reasons[2:] == (
+        "Line `7 1800` is from the table of another replica: broker 3.",
+        "Replayed with it: follower 2 of leader 1 truncates nothing and catches up.",
+    )
+    stuck = replace(
+        wrong,
+        rejoins_once_corrected=(
+            RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=False),
+        ),
+    )
+    refused = plan_of(facts(logs=(stuck, log("u", 1, not_corrected_because="epochs-go-backwards"))), RE_READ)
+    assert not refused.steps
+    assert [("still do not catch up" in one.why, "determine no table" in one.why) for one in refused.refusals] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None:
+    bad = verdict("t", 3, "log_matching_violation")
+    found = facts(verdicts=(bad,), roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2))
+    plan = plan_of(found, RE_READ)
+    made = files(plan)
+    assert json.loads(made["reassign-1-take-out.json"])["partitions"] == [{"topic": "t", "partition": 0, "replicas": [2, 1]}]
+    assert json.loads(made["reassign-2-put-back.json"])["partitions"] == [{"topic": "t", "partition": 0, "replicas": [2, 1, 3]}]
+    assert made["reassign-undo.json"] == made["reassign-2-put-back.json"]
+    assert any("--throttle" in line for line in plan.steps[1].commands)
+    assert [one.holds for one in plan.presumptions] == [True]
+    for fields, why in (
+        ({"roles": roles("t", 2, 1, 3, leader=1, isr=(1, 3), min_insync_replicas=2)}, "min.insync.replicas is 2"),
+        ({"roles": roles("t", 1, 3, leader=1, isr=(1, 3))}, "only the leader would stay in sync"),
+        ({"roles": tuple(replace(role, position=None) for role in found.roles)}, "order of its replicas"),
+        ({"verdicts": (replace(bad, leader_source="inferred"),)}, "only inferred"),
+        ({"verdicts": (replace(bad, verdict="content_mismatch"),)}, "which one is right"),
+    ):
+        refused = plan_of(replace(found, **fields), RE_READ)
+        assert refused.steps == ()
+        assert why in refused.refusals[0].why
+
+
+@pytest.mark.parametrize(
+    ("policy", "reset", "expected"),
+    [(RE_READ, 60, 60), (GroupPolicy.SKIP, 60, 90), (RE_READ, None, 5), (GroupPolicy.SKIP, None, 90), (RE_READ, 95, 90)],
+)
+def test_where_a_group_goes_on(policy: GroupPolicy, reset: int | None, expected: int) -> None:
+    """It had consumed up to 120; the leader's log is [5, 90), as another replica's truncation left it."""
+    found = facts(
+        groups=(group("g", "t", 120, reset),), roles=roles("t", 1, 2, leader=1), logs=(log("t", 1, log_start_offset=5, log_end_offset=90),)
+    )
+    plan = plan_of(found, policy)
+    assert files(plan)["reset-g.csv"] == f"t,0,{expected}\n"
+    nobody = plan_of(replace(found, offline=(offline("t", candidate(1)),)), policy)
+    assert "reset-g.csv" not in files(nobody)
+    assert any("nobody leads" in one.why for one in nobody.refusals)
+
+
+def test_a_transaction_that_may_be_committed_is_not_aborted() -> None:
+    plan = plan_of(facts(transactions=(transaction("t"), transaction("u", coordinator_state="CompleteCommit"))), RE_READ)
+    assert "abort --topic=t --partition=0 --start-offset=40" in files(plan)["abort-transactions.sh"]
+    assert "topic=u" not in files(plan)["abort-transactions.sh"]
+    assert "takes the records for committed" in plan.refusals[0].why
+
+
+def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> None:
+    assert decisions(facts()) == []
+    found = facts(
+        offline=(offline("t", candidate(2)),),
+        verdicts=(
+            verdict("u", 2, "epoch_table_only"),
+            verdict("v", 2, "cannot_rejoin"),
+            verdict("w", 2, "stale_tail", truncation_offset=3, removed_records=1),
+        ),
+        groups=(group("g", "w", 9, 3),),
+        transactions=(transaction("w"),),
+        inconclusive=2,
+    )
+    made = decisions(found)
+    assert [one.urgency for one in made] == sorted(one.urgency for one in made)
+    assert [one.urgency.name for one in made] == ["OFFLINE", "DO_NOT_START", "STUCK", "GROUPS", "TRANSACTIONS", "UNKNOWN", "CAN_WAIT"]
+    assert made[2].partitions == (("v", 0),)
+
+
+# --- hostile names -----------------------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'b\"c",
+    "x\ntouch pwned\n",
+    "../../../escape",
+    "..",
+    ".",
+    "-rf",
+    "--help",
+    "a;touch pwned",
+    "é ☃",
+    'a,b"c',
+    "a" * 300,
+    "\x1b[2J",
+    "~",
+    "|touch pwned",
+    "a\x00b"[:1],
+    "```\n# Step",
+]
+
+
+def _hostile(names: list[str]) -> RecoveryFacts:
+    bad = names[0]
+    return facts(
+        offline=(offline(names[1 % len(names)], candidate(2, lost_offsets=1, lost_records=1)),),
+        verdicts=(verdict(bad, 3, "log_matching_violation"),),
+        roles=(
+            *roles(names[1 % len(names)], 1, 2),
+            *(roles(bad, 1, 2, 3, leader=1, isr=(1, 2, 3)) if bad != names[1 % len(names)] else ()),
+        ),
+        logs=(*(log(name, 1, corrected_checkpoint="0\n0\n", corrected_entries=()) for name in dict.fromkeys(names)), log(bad, 3)),
+        groups=tuple(group(name, bad, 10, 5) for name in dict.fromkeys(names)),
+        transactions=tuple(transaction(name) for name in dict.fromkeys(names)),
+    )
+
+
+def _write(plan: Plan, folder: Path) -> None:
+    write_folder("--output", folder, [("PLAN.md", render_plan(plan), False), *((f.name, f.content, f.executable) for f in plan.files)])
+
+
+def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None:
+    """Run with a PATH of stubs that write down their arguments: each name arrives as it is, and nothing else was run or written."""
+    stubs, work = tmp_path / "stubs", tmp_path / "work"
+    stubs.mkdir()
+    work.mkdir()
+    said = tmp_path / "said"
+    for tool in ("kafka-consumer-groups.sh", "kafka-transactions.sh"):
+        (stubs / tool).write_text(f'#!/bin/sh\nfor word in "$0" "$@"; do printf "%s\\0" "$word"; done >> {said}\nprintf "\\0" >> {said}\n')
+        (stubs / tool).chmod(0o755)
+    for tool in ("dirname", "sh"):
+        (stubs / tool).symlink_to(f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists() else f"/bin/{tool}")
+    plan = plan_of(_hostile(HOSTILE), RE_READ)
+    _write(plan, work / "plan")
+    before = sorted(tmp_path.rglob("*"))
+    scripts = [file.name for file in plan.files if file.executable]
+    assert scripts == ["abort-transactions.sh", "reset-groups-preview.sh", "reset-groups.sh"]
+    for name in scripts:
+        subprocess.run(["/bin/sh", str(work / "plan" / name)], check=True, cwd=work, env={"PATH": str(stubs), "BOOTSTRAP": "h:1"})
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, said]), "nothing was made but what the stubs write"
+    calls = [call.split("\0") for call in said.read_bytes().decode().split("\0\0") if call.strip("\0")]
+    tools = {os.path.basename(call[0]) for call in calls}  # noqa: PTH119
+    assert tools == {"kafka-consumer-groups.sh", "kafka-transactions.sh"}
+    groups = [word.removeprefix("--group=") for call in calls for word in call if word.startswith("--group=")]
+    assert sorted(set(groups)) == sorted({name for name in HOSTILE})
+    topics = [word.removeprefix("--topic=") for call in calls for word in call if word.startswith("--topic=")]
+    assert sorted(topics) == sorted({name for name in HOSTILE if name != HOSTILE[1]}), (
+        "of the partition that nobody leads nothing is aborted"
+    )
+
+
+def test_nothing_lies_outside_of_the_folder_and_names_come_back_from_the_files(tmp_path: Path) -> None:
+    plan = plan_of(_hostile(HOSTILE), RE_READ)
+    outside = {path for path in tmp_path.parent.iterdir()}
+    _write(plan, tmp_path / "plan")
+    assert {path for path in tmp_path.parent.iterdir()} == outside
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+    for path in (tmp_path / "plan").rglob("*"):
+        assert path.resolve().is_relative_to((tmp_path / "plan").resolve())
+    made = files(plan)
+    assert json.loads(made["reassign-1-take-out.json"])["partitions"][0]["topic"] == HOSTILE[0]
+    assert json.loads(made["elect-unclean.json"])["partitions"][0]["topic"] == HOSTILE[1]
+    rows = [
+        row
+        for name, content in made.items()
+        if name.startswith("reset-") and name.endswith(".csv")
+        for row in csv.reader(io.StringIO(content))
+    ]
+    assert {tuple(row) for row in rows} == {(HOSTILE[0], "0", "5")}
+    text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
+    assert "\x1b" not in text
+    steps = [line for line in text.splitlines() if line.startswith("## Step")]
+    assert len(steps) == len(plan.steps), "no name begins a line"
+    typed = [line for block in text.split("```sh\n")[1:] for line in block.split("```")[0].splitlines()]
+    assert typed
+    assert not [line for line in typed if "touch pwned" in line or "../" in line], "no name is in what is typed"
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=40)
+
+
+@given(st.lists(NAMES, min_size=2, max_size=4, unique=True))
+def test_file_names_are_safe_and_apart(names: list[str]) -> None:
+    made = [file_name(name) for name in names]
+    assert len(set(made)) == len(names)
+    for name in made:
+        assert name not in ("", ".", "..")
+        assert not set(name) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-%~")
+        assert len(name) <= 160
+
+
+def test_an_earlier_plan_is_never_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    check_folder("--output", folder)
+    write_folder("--output", folder, [("a/b", "x", False)])
+    assert (folder / "a" / "b").read_text() == "x"
+    with pytest.raises(UsageError, match="is not empty"):
+        check_folder("--output", folder)
+    with pytest.raises(OutputError, match="exists"):
+        write_folder("--output", folder, [("a/b", "y", False)])
+    assert (folder / "a" / "b").read_text() == "x"
+    for name in ("../x", "/x", "a/../../x", ""):
+        with pytest.raises(OutputError, match="outside"):
+            write_folder("--output", tmp_path / "other", [(name, "", False)])
+    with pytest.raises(UsageError, match="no folder"):
+        check_folder("--output", folder / "a" / "b")
+    with pytest.raises(UsageError, match="cannot be made"):
+        check_folder("--output", tmp_path / "no" / "plan")
