@@ -72,3 +72,14 @@ def test_the_place_in_the_assignment_and_min_isr_are_kept(tmp_path: Path) -> Non
     roles = open_warehouse(str(tmp_path / "warehouse")).latest().roles().dropna(subset=["position"])
     for _key, own in roles.groupby(["topic", "partition"]):
         assert list(own.sort_values("position")["broker_id"]) == sorted(own["broker_id"], reverse=True)
+
+
+def test_summary_and_page_begin_with_what_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert cli.main(["triage", "--input", str(LOSS), "--html", str(page)]) == 1
+    said = capsys.readouterr().out.strip()
+    assert said.startswith("What to decide, worst first\n")
+    assert "Committed records of 3 partitions are already truncated" in " ".join(said.split())
+    assert page.read_text(encoding="utf-8").index("What to decide") < page.read_text(encoding="utf-8").index("<main")
+    assert cli.main(["triage", "--input", str(CLEAN), "--html", str(page)]) == 0
+    assert "What to decide" not in capsys.readouterr().out + page.read_text(encoding="utf-8")

@@ -30,16 +30,19 @@ from replica_audit.tables.runs import NO_CLUSTER
 Row = TypeVar("Row", ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
 
-def recovery_facts(run: PastRun) -> list[RecoveryFacts]:
-    """What there is to act upon in each cluster of a run, in the order of their ids.
+def recovery_facts(run: PastRun, *, with_replicas: bool = True) -> list[RecoveryFacts]:
+    """What there is to act upon in each cluster of a run, in the order of their ids; `with_replicas`: also where it is, as a plan needs it.
 
     Raises:
         UsageError: a table cannot be read.
     """
-    return [_of_cluster(run, cluster) for cluster in sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})]
+    return [
+        _of_cluster(run, cluster, with_replicas=with_replicas)
+        for cluster in sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
+    ]
 
 
-def _of_cluster(run: PastRun, cluster_id: str) -> RecoveryFacts:
+def _of_cluster(run: PastRun, cluster_id: str, *, with_replicas: bool) -> RecoveryFacts:
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
     offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
@@ -47,16 +50,18 @@ def _of_cluster(run: PastRun, cluster_id: str) -> RecoveryFacts:
     groups = _rows(run, tables.CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
     transactions = _rows(run, tables.OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
-    corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
-    keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected)
+    keys: set[PartitionKey] = set()
+    if with_replicas:
+        corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
+        keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected)
     inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     return RecoveryFacts(
         run_id=run.run_id,
         cluster_id=cluster_id,
         offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
         verdicts=tuple(sorted(verdicts, key=lambda one: (one.topic, one.partition, one.follower_id))),
-        roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))),
-        logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))),
+        roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
+        logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else (),
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),

@@ -7,7 +7,8 @@ what is shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -17,12 +18,14 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.errors import UsageError
+from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.facts.run_report import (
     Choice,
@@ -78,7 +81,15 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         offline=tuple(_offline(run, worst)),
         others=tuple(_others(run, worst)),
         partition_codes=_partition_codes(run),
+        decisions=tuple(_decisions(run, {cluster.cluster_id: cluster.label for cluster in clusters} if len(clusters) > 1 else {})),
     )
+
+
+def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[str]:
+    """What to decide, worst first; with the cluster's label where there are several."""
+    made = [(one.urgency, facts.cluster_id, one.text) for facts in recovery_facts(run, with_replicas=False) for one in decisions(facts)]
+    for _urgency, cluster, text in sorted(made, key=itemgetter(0)):
+        yield f"{label[cluster]}: {text}" if cluster in label else text
 
 
 def _clusters(run: PastRun) -> list[Cluster]:

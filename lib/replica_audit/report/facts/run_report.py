@@ -185,6 +185,7 @@ def findings_about_followers(clusters: Sequence[Cluster]) -> int:
 class Report:
     """One run, of `inputs`; `warehouse` is empty if it keeps no tables.
 
+    `decisions` are what somebody has to decide, in plain sentences, worst first.
     `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
     `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
     verdict; `partition_codes` counts both by code, without leaders that cannot be read.
@@ -212,6 +213,7 @@ class Report:
     others: tuple[ReplicaFinding, ...] = ()
     partition_codes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
 
     @property
     def unreadable_leaders(self) -> int:
