@@ -223,6 +223,8 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.START]
     assert plan.steps[1].reasons == ("`t-0`: it truncates to 10, which removes 5 records, 4 offsets of it committed.",)
     assert "Do not start broker 2 before its directories are copied" in plan.decisions[0]
+    unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
+    assert unknown.steps == (), "what retention took from the leader is no loss"
     gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
     assert gone.steps == ()
     assert "already truncated" in gone.decisions[0]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import OfflinePartition
 
 PartitionKey = tuple[str, int]
@@ -37,8 +38,9 @@ class ActedVerdict:
 
     @property
     def will_be_cut(self) -> bool:
-        """Whether records go that are still on its disk."""
-        return (self.truncation_offset is not None or self.restart_offset is not None) and not self.already_truncated
+        """Whether it truncates records that are on its disk still; of an inconclusive one nobody knows, and retention is no loss."""
+        is_cut = self.truncation_offset is not None or self.restart_offset is not None
+        return is_cut and not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
