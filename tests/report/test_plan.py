@@ -142,6 +142,12 @@ def transaction(topic: str, **fields: Any) -> ActedTransaction:
         "producer_id": 7,
         "producer_epoch": 0,
         "first_offset": 40,
+        "last_offset": 44,
+        "began_at": None,
+        "last_written_at": None,
+        "elsewhere": (),
+        "timeout_ms": None,
+        "waiting_groups": (),
         "last_stable_offset": 40,
         "transactional_id": "tx",
         "coordinator_state": "Ongoing",
@@ -304,8 +310,8 @@ def test_where_a_group_goes_on(policy: GroupPolicy, reset: int | None, expected:
 
 def test_a_transaction_that_may_be_committed_is_not_aborted() -> None:
     plan = plan_of(facts(transactions=(transaction("t"), transaction("u", coordinator_state="CompleteCommit"))), RE_READ)
-    assert "abort --topic=t --partition=0 --start-offset=40" in files(plan)["abort-transactions.sh"]
-    assert "topic=u" not in files(plan)["abort-transactions.sh"]
+    assert "abort --topic t --partition 0 --start-offset 40" in files(plan)["abort-transactions.sh"]
+    assert "topic u" not in files(plan)["abort-transactions.sh"]
     assert "takes the records for committed" in plan.refusals[0].why
 
 
@@ -395,7 +401,7 @@ def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None
     assert tools == {"kafka-consumer-groups.sh", "kafka-transactions.sh"}
     groups = [word.removeprefix("--group=") for call in calls for word in call if word.startswith("--group=")]
     assert sorted(set(groups)) == sorted({name for name in HOSTILE})
-    topics = [word.removeprefix("--topic=") for call in calls for word in call if word.startswith("--topic=")]
+    topics = [call[call.index("--topic") + 1] for call in calls if "--topic" in call]
     assert sorted(topics) == sorted({name for name in HOSTILE if name != HOSTILE[1]}), (
         "of the partition that nobody leads nothing is aborted"
     )

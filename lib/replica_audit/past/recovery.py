@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from typing import TypeVar
 
 import pyarrow as pa
@@ -82,5 +83,5 @@ def _of(keys: Collection[PartitionKey], rows: tuple[Keyed, ...]) -> tuple[Keyed,
 
 
 def _rows(run: PastRun, table: Table, kind: type[Row], where: ds.Expression) -> tuple[Row, ...]:
-    present = [name for name in kind.__slots__ if name in table.arrow.names]
+    present = [one.name for one in fields(kind) if one.name in table.arrow.names]
     return run.tables.typed(table.name, run.read(table, present, where).to_pylist(), kind)

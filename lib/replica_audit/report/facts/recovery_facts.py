@@ -8,6 +8,7 @@ from functools import cached_property
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import OfflinePartition
+from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
 PartitionKey = tuple[str, int]
 
@@ -113,22 +114,13 @@ class ActedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActedTransaction:
+class ActedTransaction(ExplainedTransaction):
     """A transaction that hangs. Columns of `open_transactions`."""
 
     topic: str
     partition: int
     leader_id: int
     leader_source: str
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_stable_offset: int
-    transactional_id: str | None
-    coordinator_state: str | None
-    coordinator_epoch: int | None
-    hangs_because: str | None
-    waiting_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from shlex import split
+
+from replica_audit.report.advice.transaction_remedies import abort_command
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER, script
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 
 _SCRIPT = "abort-transactions.sh"
-_INFERRED, _COMMITTED = "inferred", "CompleteCommit"
+_INFERRED, _COMMITTED, _BY_PRODUCER = "inferred", "CompleteCommit", "producer-id"
 
 
 def hanging(facts: RecoveryFacts) -> PlanPart:
@@ -16,15 +19,16 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
     lines, reasons, refusals = [], [], []
     for one in facts.transactions:
         where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
-        if one.coordinator_state == _COMMITTED:
+        if one.may_be_committed or (one.may_be_committed is None and one.coordinator_state == _COMMITTED):
             why = "its coordinator says CompleteCommit: its producer takes the records for committed, save them before they are aborted"
         elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
             why = "who leads is not known: audit again once the partition is online"
+        elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
+            why = "these brokers are asked by the coordinator's epoch, which the input does not tell: see `explain`"
         else:
             waiting = f"; waiting: {len(one.waiting_groups)} group(s)" if one.waiting_groups else ""
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")
-            place = (f"--topic={one.topic}", f"--partition={one.partition}", f"--start-offset={one.first_offset}")
-            lines.append(("kafka-transactions.sh", "abort", *place))
+            lines.append(("kafka-transactions.sh", "abort", *split(abort_command(one, one.topic, one.partition)[1])))
             continue
         refusals.append(PlanRefusal(what=f"abort the transaction of {where}", why=why))
     if not lines:
