@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 # each has a test of its own, over clusters that make such rows
 NOT_IN_SAMPLE = (
     *(tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.CONTENT_WINDOWS, tables.SEQUENCE_GAPS),
-    *(tables.DAMAGED_BATCHES, tables.COMPACTION_DIFFERENCES, tables.OPEN_TRANSACTIONS),
+    *(tables.DAMAGED_BATCHES, tables.COMPACTION_DIFFERENCES, tables.RECORD_DIFFERENCES, tables.OPEN_TRANSACTIONS),
 )
 
 

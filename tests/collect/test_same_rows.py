@@ -17,13 +17,17 @@ ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/bef
 # the one thing that differs, and the one that raw files cannot tell
 OF_THE_SOURCE = ("source", "captured_at")
 # what only the bytes of batches tell, which a collection does not have
-OF_THE_BYTES = {"mismatch": ("kind", "record", "compared_end_offset", "unread"), "damaged": ("computed_crc",)}
+OF_THE_BYTES = {
+    "mismatch": ("kind", "record", "compared_end_offset", "unread"),
+    "damaged": ("computed_crc",),
+    "elsewhere": ("outcome",),  # which the record of a transaction marker says
+}
 TABLE_OF_THE_BYTES = "damaged_batches"
 
 
 def without_bytes(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: each for key, each in value.items() if key not in OF_THE_BYTES.get(name, ())}
+        return {key: without_bytes(key, each) for key, each in value.items() if key not in OF_THE_BYTES.get(name, ())}
     return [without_bytes(name, each) for each in value] if isinstance(value, list | tuple) else value
 
 

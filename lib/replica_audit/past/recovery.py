@@ -47,7 +47,10 @@ def _of_cluster(run: PastRun, cluster_id: str, *, with_replicas: bool) -> Recove
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
     offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
-    verdicts = _rows(run, tables.REPLICA_VERDICTS, ActedVerdict, own & (ds.field("severity") != str(Severity.NONE)))
+    is_found = own & (ds.field("severity") != str(Severity.NONE))
+    if not with_replicas:  # those that could not be compared may be most of a cluster, and are counted
+        is_found &= ds.field("verdict") != str(Verdict.INCONCLUSIVE)
+    verdicts = _rows(run, tables.REPLICA_VERDICTS, ActedVerdict, is_found)
     groups = _rows(run, tables.CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
     transactions = _rows(run, tables.OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()

@@ -12,7 +12,7 @@ from enum import IntEnum
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedVerdict, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
 
 _NAMED = 3
@@ -115,34 +115,47 @@ def _not_to_be_started(facts: RecoveryFacts) -> Iterator[DueDecision]:
         )
 
 
+_STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
+    (
+        Verdict.LOG_MATCHING_VIOLATION,
+        "stays diverged and Kafka does not notice: do not let it lead, and have it fetched anew",
+        "stay diverged and Kafka does not notice: do not let them lead, and have them fetched anew",
+    ),
+    (
+        Verdict.CANNOT_REJOIN,
+        "cannot come back into the ISR until a leader-epoch-checkpoint is corrected",
+        "cannot come back into the ISR until a leader-epoch-checkpoint is corrected",
+    ),
+    (
+        Verdict.CONTENT_MISMATCH,
+        "holds other bytes than its leader at the same offsets: find out which is right",
+        "hold other bytes than their leaders at the same offsets: find out which is right",
+    ),
+    (
+        Verdict.COMPACTION_DIFFERS,
+        "has other keys than its leader after compaction: find out which is right",
+        "have other keys than their leaders after compaction: find out which is right",
+    ),
+    (
+        Verdict.UNREADABLE,
+        "cannot be read: copy it again, and if that does not help, have it fetched anew",
+        "cannot be read: copy them again, and if that does not help, have them fetched anew",
+    ),
+)
+
+
 def _stuck(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    for verdict, what in (
-        (Verdict.LOG_MATCHING_VIOLATION, "stay diverged and Kafka does not notice: do not let them lead, and have them fetched anew"),
-        (Verdict.CANNOT_REJOIN, "cannot come back into the ISR until a leader-epoch-checkpoint is corrected"),
-        (Verdict.CONTENT_MISMATCH, "hold other bytes than their leaders at the same offsets: find out which is right"),
-        (Verdict.COMPACTION_DIFFERS, "have other keys than their leaders after compaction: find out which is right"),
-        (Verdict.UNREADABLE, "cannot be read: copy them again, and if that does not help, have them fetched anew"),
-    ):
+    for verdict, one_does, several_do in _STUCK:
         found = [one for one in facts.verdicts if one.verdict == verdict]
         if found:
             keys = sorted({one.key for one in found})
-            replicas = "replica" if len(found) == 1 else "replicas"
-            text = f"{len(found)} {replicas} of {_count(keys)} ({_names(keys)}) {what}."
-            yield DueDecision(urgency=Urgency.STUCK, text=_singular(text, found), partitions=tuple(keys))
+            what = one_does if len(found) == 1 else several_do
+            text = f"{_replicas(len(found))} of {_count(keys)} ({_names(keys)}) {what}."
+            yield DueDecision(urgency=Urgency.STUCK, text=text, partitions=tuple(keys))
 
 
-def _singular(text: str, found: Sequence[ActedVerdict]) -> str:
-    if len(found) > 1:
-        return text
-    for plural, one in (
-        (" stay ", " stays "),
-        (" hold ", " holds "),
-        (" have other", " has other"),
-        ("let them", "let it"),
-        ("have them", "have it"),
-    ):
-        text = text.replace(plural, one)
-    return text.replace("copy them", "copy it").replace("their leaders", "its leader")
+def _replicas(count: int) -> str:
+    return f"{count} replica{'' if count == 1 else 's'}"
 
 
 def _groups(facts: RecoveryFacts) -> Iterator[DueDecision]:
@@ -174,7 +187,7 @@ def _unknown(facts: RecoveryFacts) -> Iterator[DueDecision]:
     if facts.inconclusive:
         yield DueDecision(
             urgency=Urgency.UNKNOWN,
-            text=f"{facts.inconclusive} replica(s) could not be compared: nothing is known of them, good or bad.",
+            text=f"{_replicas(facts.inconclusive)} could not be compared: good or bad, nothing is known.",
         )
 
 
