@@ -57,7 +57,7 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
     """
     of_cluster = ds.field("cluster_id") == cluster_id
     wanted = of_cluster if partitions is None else of_cluster & _among(partitions)
-    is_cut = (ds.field("removed_offsets") > 0) | ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()
+    is_cut = (ds.field("removed_offsets") > 0) | _truncates()
     unclear = ds.field("removed_offsets").is_null()
     verdicts = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
     cut_rows = [row for row in verdicts if row["removed_offsets"] != 0 and (row["removed_offsets"] or _start(row) is not None)]
@@ -81,6 +81,11 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
         ),
         before=tuple(_before(row) for row in _rows(incidents, partitions) if row["truncation_offset"] is not None and row["end_offset"]),
     )
+
+
+def _truncates() -> ds.Expression:
+    found: ds.Expression = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()  # type: ignore[assignment]
+    return found
 
 
 def _among(partitions: Collection[Partition]) -> ds.Expression:
@@ -160,5 +165,4 @@ def _before(row: dict[str, Any]) -> RemovedBefore:
 
 def clusters_with_cuts(run: PastRun, partitions: Collection[Partition] | None = None) -> list[str]:
     """The clusters of a run in which something is cut, of some partitions or of any."""
-    is_cut: ds.Expression = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()  # type: ignore[assignment]
-    return sorted({str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, is_cut), partitions)})
+    return sorted({str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, _truncates()), partitions)})

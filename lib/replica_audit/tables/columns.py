@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_T = TypeVar("_T")
 STRING, INT, BIGINT, BOOLEAN = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 Int = Annotated[int, INT]
@@ -86,6 +87,12 @@ def hints_of(row: type) -> Mapping[str, Hint]:
     """The fields of a row class."""
     annotations = get_type_hints(row, include_extras=True)
     return MappingProxyType({one.name: Hint.of(annotations[one.name]) for one in dataclasses.fields(row)})
+
+
+def same_columns(of: type[_T], row: Any) -> _T:
+    """A row of another class, as far as `of` has its columns."""
+    kind: Any = of
+    return of(**{name: getattr(row, name) for name in hints_of(kind)})
 
 
 def columns_of(row: type) -> tuple[Column, ...]:

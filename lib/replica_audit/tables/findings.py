@@ -15,6 +15,7 @@ from replica_audit.tables.columns import (
     RunKeys,
     Topic,
     columns_of,
+    same_columns,
     shape,
     struct_of,
     table,
@@ -50,7 +51,7 @@ class ElectionChoice:
     @classmethod
     def of(cls, choice: WhatIfLeader) -> ElectionChoice:
         """The same columns of the row."""
-        return cls(**{name: getattr(choice, name) for name in cls.__slots__})
+        return same_columns(cls, choice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class BatchDamage:
     @classmethod
     def of(cls, damaged: DamagedBatch) -> BatchDamage:
         """The same columns of the row."""
-        return cls(**{name: getattr(damaged, name) for name in cls.__slots__})
+        return same_columns(cls, damaged)
 
 
 @dataclass(frozen=True, kw_only=True)

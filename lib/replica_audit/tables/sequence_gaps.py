@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from replica_audit.tables.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Int, PartitionNumber, Topic, table
+from replica_audit.tables.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Int, PartitionNumber, Topic, same_columns, table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class LostRecords(GapFacts):
     @classmethod
     def of(cls, row: MissingSequences) -> LostRecords:
         """The same columns of the row."""
-        return cls(**{one.name: getattr(row, one.name) for one in fields(GapFacts)})
+        return same_columns(cls, row)
 
 
 SEQUENCE_GAPS = table(

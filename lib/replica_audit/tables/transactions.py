@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from replica_audit.tables.columns import (
     LeaderSource,
     PartitionNumber,
     Topic,
+    same_columns,
     table,
 )
 
@@ -100,7 +101,7 @@ class HangingTransaction(TransactionFacts):
     @classmethod
     def of(cls, row: OpenTransactionRow) -> HangingTransaction:
         """The same columns of the row."""
-        return cls(**{one.name: getattr(row, one.name) for one in fields(TransactionFacts)})
+        return same_columns(cls, row)
 
 
 OPEN_TRANSACTIONS = table(
