@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import struct
 import subprocess
@@ -115,15 +117,14 @@ class TestPageCache:
     """What was there stays; what was brought in goes."""
 
     def cached(self, segment: Path) -> list[bool]:
-        """Of every MiB, whether it is in the cache."""
-        found = []
-        with segment.open("rb") as stream:
-            for at in range(MIB // 2, segment.stat().st_size, MIB):
-                try:
-                    found.append(os.preadv(stream.fileno(), [bytearray(1)], at, os.RWF_NOWAIT) == 1)
-                except BlockingIOError:
-                    found.append(False)
-        return found
+        """Of every MiB, whether the page in its middle is in the cache; asked of the kernel without touching it."""
+        with segment.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as mapped:
+            size = len(mapped)
+            pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+            begin = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+            libc = ctypes.CDLL(None, use_errno=True)
+            assert libc.mincore(ctypes.c_void_p(begin), ctypes.c_size_t(size), pages) == 0, os.strerror(ctypes.get_errno())
+            return [bool(pages[at // mmap.PAGESIZE] & 1) for at in range(MIB // 2, size, MIB)]
 
     def read_at_the_end(self, log_dir: Path) -> Path:
         """A segment of which only the end is in the cache, where a broker's consumers are."""
@@ -137,18 +138,17 @@ class TestPageCache:
 
     @pytest.mark.parametrize("verify_crc", [True, False])
     def test_it_is_left_as_it_was(self, tmp_path: Path, verify_crc: bool) -> None:
+        """Once in 20 tries: the kernel itself makes room whenever it has to, and what we dropped would be dropped every time."""
         for attempt in range(20):
             folder = tmp_path / str(attempt)
-            segment, not_collected = self.read_at_the_end(folder / "data"), self.read_at_the_end(folder / "aside")
-            before, aside = self.cached(segment), self.cached(not_collected)
+            segment = self.read_at_the_end(folder / "data")
+            before = self.cached(segment)
+            assert not all(before)
             collect(CollectRequest(output=folder / "out", log_dirs=(folder / "data",), verify_crc=verify_crc), quietly)
             after = self.cached(segment)
-            if all(now >= then for now, then in zip(self.cached(not_collected), aside, strict=True)):
-                break  # else the kernel itself needed room
-        else:
-            pytest.fail("what nobody touches does not stay in the cache")
-        assert after[12:] == before[12:]
-        assert sum(after) <= sum(before)
+            if any(before[12:]) and after[12:] == before[12:] and sum(after) <= sum(before):
+                return
+        pytest.fail(f"in the cache before: {before}, after: {after}")
 
 
 _MEASURE = r"""

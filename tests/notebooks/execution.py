@@ -10,12 +10,17 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import nbformat
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from tests.support.warehouse import STARTED, write_warehouse
@@ -46,6 +51,24 @@ def inputs_of(below: Path, run_id: str) -> Path:
     return below / "brokers" / str(RUNS.index(run_id))
 
 
+class _Channel(AsyncZMQSocketChannel):
+    """Looks again every second: a widget's message that is sent while a reply is waited for can take the wake-up with it."""
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = 1.0 if end is None else end - time.monotonic()
+            try:
+                return await super().get_msg(timeout=max(0.0, min(1.0, left)))
+            except Empty:
+                if left <= 0:
+                    raise
+
+
+class _Client(AsyncKernelClient):
+    shell_channel_class = _Channel
+
+
 def execute(path: Path, below: Path, parameters: Iterable[str] = (), cells: Iterable[str] = ()) -> Notebook:
     """A notebook as it is after all its cells were executed, by a kernel that imports this project.
 
@@ -60,10 +83,14 @@ def execute(path: Path, below: Path, parameters: Iterable[str] = (), cells: Iter
     notebook.cells.insert(place + 1, nbformat.v4.new_code_cell("\n".join(parameters)))
     notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
     client = NotebookClient(
-        notebook, timeout=1200, startup_timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(below)}}
+        notebook,
+        km=AsyncKernelManager(kernel_name="python3", client_factory=_Client),
+        timeout=600,
+        startup_timeout=600,
+        resources={"metadata": {"path": str(below)}},
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "lib"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    client.execute(env=environment)
+    client.execute(env=environment, cleanup_kc=True)
     del notebook.cells[place + 1]
     return notebook
 
