@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from types import TracebackType
 
 import numpy as np
@@ -16,6 +19,8 @@ from replica_audit.stages.records import bucket_of, compared_rows, list_wanted, 
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, unread_row
 
+_READERS = 2  # segments that are read at once: decoding, hashing and sorting leave Python's lock to each other
+
 
 def keys_of(row: Row, facts: ClusterFacts) -> list[Row]:
     """What comparing the records of a gathered partition gives, as rows of the shape COMPARED_KEYS; none where that is nothing."""
@@ -24,16 +29,23 @@ def keys_of(row: Row, facts: ClusterFacts) -> list[Row]:
         return []
     found: list[Row] = []
     head, *segments = wanted
-    with Buckets(head["buckets"]) as buckets:
-        for segment in segments:
-            for part in read_segment_records(segment):
-                if isinstance(part, np.ndarray):
-                    buckets.add(segment["broker_id"], part)
-                else:
-                    found.append(unread_row(segment["broker_id"], as_dict(part)))
+    with Buckets(head["buckets"]) as buckets, ThreadPoolExecutor(_READERS) as readers:
+        for problems in readers.map(partial(_read, buckets), segments):
+            found += problems
         for by_broker in buckets:
             found += compared_rows(head["pairs"], by_broker)
     return found
+
+
+def _read(buckets: Buckets, segment: Row) -> list[Row]:
+    """Put the records of a segment into buckets; returns what could not be read, as rows of the shape COMPARED_KEYS."""
+    problems = []
+    for part in read_segment_records(segment):
+        if isinstance(part, np.ndarray):
+            buckets.add(segment["broker_id"], part)
+        else:
+            problems.append(unread_row(segment["broker_id"], as_dict(part)))
+    return problems
 
 
 class Buckets:
@@ -44,6 +56,7 @@ class Buckets:
         self._count = count
         self._rows: defaultdict[int, list[Rows]] = defaultdict(list)
         self._folder: TemporaryDirectory[str] | None = None
+        self._lock = Lock()
 
     def __enter__(self) -> Buckets:
         """Make room on disk where that is wanted."""
@@ -57,14 +70,16 @@ class Buckets:
             self._folder.cleanup()
 
     def add(self, broker_id: int, rows: Rows) -> None:
-        """Take rows of a broker."""
+        """Take rows of a broker; called by several threads."""
         if self._folder is None:
-            self._rows[broker_id].append(rows)
+            with self._lock:
+                self._rows[broker_id].append(rows)
             return
         bucket = bucket_of(rows, self._count)
         for number in np.unique(bucket).tolist():
-            with self._path(number, broker_id).open("ab") as stream:
-                stream.write(np.ascontiguousarray(rows[bucket == number]).tobytes())
+            content = np.ascontiguousarray(rows[bucket == number]).tobytes()
+            with self._lock, self._path(number, broker_id).open("ab") as stream:
+                stream.write(content)
 
     def __iter__(self) -> Iterator[Mapping[int, Rows]]:
         """Yield the rows of each bucket, by broker."""

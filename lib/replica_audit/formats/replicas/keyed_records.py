@@ -192,7 +192,8 @@ NO_ROWS: Rows = np.empty((0, len(ROW)), np.int64)
 def newest(rows: Rows, bounds: Rows) -> Rows:
     """Of each key the row with the highest offset below each bound, and with the highest of all; `bounds` ascend.
 
-    Of keys whose hashes begin alike a row more may be kept.
+    Of keys whose hashes begin alike a row more may be kept. The rows found are in the order of their offsets: so they need no sorting again
+    once newer ones are put behind them.
     """
     if not len(rows):
         return rows
@@ -200,7 +201,7 @@ def newest(rows: Rows, bounds: Rows) -> Rows:
     if (offsets[1:] < offsets[:-1]).any():
         rows = rows[np.argsort(offsets, kind="stable")]
     order = by_key(rows)
-    found: Rows = rows[order[_ends(rows, order, bounds)]]
+    found: Rows = rows[np.sort(order[_ends(rows, order, bounds)])]
     return found
 
 
