@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownBrokerIdError
 
 from tests.kafka_lab.jars import class_path, java
 from tests.kafka_lab.node import Node, State
@@ -49,7 +49,8 @@ def wait_until(what: str, ask: Callable[[], T | None], timeout_s: float = _HANGS
             if answer := ask():
                 return answer
         except (KafkaError, OSError) as error:
-            if isinstance(error, KafkaError) and not error.retriable:
+            # a client's first metadata may lack the controller that it names
+            if isinstance(error, KafkaError) and not error.retriable and not isinstance(error, UnknownBrokerIdError):
                 raise
             last = f" ({type(error).__name__}: {error})"
         time.sleep(pause_s)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from replica_audit.model import ReplicaFiles, ScannedSegment
+from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.electability import electability, without_log
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
@@ -28,7 +27,8 @@ from replica_audit.partition.pairs.records import compared_logs, with_records
 from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
-from replica_audit.partition.replicas.corrected_checkpoints import healed_followers, with_corrections, with_refused
+from replica_audit.partition.replicas.all_loaded import load_all
+from replica_audit.partition.replicas.corrected_checkpoints import healed_followers, with_refused
 from replica_audit.partition.replicas.damaged_batches import damaged_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
@@ -75,7 +75,8 @@ class PartitionAudit:
         self.metadata = latest_claim or nothing_known(self.topic, self.partition)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
-        self.loaded = self._load()
+        compacted = self.metadata.compacted
+        self.loaded = load_all(known, self.readers, alive=self._alive, changes=self._changes, compacted=compacted)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.outdated = self._outdated()
         if self.outdated:
@@ -238,17 +239,11 @@ class PartitionAudit:
             inferred_because=self.inferred_because,
         )
 
-    def _load(self) -> list[replicas.Loaded]:
-        scans: dict[tuple[int, str, str], list[ScannedSegment]] = defaultdict(list)
-        for broker, scan in self.known.segments:
-            scans[broker, scan.log_dir, scan.directory].append(scan)
-        loaded = []
-        for broker, files in self.known.replicas:
-            found = scans[broker, files.log_dir, files.directory]
-            alive, compacted = self._alive(broker, files), self.metadata.compacted
-            loaded.append(replicas.load(broker, files, found, *self.readers, alive=alive, compacted=compacted))
-        loaded.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-        return with_corrections(replicas.refuse_twins(loaded), alive=self._runs)
+    def _changes(self, broker_id: int, files: ReplicaFiles) -> bool:
+        """Whether a broker may have gone on, or started, while its files were copied one by one; `collect` sees to that itself."""
+        state = self.cluster.broker_states.get(broker_id)
+        is_at_rest = state in ("paused", "down") or (state != "up" and self._alive(broker_id, files) is False)
+        return not is_at_rest and not self.cluster.simultaneous and files.captured_at_ms is None
 
     def _runs(self, one: replicas.Loaded) -> bool | None:
         return self._alive(one.broker_id, one.files)

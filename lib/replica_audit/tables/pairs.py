@@ -61,7 +61,8 @@ FirstMismatch = Annotated[
 NotComparedBecause = Annotated[
     str | None,
     "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
-    "range, leader unknown or unreadable, no epochs, text not whole or records not compared; null: it is compared",
+    "range, leader unknown or unreadable, no epochs, text not whole, records not compared or deleted while copied; null: it is "
+    "compared",
 ]
 
 

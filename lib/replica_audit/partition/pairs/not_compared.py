@@ -78,6 +78,9 @@ def why_not_compared(
     """
     if follower is None:
         return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
+    if follower.log is None and follower.deleted_until is not None:
+        why = f"all that was listed to be copied lies below offset {follower.deleted_until}, where the log of a running replica starts"
+        return inconclusive(Cause.DELETED_WHILE_COPIED, why)
     if follower.log is None or follower.files.checkpoint_state == "unreadable":
         return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
     if follower.incomplete:

@@ -39,6 +39,8 @@ class Loaded:
     offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `incomplete`:
     unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
     `correction` is what `leader-epoch-checkpoint` should hold, or why no table can be made; None where the file is right.
+    `deleted_until`: below it retention or DeleteRecords deleted segments while they were copied, and what is left of them does not count;
+    None if nothing tells of that. Without a `log` all of them were deleted.
     """
 
     broker_id: int
@@ -53,6 +55,7 @@ class Loaded:
     incomplete: bool = False
     correction: Correction | None = None
     producers: Producers | None = None
+    deleted_until: int | None = None
 
     @property
     def files_in_log(self) -> tuple[SegmentFile, ...]:
@@ -82,6 +85,7 @@ class Loaded:
             in_isr=in_isr,
             frozen=frozen,
             stopped_cleanly=self.files.clean_shutdown and not alive,
+            deleted_until=self.deleted_until,
         )
 
     def batches_from(self, offset: int) -> Iterator[BatchHeader]:

@@ -19,7 +19,8 @@ class Replica:
     checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
     broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing. `stopped_cleanly`: the
     copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `seen_until`: as a follower it is
-    taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself.
+    taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself. `deleted_until`:
+    below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
     """
 
     broker_id: int
@@ -36,6 +37,7 @@ class Replica:
     frozen: bool = False
     stopped_cleanly: bool = False
     seen_until: int | None = None
+    deleted_until: int | None = None
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)
 

@@ -102,6 +102,17 @@ def written_since(c: Comparison) -> str:
     )
 
 
+def besides_agreement(c: Comparison) -> Iterator[str]:
+    """What else is to be known of a follower that agrees: what was not compared, or was record by record."""
+    if c.content is not None and not c.content.whole:
+        yield "not all batches could be compared"
+    if c.records is not None:
+        yield equal_records(c.records)
+    for role, replica in (("leader", c.leader), ("follower", c.follower)):
+        if replica.deleted_until is not None:
+            yield f"{role} {replica.broker_id} deleted segments below offset {replica.deleted_until} while they were copied"
+
+
 def cut_besides(c: Comparison) -> str:
     """What a follower loses whose verdict speaks of something else."""
     lost = c.lost

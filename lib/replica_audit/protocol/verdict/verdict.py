@@ -47,6 +47,7 @@ class Cause(StrEnum):
     NO_EPOCHS = "no epochs"
     TEXT_NOT_WHOLE = "text not whole"
     RECORDS_NOT_COMPARED = "records not compared"
+    DELETED_WHILE_COPIED = "deleted while copied"
 
 
 class Severity(StrEnum):
@@ -275,11 +276,7 @@ def _clean(c: Comparison) -> Judgement:
         verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
     else:
         verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"
-    if c.content is not None and not is_whole:
-        found += "; not all batches could be compared"
-    if c.records is not None:
-        found += f"; {reasons.equal_records(c.records)}"
-    return Judgement(verdict=verdict, reason=found)
+    return Judgement(verdict=verdict, reason="; ".join([found, *reasons.besides_agreement(c)]))
 
 
 _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (

@@ -42,6 +42,11 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
                 "The epochs agree. To compare the records, audit the segments themselves: texts of kafka-dump-log and collections do not "
                 "hold them. What the reason names as unreadable, copy again."
             )
+        case Cause.DELETED_WHILE_COPIED:
+            yield (
+                "Retention, or DeleteRecords, deleted what was listed before it could be copied. Copy the directory again, with "
+                "replica-audit collect, which looks again by itself, or while the broker is stopped; and audit again."
+            )
         case None:  # a run of an older version has it in its reason only
             yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
         case _ as never:
