@@ -40,7 +40,6 @@ from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
-from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import Status
@@ -105,9 +104,9 @@ def audit(
         raise fault from None
 
 
-def findings(spark: SparkSession, warehouse: str, run_id: str) -> ListedRows:
-    """All that a run found and that is written, made Python objects a few at a time."""
-    return ListedRows(PastRun(DeltaWarehouse(spark, warehouse).tables, run_id))
+def written_run(spark: SparkSession, warehouse: str, run_id: str) -> PastRun:
+    """A run that is written, for whatever is made of its tables besides the report."""
+    return PastRun(DeltaWarehouse(spark, warehouse).tables, run_id)
 
 
 class _Audit:

@@ -11,7 +11,7 @@ import pytest
 from replica_audit import cli
 
 
-@pytest.mark.parametrize("flag", ["--json", "--html"])
+@pytest.mark.parametrize("flag", ["--json", "--html", "--metrics"])
 @pytest.mark.parametrize(("place", "why"), [("nowhere/x", "not a file in an existing directory"), (".", "not a file")])
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, place: str, why: str) -> None:
     assert cli.main(["audit", "--warehouse", str(tmp_path / "w"), flag, str(tmp_path / place)]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from datetime import date
@@ -243,9 +244,14 @@ class TestExitCodes:
         assert "Exit code 0: nothing found" in capsys.readouterr().out
 
     def test_findings_are_1_unless_below_fail_on(self, spark: SparkSession, tmp_path: Path) -> None:
-        arguments = ["--input", str(SAMPLE / "elr-election"), "--json", str(tmp_path / "out.json")]
+        metrics = tmp_path / "audit.prom"
+        arguments = ["--input", str(SAMPLE / "elr-election"), "--json", str(tmp_path / "out.json"), "--metrics", str(metrics)]
         assert self.audit(spark, tmp_path, *arguments) == 1
+        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 1\.0$", metrics.read_text(), re.MULTILINE)
+        assert re.search(r'^kafka_replica_audit_findings\{.*status="new"\} [1-9]', metrics.read_text(), re.MULTILINE)
         assert self.audit(spark, tmp_path, *arguments, "--fail-on", "critical") == 0
+        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 0\.0$", metrics.read_text(), re.MULTILINE)
+        assert re.search(r'^kafka_replica_audit_findings\{.*status="persisting"\} [1-9]', metrics.read_text(), re.MULTILINE)
         assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["fail_on"] == "critical"
 
     def test_only_inconclusive_is_3(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,8 +298,11 @@ class TestExitCodes:
         """What a first look takes for a broker, and has nothing in it: the findings of the run before stay what they were."""
         hollow, finding = tmp_path / "hollow", str(SAMPLE / "multi-round")
         shutil.copytree(SAMPLE / "multi-round", hollow, ignore=lambda _path, names: [name for name in names if name.startswith("ledger-")])
-        assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "good", "--topics", "ledger") == 1
-        assert self.audit(spark, tmp_path, "--input", str(hollow), "--run-id", "hollow", "--topics", "ledger") == 2
+        options = ("--topics", "ledger", "--metrics", str(tmp_path / "audit.prom"))
+        assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "good", *options) == 1
+        of_good = (tmp_path / "audit.prom").read_text()
+        assert self.audit(spark, tmp_path, "--input", str(hollow), "--run-id", "hollow", *options) == 2
+        assert (tmp_path / "audit.prom").read_text() == of_good
         said = capsys.readouterr().out
         assert "Exit code 2" in said
         assert "resolved" not in said

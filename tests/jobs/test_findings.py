@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit import cli, pipeline, tables
+from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
@@ -86,7 +87,7 @@ def test_the_past_run_reads_as_the_audit_did(spark: SparkSession, made: tuple[Pa
     assert text.render(past) == text.render(report)
     assert text.render(report).startswith("What to decide, worst first\n")
     assert "\n\n2 partitions without a leader\n  jb-1 (cluster 2): ISR none, ELR 2, last leader 2" in text.render(report)
-    written = "".join(json_pieces(report, pipeline.findings(spark, str(warehouse), "two")))
+    written = "".join(json_pieces(report, ListedRows(pipeline.written_run(spark, str(warehouse), "two"))))
     assert cli.main(["report", "--warehouse", str(warehouse), "--run-id", "two", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(written)
     document = json.loads(written)

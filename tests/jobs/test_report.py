@@ -12,6 +12,7 @@ import pytest
 
 from replica_audit import cli, pipeline
 from replica_audit.config import Settings
+from replica_audit.past.findings import ListedRows
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
 
@@ -68,7 +69,7 @@ def test_an_audit_and_the_report_of_its_tables_agree(
     assert any(finding.fetcher_fails for finding in said.findings) or len(said.findings) == 4
     capsys.readouterr()
     assert cli.main(["report", "--warehouse", str(warehouse), "--format", "json"]) == 0
-    written = "".join(json_pieces(said, pipeline.findings(spark, str(warehouse), "run-1")))
+    written = "".join(json_pieces(said, ListedRows(pipeline.written_run(spark, str(warehouse), "run-1"))))
     document = json.loads(written)
     assert json.loads(capsys.readouterr().out) == document
     assert len(document["findings"]) == said.finding_count > len(said.findings)

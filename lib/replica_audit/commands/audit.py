@@ -57,7 +57,7 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
-    for flag, path in (("--json", given.json), ("--html", given.html)):
+    for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics)):
         outputs.check(flag, path)
     _warehouse(given.warehouse)
     if given.html and is_catalog_name(given.warehouse):
@@ -80,7 +80,11 @@ def _audit(given: argparse.Namespace) -> int:
         _make(given.warehouse, Path(warehouse))
     from replica_audit import pipeline
     from replica_audit.commands.terminal import progress, show_report
+    from replica_audit.past.findings import ListedRows
+    from replica_audit.past.metrics import run_metrics
+    from replica_audit.report.facts.explained_rows import NOTHING_READ
     from replica_audit.report.text.json_report import json_pieces
+    from replica_audit.report.text.metrics_text import metrics_text
     from replica_audit.storage.inputs.given_input import unusable
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.faults import check, warehouse_place
@@ -102,7 +106,9 @@ def _audit(given: argparse.Namespace) -> int:
     with progress() as told:
         report = pipeline.audit(session(), request, told.tell, told.tasks)
     if given.json:
-        outputs.write("--json", given.json, json_pieces(report, pipeline.findings(session(), warehouse, given.run_id)))
+        outputs.write("--json", given.json, json_pieces(report, ListedRows(pipeline.written_run(session(), warehouse, given.run_id))))
+    if given.metrics and report.exit_code != NOTHING_READ:  # the time of the run before then tells that none is newer
+        outputs.write("--metrics", given.metrics, metrics_text(run_metrics(pipeline.written_run(session(), warehouse, given.run_id))))
     show("\n")
     show_report(report)
     if given.html:
@@ -178,6 +184,12 @@ COMMAND = Command(
         Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
         Option(
             flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}
+        ),
+        Option(
+            flag="--metrics",
+            help="write numbers for Prometheus, too: a file that ends in .prom in the directory that node_exporter's "
+            "--collector.textfile.directory names",
+            arguments={"type": Path, "metavar": "FILE"},
         ),
     ),
 )

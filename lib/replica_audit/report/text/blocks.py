@@ -11,6 +11,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report, findings_about_followers
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
+from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
 
 MEANING = {
@@ -93,7 +94,8 @@ def blocks(report: Report) -> Iterator[Block]:
 
 
 def ending(report: Report) -> Iterator[str]:
-    """The last lines: what is new, where the tables are, the exit code and what it means."""
+    """The last lines: what to look at next, what is new, where the tables are, the exit code and what it means."""
+    yield from next_steps(report)
     if not report.warehouse:
         yield "Tables: none are kept, and no earlier run is compared with; audit writes them."
     elif report.changes:

@@ -1,0 +1,68 @@
+"""The tables of a past run → the numbers that monitoring is told. Counted and summed in columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit import tables
+from replica_audit.past.run import PastRun, RunRow
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.report.facts.run_metrics import REMOVED, TO_REMOVE, ClusterMetrics
+from replica_audit.tables.runs import NO_CLUSTER
+
+
+def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
+    """What to tell of each cluster of a run.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    verdicts = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict"])
+    findings = run.counts(tables.FINDINGS, ["cluster_id", "severity", "status"])
+    problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
+    codes = run.counts(tables.FINDINGS, ["cluster_id", "code"], ds.field("status").isin(FOUND_NOW))
+    groups = Counter(cluster for cluster, _group in run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected")))
+    for row in run.runs:
+        if row.cluster_id == NO_CLUSTER or row.finished_at is None:
+            continue
+        yield ClusterMetrics(
+            cluster_id=row.cluster_id,
+            finished_at=row.finished_at,
+            seconds=(row.finished_at - row.started_at).total_seconds(),
+            exit_code=row.exit_code or 0,
+            brokers=row.brokers or 0,
+            replicas=row.replicas or 0,
+            partitions=row.partitions or 0,
+            replica_bytes=_bytes(run, row),
+            input_errors=problems[(row.cluster_id,)],
+            verdicts=Counter({verdict: count for (cluster, verdict), count in verdicts.items() if cluster == row.cluster_id}),
+            findings=Counter({tuple(key): count for (cluster, *key), count in findings.items() if cluster == row.cluster_id}),
+            codes=Counter({code: count for (cluster, code), count in codes.items() if cluster == row.cluster_id}),
+            affected_groups=groups[row.cluster_id],
+            **_truncated(run, row),
+        )
+
+
+def _bytes(run: PastRun, row: RunRow) -> int:
+    return _sum(run.read(tables.REPLICA_LOGS, ["size_bytes"], ds.field("cluster_id") == row.cluster_id)["size_bytes"])
+
+
+def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
+    """What followers will truncate, and what they have truncated since they were copied."""
+    is_removed = (ds.field("cluster_id") == row.cluster_id) & (ds.field("removed_records") > 0)
+    found = run.read(tables.REPLICA_VERDICTS, ["removed_records", "removed_committed", "already_truncated"], is_removed)
+    is_done = ds.field("already_truncated")  # null: nothing tells of it
+    by_state = {TO_REMOVE: found.filter(is_done.is_null() | ~is_done), REMOVED: found.filter(is_done)}
+    return {
+        "truncated_records": {state: _sum(rows["removed_records"]) for state, rows in by_state.items()},
+        "truncated_committed": {state: _sum(rows["removed_committed"]) for state, rows in by_state.items()},
+    }
+
+
+def _sum(values: Any) -> int:
+    return pc.sum(values).as_py() or 0

@@ -1,0 +1,36 @@
+"""What monitoring is told of a run: numbers by cluster, from which `text/metrics_text` makes the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+TO_REMOVE, REMOVED = TRUNCATION_STATES = ("to_remove", "removed")  # once the follower follows again; since it was copied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetrics:
+    """One cluster of a complete run.
+
+    `verdicts` counts followers by verdict, `findings` findings by severity and status, of which unconfirmed ones were found by an earlier
+    run only, and `codes` those that this run found by code. `truncated_records` counts by `TRUNCATION_STATES` the records that followers
+    truncate, `truncated_committed` the offsets among them that were committed and that the leader does not hold. `replica_bytes` are the
+    bytes of all replicas' batches.
+    """
+
+    cluster_id: str
+    finished_at: datetime
+    seconds: float
+    exit_code: int
+    brokers: int
+    replicas: int
+    partitions: int
+    replica_bytes: int
+    input_errors: int
+    verdicts: Mapping[str, int]
+    findings: Mapping[tuple[str, str], int]
+    codes: Mapping[str, int]
+    truncated_records: Mapping[str, int]
+    truncated_committed: Mapping[str, int]
+    affected_groups: int

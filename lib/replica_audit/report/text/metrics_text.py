@@ -1,0 +1,70 @@
+"""A run in the text format of Prometheus, for the textfile collector of node_exporter. Each name is declared once, here.
+
+All are gauges: a run replaces what the run before said. A series that may be 0 is always there, so that an alert on it can end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.facts.run_metrics import TRUNCATION_STATES, ClusterMetrics
+
+_PREFIX = "kafka_replica_audit_"
+_NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
+    "last_run_timestamp_seconds": ("When the newest complete run finished, in seconds since 1970", lambda one: one.finished_at.timestamp()),
+    "last_run_duration_seconds": ("How long that run took, from its beginning to its last table", lambda one: one.seconds),
+    "last_run_exit_code": (
+        "Exit code of that run: 0 nothing found, 1 findings, 3 not everything could be compared",
+        lambda one: one.exit_code,
+    ),
+    "brokers": ("Brokers that the input has a folder of", lambda one: one.brokers),
+    "partitions": ("Partitions whose followers have a verdict", lambda one: one.partitions),
+    "replicas": ("Replicas that were read", lambda one: one.replicas),
+    "replica_bytes": ("Bytes of the batches of all replicas", lambda one: one.replica_bytes),
+    "input_errors": ("Problems of the input: files that could not be read, or not to their end", lambda one: one.input_errors),
+    "affected_groups": ("Consumer groups with a committed offset that a truncation affects", lambda one: one.affected_groups),
+}
+_OF_FOUND = tuple(severity for severity in Severity if severity is not Severity.NONE)
+
+
+def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
+    """The text of the file."""
+    registry = CollectorRegistry()
+    numbers = {name: _gauge(registry, name, meaning) for name, (meaning, _of) in _NUMBERS.items()}
+    followers = _gauge(registry, "followers", "Followers by verdict", "verdict")
+    findings = _gauge(
+        registry,
+        "findings",
+        "Findings by severity and status: new, persisting, resolved, or unconfirmed (found by an earlier run, and this one could not look)",
+        "severity",
+        "status",
+    )
+    codes = _gauge(
+        registry, "partition_findings", "Findings of the run that are no verdict on a follower, such as offline_partition", "code"
+    )
+    states = "by state: to_remove when the follower follows its leader again, removed since it was copied"
+    records = _gauge(registry, "truncated_records", f"Records that followers truncate, {states}", "state")
+    committed = _gauge(registry, "truncated_committed_offsets", f"Committed offsets that the leader does not hold, {states}", "state")
+    for one in clusters:
+        for name, (_meaning, of) in _NUMBERS.items():
+            numbers[name].labels(one.cluster_id).set(of(one))
+        for verdict in Verdict:
+            followers.labels(one.cluster_id, str(verdict)).set(one.verdicts.get(str(verdict), 0))
+        for severity in _OF_FOUND:
+            for status in Status:
+                findings.labels(one.cluster_id, str(severity), str(status)).set(one.findings.get((str(severity), str(status)), 0))
+        for code in PartitionCode:
+            codes.labels(one.cluster_id, str(code)).set(one.codes.get(str(code), 0))
+        for state in TRUNCATION_STATES:
+            records.labels(one.cluster_id, state).set(one.truncated_records[state])
+            committed.labels(one.cluster_id, state).set(one.truncated_committed[state])
+    return generate_latest(registry).decode("utf-8")
+
+
+def _gauge(registry: CollectorRegistry, name: str, meaning: str, *labels: str) -> Gauge:
+    return Gauge(_PREFIX + name, meaning, ("cluster_id", *labels), registry=registry)

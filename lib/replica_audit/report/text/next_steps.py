@@ -1,0 +1,30 @@
+"""What to look at next: the last lines of a summary that found something, as commands to paste."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from replica_audit.report.facts.run_report import Finding, OfflinePartition, ReplicaFinding, Report
+
+_COMMAND = "./spark-submit.sh"
+
+
+def next_steps(report: Report) -> Iterator[str]:
+    """Lines that name the worst partition and what shows it; none of a run that found nothing."""
+    every: tuple[OfflinePartition | Finding | ReplicaFinding, ...] = (*report.offline, *report.findings, *report.others)
+    if not every:
+        return
+    cluster = ["--cluster", every[0].cluster_id] if len(report.clusters) > 1 else []
+    which = ["--partition", f"{every[0].topic}-{every[0].partition}", *cluster]
+    if not report.warehouse:
+        yield "Next, the same command with"
+        yield f"  {shlex.join(which)}: the worst finding, explained"
+        yield "  --html FILE: a page of all"
+        yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: the steps of a repair, and its files"
+    elif "/" in report.warehouse:  # without Spark a catalog cannot be asked where its tables are
+        of_run = ["--warehouse", report.warehouse, "--run-id", report.run_id]
+        yield "Next: the worst finding explained, a page of all, the steps of a repair"
+        yield f"  {_COMMAND} explain {shlex.join([*of_run, *which])}"
+        yield f"  {_COMMAND} report {shlex.join(of_run)}"
+        yield f"  {_COMMAND} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"
