@@ -38,7 +38,10 @@ HERE = {
     "./spark-submit.sh report --format text": (0, "Findings, the worst 20 of"),
     "./spark-submit.sh explain --partition billing-0 --follower 1": (0, "follower 1 of leader 2"),
     "./spark-submit.sh audit --input /backup/brokers --warehouse /srv/audits --fail-on critical "
-    "--json /srv/audits/last.json --html /srv/audits/last.html": (1, "critical: committed_loss"),
+    "--json /srv/audits/last.json --html /srv/audits/last.html --metrics /srv/audits/kafka-replica-audit.prom": (
+        1,
+        "critical: committed_loss",
+    ),
     "./spark-submit.sh report --warehouse /srv/audits --output /srv/audits/again.html": (0, "again.html"),
     "benchmarks/run --help": (0, "usage"),
     ".venv/bin/python benchmarks/ingest.py --help": (0, "usage"),
@@ -107,5 +110,6 @@ def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
         assert said in told, f"{command}: {told}"
     assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert (places["/srv/audits"] / "last.json").exists()
+    assert 'verdict="committed_loss"} 3.0' in (places["/srv/audits"] / "kafka-replica-audit.prom").read_text(encoding="utf-8")
     pages = [(places["/srv/audits"] / name).read_text(encoding="utf-8") for name in ("last.html", "again.html")]
     assert pages[0] == pages[1]
