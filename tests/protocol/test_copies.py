@@ -245,6 +245,33 @@ def test_a_running_follower_whose_table_was_copied_before_its_log_is_not_cut(in_
 
 
 @pytest.mark.parametrize(
+    ("follower", "expected"),
+    [
+        pytest.param({"epochs": [(1, 30), (3, 50)]}, Verdict.LAGGING, id="inside of an epoch, where a segment begins"),
+        pytest.param({"epochs": [(1, 31), (3, 50)]}, Verdict.EPOCH_TABLE_ONLY, id="inside of a segment: the table was lost"),
+        pytest.param({"epochs": [(3, 72)]}, Verdict.LAGGING, id="inside of a later one"),
+        pytest.param({"epochs": [(3, 50)]}, Verdict.EPOCH_TABLE_ONLY, id="where an epoch begins: it may lack the entry of the one before"),
+        pytest.param({"epochs": [(3, 50)], "start": 20, "leader_start": 50}, Verdict.LAGGING, id="which the leader's log no longer has"),
+        pytest.param({"epochs": [(3, 50)], "start": 20, "leader_start": 49}, Verdict.EPOCH_TABLE_ONLY, id="all but for one offset"),
+        pytest.param(
+            {"epochs": [(1, 30), (3, 50)], "alive": False}, Verdict.EPOCH_TABLE_ONLY, id="it is down, and will not move it any more"
+        ),
+        pytest.param({"epochs": [(1, 30), (3, 50)], "alive": None}, Verdict.EPOCH_TABLE_ONLY, id="nobody says that it runs"),
+        pytest.param({"epochs": [(1, 30), (3, 50)], "simultaneous": True}, Verdict.EPOCH_TABLE_ONLY, id="at one instant"),
+        pytest.param({"epochs": [(1, 30), (3, 52)]}, Verdict.EPOCH_TABLE_ONLY, id="and a later entry is wrong"),
+    ],
+)
+def test_a_running_followers_own_retention_moves_its_table_after_its_log_was_copied(follower: dict[str, Any], expected: Verdict) -> None:
+    """UnifiedLog.deleteOldSegments runs on every replica by itself."""
+    fields = LIVE | follower
+    start, simultaneous = fields.pop("leader_start", 0), fields.pop("simultaneous", False)
+    leader = replica(1, [(1, 0, 49), (3, 50, 109)], start=start, epochs=[(3, 50)] if start == 50 else None, high_watermark=100, **LIVE)
+    copied = replica(2, [(1, 0, 49), (3, 50, 99)], high_watermark=100, **fields)
+    copied = replace(copied, log=replace(copied.log, segment_bases=(0, 30, 50, 72)))
+    assert _verdict(leader, copied, leader_epoch=3, simultaneous=simultaneous) is expected
+
+
+@pytest.mark.parametrize(
     ("alive", "simultaneous", "expected"),
     [
         pytest.param(True, False, Verdict.LAGGING, id="it runs, its files were copied one after the other"),

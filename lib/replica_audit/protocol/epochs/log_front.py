@@ -36,3 +36,14 @@ def deleted_until(missing: Iterable[tuple[int, int]], front: int) -> int | None:
         An exclusive end, which is where a segment begins; None if no hole lies below the front as a whole.
     """
     return max((last + 1 for _first, last in missing if last < front), default=None)
+
+
+def begins_as_retention_leaves_it(table: EpochTable, log: LoadedLog) -> bool:
+    """Whether a table's first entry starts behind batches of its own epoch, and where a segment of the log does.
+
+    Retention leaves it so for as long as the segments below are still listed. A table that lacks its first entries begins where an epoch
+    does; one that was lost begins where the broker next appended, which is in the middle of a segment.
+    """
+    if not table or table[0].start_offset not in log.segment_bases:
+        return False
+    return any(run.leader_epoch == table[0].epoch and run.first_offset < table[0].start_offset for run in log.runs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
+from replica_audit.protocol.epochs.log_front import begins_as_retention_leaves_it
 from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
 from replica_audit.protocol.verdict import reasons
 from replica_audit.protocol.verdict.reasons import WrongEpoch
@@ -249,14 +250,17 @@ def _no_epochs(c: Comparison) -> Judgement | None:
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:
     sides = (("follower", c.follower, c.follower.log.epochs_in_log), ("leader", c.leader, c.leader.log.epochs))
-    # a log start moves on the leader first: a follower's table alone that begins too late is wrong
+    # a log start moves on the leader first, or by the follower's own retention: else a table that begins too late is wrong
     has_moved = c.leader.alive is not False and moved_start(c.leader.log.epochs, c.leader.log) is not None
     for role, replica, epochs in sides:
         if not replica.checkpoint_known:
             continue
-        start = moved_start(replica.log.epochs, replica.log) if has_moved else None
-        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
         copied_apart = bool(replica.alive) and not c.context.simultaneous
+        is_moved = has_moved or (copied_apart and begins_as_retention_leaves_it(replica.log.epochs, replica.log))
+        start = moved_start(replica.log.epochs, replica.log) if is_moved else None
+        floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
+        if copied_apart and replica is c.follower and c.leader.alive:
+            floor = max(floor, c.start)
         found = contradiction(epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
         if found:
             run, offset, said = found
