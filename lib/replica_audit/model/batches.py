@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replica_audit.frozen import made_quickly
+
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
@@ -154,6 +156,7 @@ class Producers(NamedTuple):
     untold_batches: int
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """One segment as it was read: its runs in file order, digests of its batches, and whether the reader stopped before its end.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replica_audit.frozen import made_quickly
+
 
 class Election(NamedTuple):
     """One leader epoch of a partition as the metadata log tells it. `leader_id` is -1 where nobody leads.
@@ -56,6 +58,7 @@ class BrokerEvent(NamedTuple):
     timestamp_ms: int
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
     """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.

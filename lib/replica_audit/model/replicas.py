@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from replica_audit.frozen import made_quickly
 from replica_audit.model.batches import Segment
 
 
@@ -25,6 +26,7 @@ class Problem:
     byte_offset: int | None = None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFile:
     """Where one segment of a replica is to be read from: a raw file, or a part of a text of kafka-dump-log.
@@ -62,6 +64,7 @@ class ProducerText:
     first_line: int
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
     """One segment of a replica directory, where it lies and what was read of it.
@@ -77,6 +80,7 @@ class ScannedSegment:
     problems: tuple[Problem, ...]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
     """One replica directory of one broker, with what the small files in it and beside it say.

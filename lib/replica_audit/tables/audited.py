@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replica_audit.frozen import made_quickly
 from replica_audit.tables.compaction import CompactionDifference
 from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
@@ -18,6 +19,7 @@ from replica_audit.tables.transactions import OpenTransactionRow
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedPartition:
     """The rows of every table about a partition; `found` are its findings, `checked` what was found in order."""

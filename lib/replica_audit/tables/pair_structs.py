@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from replica_audit.frozen import made_quickly
 from replica_audit.tables.columns import Bigint, Int
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeRound:
     """One answer of the leader. From `request` on the columns are null by a version that did not write them."""

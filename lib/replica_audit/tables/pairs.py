@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from replica_audit.frozen import made_quickly
 from replica_audit.tables.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
@@ -66,6 +67,7 @@ NotComparedBecause = Annotated[
 ]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndOffset:
     """What the leader answers to OffsetsForLeaderEpoch for an epoch in the follower's table."""
@@ -92,6 +94,7 @@ EPOCH_END_OFFSETS = table(
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationPoint:
     """What one protocol makes a follower truncate."""
@@ -150,6 +153,7 @@ TRUNCATION_POINTS = table(
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaVerdict:
     """What is found of a leader and a follower."""

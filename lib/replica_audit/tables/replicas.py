@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
+from replica_audit.frozen import made_quickly
 from replica_audit.tables.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
@@ -18,6 +19,7 @@ from replica_audit.tables.columns import (
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEpoch:
     """Consecutive batches of one leader epoch in a segment of a replica."""
@@ -73,6 +75,7 @@ class FollowerOnceCorrected:
     catches_up: bool
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLog:
     """A replica directory."""
@@ -131,6 +134,7 @@ REPLICA_LOGS = table(
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStartOffset:
     """A leader epoch of a current replica."""
@@ -165,6 +169,7 @@ EPOCH_START_OFFSETS = table(
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentWindow:
     """An offset-aligned window of a replica's log."""
@@ -190,6 +195,7 @@ CONTENT_WINDOWS = table(
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRole:
     """What a replica is, and what its broker takes it for."""

@@ -16,6 +16,7 @@ from typing import Any
 from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir.names import replica_directory
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
+from replica_audit.frozen import made_quickly
 
 SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
@@ -39,6 +40,7 @@ class Unread:
     reason: str
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedReplica:
     """One replica directory.

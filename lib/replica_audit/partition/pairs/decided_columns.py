@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from replica_audit.frozen import made_quickly
 from replica_audit.model import HashedRecord, StoredBatch
 from replica_audit.protocol.comparison.afterwards import conflicts, differences
 from replica_audit.protocol.comparison.differing_keys import RecordComparison
@@ -29,6 +30,7 @@ from replica_audit.tables.pair_structs import (
 )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedColumns:
     """The columns of the same names."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
 from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
+from replica_audit.frozen import made_quickly
 from replica_audit.model import (
     BatchHeader,
     BatchRun,
@@ -31,6 +32,7 @@ from replica_audit.protocol.transactions.open_transactions import OpenTransactio
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A replica with what its files say.

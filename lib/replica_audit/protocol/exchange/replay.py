@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from replica_audit.frozen import made_quickly
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, latest_epoch
 from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange, Protocol
@@ -16,6 +17,7 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState, restarte
 __all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One request, its answer, and what the follower does.
@@ -51,6 +53,7 @@ class Fallback:
     truncate_to: int | None
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
     """What one protocol does with one follower.

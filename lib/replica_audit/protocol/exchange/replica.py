@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from replica_audit.frozen import made_quickly
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import EpochTable, truncate_from_end
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One replica as the rules see it.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from replica_audit.frozen import made_quickly
 from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, truncate_from_end
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
     """One side of the exchange, with offsets as Kafka holds them in memory.
