@@ -21,7 +21,6 @@ from replica_audit import tables
 from replica_audit.config import Settings
 from replica_audit.engine import findings as findings_of
 from replica_audit.engine.spark import (
-    SOURCES,
     commits,
     gather,
     inventory,
@@ -31,6 +30,7 @@ from replica_audit.engine.spark import (
     metadata_copies,
     outcomes_of,
     segments,
+    source_rows,
     transactions,
     with_commits,
     with_transactions,
@@ -141,7 +141,7 @@ class _Audit:
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings = self.request.settings
         sources = [source for root in roots for source in root.sources()]
-        listed = inventory(self.spark.createDataFrame(sources, SOURCES).repartition(max(1, len(sources))), settings.topics)
+        listed = inventory(source_rows(self.spark, sources), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
         of_groups, of_transactions = (F.col("topic") == F.lit(topic) for topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
         replicas, files, size, offsets, states, copies, collections, versions = listed.agg(

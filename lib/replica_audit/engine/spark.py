@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
@@ -47,6 +47,15 @@ class RowFiles(Protocol):
 
 OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
 _BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
+
+
+def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, str, str]]) -> DataFrame:
+    """Sources, as of `Root.sources`, as rows of the columns SOURCES, each in a task of its own.
+
+    `repartition` puts several into one task and none into others; the listing of a broker is one task, and takes as long as any.
+    """
+    numbered = [(*source, task) for task, source in enumerate(sources)]
+    return spark.createDataFrame(numbered, f"{SOURCES}, task int").repartitionById(max(1, len(sources)), "task").drop("task")
 
 
 def inventory(sources: DataFrame, topics: str = "") -> DataFrame:

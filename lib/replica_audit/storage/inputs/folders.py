@@ -61,7 +61,7 @@ class Tree:
             yield from self.roots(child, depth + 1)
         if folders or nested:
             self._report_others(path, others)
-        elif log_dir.is_broker_folder(path.name) is not None and (children or self.folders.entries(path)[1]):
+        elif log_dir.is_broker_folder(path.name) is not None and (children or self.folders.files(path)):
             yield path, [path]
 
     def _new(self, folders: Iterable[Path]) -> Iterator[Path]:
@@ -113,7 +113,7 @@ class Tree:
         """The broker that a folder's own meta.properties names, and where its folders really are that may hold others."""
         if real not in self._insides:
             folder = located(real)
-            children, files = self.folders.entries(folder)
+            files = self.folders.files(folder)
             meta, below = None, []
             if not _holds_replica_files(files):
                 meta = _meta(folder / log_dir.META_PROPERTIES) if log_dir.META_PROPERTIES in files else None
@@ -122,7 +122,7 @@ class Tree:
                     # replica directories: thousands, which need not be listed
                     below = [
                         self.folders.real(child)
-                        for child in children
+                        for child in self.folders.directories(folder)
                         if not child.name.startswith(".") and not (is_log_dir and replica_names.of_folder(child.name) is not None)
                     ]
             self._insides[real] = meta if meta and meta.broker_id is not None else None, below
@@ -136,7 +136,7 @@ class Tree:
         children, _files = self.folders.entries(root)
         sniffed = 0
         for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
-            for name in self.folders.entries(folder)[1]:
+            for name in self.folders.files(folder):
                 broker_id = log_dir.server_log_of(name)
                 if broker_id is None and sniffed < _SNIFFED_LOGS and not log_dir.is_known(name) and not name.endswith(_NO_LOGS):
                     sniffed += 1
@@ -165,11 +165,11 @@ class Tree:
 
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
-        return any(self._is_replica(child) for child in self.folders.entries(path)[0])
+        return any(self._is_replica(child) for child in self.folders.directories(path))
 
     def _is_replica(self, path: Path) -> bool:
         """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
-        files = self.folders.entries(path)[1]
+        files = self.folders.files(path)
         if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
             return False
         beside = self.folders.listed_files(path.parent)
@@ -187,7 +187,7 @@ class Tree:
     def _holds_named(self, path: Path) -> bool:
         """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself."""
         return not self._is_log_dir(path) and any(
-            child.name.startswith("broker") and self._named(child) for child in self.folders.entries(path)[0]
+            child.name.startswith("broker") and self._named(child) for child in self.folders.directories(path)
         )
 
     def _report_others(self, root: Path, others: list[Path]) -> None:
@@ -197,7 +197,7 @@ class Tree:
             if self._holds_kafka_files(folder, 3, set()):
                 problem = Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)
                 self._problems.append((None, problem))
-        for name in self.folders.entries(root)[1]:
+        for name in self.folders.files(root):
             if log_dir.server_log_of(name) is not None:
                 continue
             if name.endswith(_ARCHIVES) or log_dir.is_broker_folder(name) is not None:

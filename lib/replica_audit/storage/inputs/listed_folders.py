@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
@@ -32,6 +33,17 @@ class ListedFolders:
 
     def entries(self, path: Path) -> tuple[list[Path], list[str]]:
         """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
+        return list(self.directories(path)), self.files(path)
+
+    def directories(self, path: Path) -> Iterator[Path]:
+        """The first part of `entries`, each made when it is asked for: of a log directory there may be a hundred thousand."""
+        return (path / name for name in self._names(path)[0])
+
+    def files(self, path: Path) -> list[str]:
+        """The second part of `entries`."""
+        return self._names(path)[1]
+
+    def _names(self, path: Path) -> tuple[list[str], list[str]]:
         real = self.real(path)
         if real not in self._listed:
             directories: list[str] = []
@@ -49,8 +61,7 @@ class ListedFolders:
             else:
                 self._told_once(path)
             self._listed[real] = (sorted(directories), sorted(files))
-        directories, files = self._listed[real]
-        return [path / name for name in directories], files
+        return self._listed[real]
 
     def listed_files(self, path: Path) -> list[str]:
         """The names of files in a folder, if that was listed before."""
