@@ -6,6 +6,7 @@ import os
 import resource
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -154,6 +155,22 @@ def test_a_file_whose_size_is_not_known_is_read_to_its_end() -> None:
     assert whole_content(path).startswith(b"Name:") and len(whole_content(path)) > 500
     with pytest.raises(TooLargeError):
         whole_content(path, 100)
+
+
+def test_a_large_document_may_come_in_parts_through_a_pipe() -> None:
+    """64 KiB at a time: each part is copied once, and each buffer is small."""
+    content = bytes(range(256)) * (20 << 12)
+    given, other = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(other, "wb") as stream:
+            stream.write(content)
+
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        assert whole_content(Path(f"/dev/fd/{given}"), DOCUMENT_LIMIT, may_be_pipe=True) == content
+        writing.result()
+    os.close(given)
 
 
 def test_reading_a_small_file_takes_no_more_memory_than_the_file(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PosixPath
 from typing import IO, Any, cast
 
@@ -32,6 +33,33 @@ def located(text: str) -> Path:
 def random_access(path: Path) -> AbstractContextManager[Path | IO[bytes]]:
     """A file for a library that opens paths of this machine itself: such a path as it is, an object opened."""
     return path.open("rb") if isinstance(path, StoredPath) else nullcontext(path)
+
+
+def beginning(path: Path, most: int, expected: int) -> bytes:
+    """The first bytes of a file: `most` of them, or all if it has fewer. A buffer for one more than `expected` is made, which are its size.
+
+    Of small files opening costs more than reading: a local one is opened without what `Path.open` makes around it.
+
+    Raises:
+        OSError: it cannot be opened, or read.
+    """
+    if isinstance(path, StoredPath):
+        with path.open("rb") as stream:
+            return _beginning(stream.read, most, expected)
+    descriptor = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _beginning(partial(os.read, descriptor), most, expected)
+    finally:
+        os.close(descriptor)
+
+
+def _beginning(read: Callable[[int], bytes], most: int, expected: int) -> bytes:
+    parts: list[bytes] = []
+    length, size = 0, min(most, expected + 1)
+    while length < most and (part := read(size - length if length < size else min(most - length, _BUFFER))):
+        parts.append(part)  # several: it came in parts, or it grows, or its size is not known
+        length += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def real_path(path: Path) -> str:

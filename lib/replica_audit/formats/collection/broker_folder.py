@@ -234,7 +234,7 @@ class CollectedLogDir:
 
     def no_files(self, replica: ReplicaFiles) -> Iterator[Problem]:
         """What had a segment's name in a replica directory and was none."""
-        scanned = {segment.path for segment in replica.segments}
+        scanned = {segment.path for segment in replica.segments} if self.said.unread else ()
         for one in self.said.unread:
             if one.kind == "segment" and one.path not in scanned and one.path.startswith(self._path(replica.directory, "")):
                 yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))

@@ -48,6 +48,14 @@ class LogDirFiles:
     has_lock: bool = False
     offline_reason: str | None = None
 
+    def offset(self, file: str, replica: tuple[str, int]) -> int | None:
+        """The entry of a replica, (topic, partition), in one of the files."""
+        found = self.offsets.get(file)
+        return found.get(replica) if found else None
+
+
+NO_FILES = LogDirFiles()
+
 
 class SmallFiles:
     """Reads small files. `unread` says of some why they could not be read where they were collected."""

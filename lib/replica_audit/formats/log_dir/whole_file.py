@@ -10,6 +10,7 @@ import errno
 import stat
 from pathlib import Path
 
+from replica_audit.files.locations import beginning
 from replica_audit.formats.log_dir import names as log_dir
 
 SETTINGS_LIMIT = 1 << 20
@@ -56,10 +57,7 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
         raise OSError(0, "is not a regular file")
     if status.st_size > limit:
         raise TooLargeError(limit)
-    with path.open("rb") as stream:
-        found: bytes = stream.read(min(status.st_size, limit) + 1)  # a buffer of as much is made
-        if len(found) > status.st_size:  # it grows, or its size is not known
-            found += stream.read(limit + 1 - len(found))
+    found = beginning(path, limit + 1, status.st_size)
     if len(found) > limit:
         raise TooLargeError(limit)
     return found

@@ -24,7 +24,7 @@ from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
+from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
 from replica_audit.model import Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
@@ -207,16 +207,14 @@ class _Walk:
         self.small.offset_checkpoints(folder, found, self.problems)
 
     def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None = None) -> None:
-        path = folder.path
-        self.parents[str(path.parent)] = None
+        path, parent = folder.path, str(folder.path.parent)
+        self.parents[parent] = None
         problems: list[Problem] = []
         checkpoint = self.small.epoch_checkpoint(folder, problems)
-        segments = collected
-        if segments is None:
-            segments = tuple(_segments(folder, problems, self.texts.takes_segment))
+        segments = tuple(_segments(folder, problems, self.texts.takes_segment)) if collected is None else collected
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
-            self.described.add(str(path.parent))
+            self.described.add(parent)
             topic_id = self.small.parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
         if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
             self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
@@ -224,13 +222,14 @@ class _Walk:
             if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
                 detail = "a folder in a replica directory is not looked into, nor would a broker"
                 self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is no replica; else move it out")
-        found = self._files(path, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
+        found = self._files(path, parent, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
         told = log_dir.producer_files(folder.files) if collected is None else ()
         self.replicas[(found.log_dir, found.directory)] = replace(found, producer_files=told) if told else found
 
     def _files(
         self,
         path: Path,
+        parent: str,
         name: log_dir.ReplicaDirectory,
         *,
         segments: tuple[SegmentFile, ...],
@@ -239,13 +238,13 @@ class _Walk:
         problems: list[Problem],
     ) -> ReplicaFiles:
         """A replica with the entries of its log directory's offset checkpoints."""
-        parent = str(path.parent)
-        owner = self.log_dirs.get(parent) or LogDirFiles()
-        own = self.log_dirs.get(str(path)) or LogDirFiles()
+        owner = self.log_dirs.get(parent) or NO_FILES
+        own = self.log_dirs.get(str(path)) or NO_FILES
         key = (name.topic, name.partition)
 
         def offset(file: str) -> int | None:
-            return owner.offsets.get(file, {}).get(key, own.offsets.get(file, {}).get(key))
+            found = owner.offset(file, key)
+            return own.offset(file, key) if found is None else found
 
         offline = owner.offline_reason or own.offline_reason
         if checkpoint.state == "unreadable":
@@ -259,8 +258,8 @@ class _Walk:
             topic_id=topic_id,
             segments=segments,
             checkpoint_state=checkpoint.state,
-            checkpoint=tuple((line.line, line.epoch, line.start_offset) for line in checkpoint.lines),
-            epochs=tuple((entry.epoch, entry.start_offset) for entry in checkpoint.epochs),
+            checkpoint=tuple(checkpoint.lines),
+            epochs=checkpoint.epochs,
             high_watermark=offset(log_dir.HIGH_WATERMARKS),
             high_watermarks_collected=log_dir.HIGH_WATERMARKS in (*owner.offsets, *own.offsets),
             recovery_point=offset(log_dir.RECOVERY_POINTS),
@@ -274,7 +273,8 @@ class _Walk:
 
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
-        return self._files(located(parent) / directory, name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
+        path = located(parent) / directory
+        return self._files(path, str(path.parent), name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
 
     def _tell_missing_from_not_collected(self) -> None:
         """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""
