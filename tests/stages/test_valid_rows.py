@@ -19,7 +19,7 @@ from replica_audit import tables
 from replica_audit.stages.mapping import map_rows
 from replica_audit.stages.valid_rows import CODE, encoded_audits, refuse_scan, refuse_with_problem, sifted
 from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.checks import checker, in_python
+from replica_audit.tables.checks import all_pass, checker, in_python
 from replica_audit.tables.replicas import ReplicaLog
 from tests.support.rows import sparse
 
@@ -138,6 +138,7 @@ def test_a_check_is_read_as_a_database_reads_it(name: str, check: str, data: st.
         (expected,) = database.execute(f"SELECT {check} FROM (SELECT {columns})", row).fetchone()  # noqa: S608
     alone = type(table)(name=f"{name}-alone", grain="", columns=(), constraints={name: check})
     assert (checker(alone)(SimpleNamespace(**row)) is None) == bool(expected), in_python(check)
+    assert all_pass(alone)([SimpleNamespace(**row)] * 2) == bool(expected) and all_pass(alone)([])
 
 
 def test_cycles_are_looked_for_between_batches_and_not_while_one_is_made():

@@ -6,7 +6,7 @@ The checks are those of the table itself: its CHECK expressions, of which few fo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replica_audit.tables.columns import KEYS, Table
@@ -20,9 +20,8 @@ def checker(table: Table) -> Callable[[Any], str | None]:
 
     As in Delta a check is violated unless it is true: null is not.
     """
-    parts = [(column.name, f"row.{column.name} is not None") for column in table.columns[len(KEYS) :] if not column.nullable]
-    parts += [(check, in_python(expression)) for check, expression in table.constraints.items()]
-    whole = _compiled(" and ".join(f"({part})" for _check, part in parts) or "True")
+    parts = _parts(table)
+    whole = _compiled(_and([part for _check, part in parts]))
     single = [(check, _compiled(part)) for check, part in parts]
 
     def violation(row: Any) -> str | None:
@@ -31,15 +30,36 @@ def checker(table: Table) -> Callable[[Any], str | None]:
     return violation
 
 
-def _holds(check: Callable[[Any], Any], row: Any) -> bool:
+def all_pass(table: Table) -> Callable[[Any], bool]:
+    """Return a function that says whether several rows all violate nothing, asked of all at once; `checker` says what one violates."""
+    parts = [part for _check, part in _parts(table)]
+    every = _compiled(f"all([{_and(parts)} for row in rows])", "rows")
+
+    def passes(rows: Any) -> bool:
+        return not rows or _holds(every, rows)
+
+    return passes
+
+
+def _parts(table: Table) -> list[tuple[str, str]]:
+    """Each check by its name, or the column that may not be null, and what must be true of `row`."""
+    parts = [(column.name, f"row.{column.name} is not None") for column in table.columns[len(KEYS) :] if not column.nullable]
+    return parts + [(check, in_python(expression)) for check, expression in table.constraints.items()]
+
+
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join(f"({part})" for part in parts) or "True"
+
+
+def _holds(check: Callable[[Any], Any], asked: Any) -> bool:
     try:
-        return bool(check(row))
+        return bool(check(asked))
     except TypeError:  # null compared with something
         return False
 
 
-def _compiled(expression: str) -> Callable[[Any], Any]:
-    found: Callable[[Any], Any] = eval(f"lambda row: {expression}", {})  # noqa: S307 - made of the project's own tables
+def _compiled(expression: str, of: str = "row") -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] = eval(f"lambda {of}: {expression}", {})  # noqa: S307 - made of the project's own tables
     return found
 
 

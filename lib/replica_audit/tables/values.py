@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -35,6 +36,8 @@ from replica_audit.tables.encoding import as_dict
 Row = dict[str, Any]
 # the values of such rows in the order of the tuples that they become
 _RUN, _WINDOW = itemgetter(*BatchRun._fields), itemgetter(*Window._fields)
+# as `_make` does it, which looks at the length of each, and so takes three times as long: these have every field
+_BATCH_RUN, _AS_WINDOW = partial(tuple.__new__, BatchRun), partial(tuple.__new__, Window)
 _SPAN, _GAP = itemgetter(*ProducerSpan._fields), itemgetter(*SequenceGap._fields)
 _CHECKPOINT_ENTRY, _EPOCH_ENTRY = itemgetter("line", "epoch", "start_offset"), itemgetter("epoch", "start_offset")
 
@@ -90,8 +93,8 @@ def scanned_segment(row: Row) -> ScannedSegment:
         base_offset=file.base_offset,
         swap=file.swap,
         damaged=row["damaged"],
-        runs=tuple(map(BatchRun._make, map(_RUN, row["runs"]))),
-        windows=tuple(map(Window._make, map(_WINDOW, row["windows"] or ()))),
+        runs=tuple(map(_BATCH_RUN, map(_RUN, row["runs"]))),
+        windows=tuple(map(_AS_WINDOW, map(_WINDOW, row["windows"] or ()))),
         producers=_producers(row["producers"]),
     )
     return ScannedSegment(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from replica_audit.frozen import made_quickly
 from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.protocol.comparison.afterwards import learnt_epochs
 from replica_audit.protocol.comparison.pair import Effect
+from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.tables.pair_structs import AddedTableEntry, ExchangeRound, HighWatermarkFallback
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeColumns:
     """The columns of the same names."""
@@ -27,11 +30,16 @@ class ExchangeColumns:
 
 def exchange_columns(truncation: Truncation, follower: Replica) -> ExchangeColumns:
     """The exchange of a follower under one protocol."""
+    return _exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)
+
+
+@once
+def _exchange_columns(truncation: Truncation, *, in_memory: bool) -> ExchangeColumns:
     return ExchangeColumns(
         round_trips=truncation.round_trips,
         rounds=tuple(_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)),
         falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
-        fallback=_fallback(truncation, follower),
+        fallback=_fallback(truncation, in_memory=in_memory),
         fetch_offset=truncation.fetch_offset,
         stuck=truncation.stuck,
     )
@@ -72,7 +80,7 @@ def _round(step: Step) -> ExchangeRound:
     )
 
 
-def _fallback(truncation: Truncation, follower: Replica) -> HighWatermarkFallback | None:
+def _fallback(truncation: Truncation, *, in_memory: bool) -> HighWatermarkFallback | None:
     found = truncation.fallback
     if found is None:
         return None
@@ -80,7 +88,7 @@ def _fallback(truncation: Truncation, follower: Replica) -> HighWatermarkFallbac
         because=str(found.because),
         after_round=sum(_is_round(step, truncation.protocol) for step in truncation.steps[: found.after_step]),
         high_watermark=found.high_watermark,
-        in_memory=follower.has_used_its_high_watermark,
+        in_memory=in_memory,
         log_end_offset=found.log_end_offset,
         truncate_to=found.truncate_to,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from replica_audit.frozen import made_quickly
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.pairs.commits import removed_commits
@@ -32,6 +33,7 @@ from replica_audit.protocol.verdict.verdict import Judgement, judge
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """A leader and a follower that both have a log."""
@@ -85,6 +87,7 @@ def _answers(leader: EpochTable, log_end_offset: int, follower: EpochTable) -> l
     ]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove.
@@ -117,14 +120,14 @@ def measure(pair: Pair, protocols: Sequence[Protocol] = tuple(RULES)) -> Measure
 
 def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) -> Measured:
     leader, follower = pair.leader.replica, pair.follower.replica
-    truncations = {protocol: RULES[protocol](leader.as_leader(), follower.as_follower()) for protocol in {*protocols, pair.applies}}
+    sides = leader.as_leader(), follower.as_follower()
+    truncations = [rule(*sides) for protocol, rule in RULES.items() if protocol is pair.applies or protocol in protocols]
     end = min(leader.log.log_end_offset, follower.log.log_end_offset)
     overlaps = end > max(leader.log.log_start_offset, follower.log.log_start_offset)
-    cuts = truncations[pair.applies].truncation_offset is not None
+    cuts = any(one.protocol is pair.applies and one.truncation_offset is not None for one in truncations)
     looks_closer = read_batches and (cuts or not overlaps or difference(leader, follower, pair.context, end) is not None)
     effects, removal = [], None
-    for protocol in [protocol for protocol in RULES if protocol in truncations]:
-        truncation = truncations[protocol]
+    for truncation in truncations:
         measured = second_read.removal(pair.follower.loaded, follower, truncation) if looks_closer else None
         effects.append(
             Effect(
@@ -133,7 +136,7 @@ def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) 
                 fetcher_fails=looks_closer and second_read.fetcher_fails(pair.leader.loaded, leader, truncation),
             )
         )
-        if protocol is pair.applies:
+        if truncation.protocol is pair.applies:
             removal = measured
     applied = next(effect for effect in effects if effect.truncation.protocol is pair.applies)
     comparison = Comparison(leader=leader, follower=follower, context=pair.context, effect=applied, witnesses=pair.witnesses)

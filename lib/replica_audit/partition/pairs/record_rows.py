@@ -27,6 +27,9 @@ class RecordRows:
     problems: tuple[ReportedProblem, ...]
 
 
+_NONE = RecordRows(differences=(), records=(), problems=())
+
+
 def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRows:
     """The rows of a pair whose records were compared; none of one whose were not.
 
@@ -35,6 +38,8 @@ def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRow
         measured: the same.
         show_keys: whether keys may be shown as text.
     """
+    if measured.comparison.records is None and record_differences(measured.comparison) is None:
+        return _NONE
     shown = ShownKeys(wanted=show_keys)
     return RecordRows(
         differences=tuple(_differences(pair, measured.comparison.records, shown)),
