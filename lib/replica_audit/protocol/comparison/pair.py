@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from replica_audit.frozen import made_quickly
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
 from replica_audit.protocol.comparison.content import ContentComparison
@@ -44,7 +43,6 @@ class Context:
     commits: CommitHistory = field(default_factory=CommitHistory)
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """One truncation with what the batches tell of it: where the file is really cut and whether the fetcher then fails."""
@@ -54,7 +52,6 @@ class Effect:
     fetcher_fails: bool
 
 
-@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """One leader and one of its followers, with the truncation that the cluster's protocol performs.
