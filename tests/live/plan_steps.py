@@ -1,0 +1,190 @@
+"""PLAN.md and SALVAGE.md in the hands of an operator: lines are run as they are printed, what a person does is done to the laboratory.
+
+A folder of the tools that a Kafka distribution has in its `bin` is on the PATH; each starts the class that the script of that name starts.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kafka_lab.cluster import Lab, wait_until
+from tests.kafka_lab.jars import java
+from tests.kafka_lab.node import State
+
+_CLASSES: dict[str, str | dict[str, str]] = {
+    "kafka-broker-api-versions.sh": {
+        "3.9": "kafka.admin.BrokerApiVersionsCommand",
+        "4.3": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    },
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-producer.sh": {"3.9": "kafka.tools.ConsoleProducer", "4.3": "org.apache.kafka.tools.ConsoleProducer"},
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+}
+_QUIET = "rootLogger.level=OFF\n"
+_QUIET_1 = "log4j.rootLogger=OFF\n"
+_STEP = re.compile(r"^## Step \d+: (.*?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(Do|Check):\n\n```sh\n(.*?)```", re.MULTILINE | re.DOTALL)
+
+
+def tools(lab: Lab, folder: Path) -> Path:
+    """Make the folder of tools, in which nothing logs."""
+    folder.mkdir()
+    (folder / "log4j2.properties").write_text(_QUIET)
+    (folder / "log4j.properties").write_text(_QUIET_1)
+    quiet = [f"-Dlog4j.configuration=file:{folder}/log4j.properties", f"-Dlog4j2.configurationFile={folder}/log4j2.properties"]
+    flags = [flag for flag in lab.flags if not flag.startswith("-Dlog4j")]
+    for name, found in _CLASSES.items():
+        main = found if isinstance(found, str) else found[lab.line]
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join([java(), *quiet, *flags, main])} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedStep:
+    """A step of PLAN.md: its title, the partitions that it mends, where its file belongs as it was audited, the lines to type."""
+
+    title: str
+    partitions: tuple[str, ...]
+    place: str
+    commands: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+def printed_steps(folder: Path) -> list[PrintedStep]:
+    """The steps of a plan in their order, as they are printed."""
+    found = []
+    for title, text in _STEP.findall((folder / "PLAN.md").read_text(encoding="utf-8")):
+        blocks = {kind: tuple(lines.strip().split("\n")) for kind, lines in _BLOCK.findall(text)}
+        names = tuple(re.findall(r"^- `([^`]+)`: broker \d+ loses|(?<=checkpoint of `)([^`]+)", f"{title}\n{text}", re.MULTILINE))
+        names = tuple(first or second for first, second in names)
+        found.append(
+            PrintedStep(
+                title=title,
+                partitions=names,
+                place="".join(re.findall(r"PLACE below is `([^`]+)`", text)),
+                commands=blocks["Do"],
+                checks=blocks["Check"],
+            )
+        )
+    return found
+
+
+class Operator:
+    """Somebody who does what a plan says, and nothing else. `safe` is where copies go, `audited` the copy that the plan is about."""
+
+    def __init__(self, lab: Lab, tools_folder: Path, safe: Path, audited: Path | None = None) -> None:
+        self.audited, self.step = audited, PrintedStep(title="", partitions=(), place="", commands=(), checks=())
+        self.lab, self.tools, self.safe = lab, tools_folder, safe
+        self.ran: list[str] = []
+        self._by_hand: Mapping[str, Callable[..., None]] = {
+            r"# start broker (\d+)(?: on its host.*)?": self._start,
+            r"# start every broker, each on its host": self._start_all,
+            r"# stop broker (\d+)\b.*": self._stop,
+            r"# broker\(s\) ([\d, ]+) must not run yet.*": self._not_running,
+            r"# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/": self._copy,
+            r"# on its host, with PLACE as above: (cp -p PLACE PLACE.before)   # if the file is there": self._at_its_place,
+            r"# (cp checkpoints/\S+ PLACE)": self._at_its_place,
+            r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY.*": lambda: None,
+            r"# (audit again|start one consumer|stop the consumers|the records themselves|\(after `triage`).*": lambda *_words: None,
+        }
+        self.folder = safe
+
+    def do(self, folder: Path) -> list[PrintedStep]:
+        """All steps of the plan in a folder, each with its checks."""
+        self.folder = folder
+        steps = printed_steps(folder)
+        for step in steps:
+            self.step = step
+            for line in step.commands:
+                self._line(line)
+            for line in step.checks:
+                self._check(line, step)
+        return steps
+
+    def shell(self, line: str, folder: Path) -> str:
+        """Run a line of a shell in a folder. Returns what it prints."""
+        environment = {"PATH": f"{self.tools}:{os.environ['PATH']}", "BOOTSTRAP": ",".join(self.lab.bootstrap), "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            ["/bin/sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        self.ran.append(line)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def _line(self, line: str) -> None:
+        if not line.startswith("#"):
+            self.shell(line, self.folder)
+            return
+        for pattern, act in self._by_hand.items():
+            if told := re.fullmatch(pattern, line):
+                act(*told.groups())
+                return
+        raise AssertionError(f"what is one to do? {line}")
+
+    def _check(self, line: str, step: PrintedStep) -> None:
+        if line.startswith("#"):
+            self._line(line)
+        elif "nothing of this partition" in line:
+            wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
+        elif "# prints nothing" in line:
+            wait_until(line, lambda: not self.shell(line, self.folder).strip())
+        elif "listed" in line:
+            wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
+        elif "# is complete" in line:
+            wait_until(line, lambda: _is_complete(self.shell(line, self.folder)))
+        else:
+            self.shell(line, self.folder)
+
+    def _start(self, broker: str, *_more: str) -> None:
+        node = self.lab.brokers[int(broker)]
+        if node.state is State.DOWN:
+            node.start()
+        wait_until(f"broker {broker} is registered", lambda: int(broker) in self.lab.registered())
+
+    def _start_all(self) -> None:
+        for broker in self.lab.brokers:
+            self._start(str(broker))
+
+    def _stop(self, broker: str) -> None:
+        self.lab.brokers[int(broker)].terminate()
+
+    def _at_its_place(self, line: str) -> None:
+        assert self.audited
+        place = self.lab.root / Path(self.step.place).relative_to(self.audited)
+        words = [shlex.quote(str(place) + word.removeprefix("PLACE")) if word.startswith("PLACE") else word for word in line.split()]
+        self.shell(" ".join(words), self.folder)
+
+    def _not_running(self, brokers: str) -> None:
+        for broker in brokers.split(", "):
+            if self.lab.brokers[int(broker)].state is State.UP:
+                self._stop(broker)
+
+    def _copy(self) -> None:
+        with (self.folder / "save-first.csv").open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                place = Path("broker-" + row["broker_id"], "data-0", row["directory"])
+                shutil.copytree(self.lab.root / place, self.safe / place)
+
+
+def _listed(said: str) -> list[str]:
+    """The partitions that kafka-topics.sh lists."""
+    return [f"{topic}-{partition}" for topic, partition in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", said)]
+
+
+def _is_complete(said: str) -> bool:
+    """What --verify prints of each partition."""
+    assert "failed" not in said.lower(), said
+    return "still in progress" not in said and "is completed" in said
