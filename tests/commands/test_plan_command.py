@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -72,6 +74,11 @@ def test_the_place_in_the_assignment_and_min_isr_are_kept(tmp_path: Path) -> Non
     roles = open_warehouse(str(tmp_path / "warehouse")).latest().roles().dropna(subset=["position"])
     for _key, own in roles.groupby(["topic", "partition"]):
         assert list(own.sort_values("position")["broker_id"]) == sorted(own["broker_id"], reverse=True)
+    configs = {topic["topic"]: topic["configs"] for topic in metadata["topics"]}
+    assert any(configs.values())
+    for role in roles.itertuples():
+        assert str(role.min_insync_replicas) == configs[role.topic]["min.insync.replicas"]
+        assert str(role.unclean_leader_election).lower() == configs[role.topic]["unclean.leader.election.enable"]
 
 
 def test_summary_and_page_begin_with_what_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,3 +90,33 @@ def test_summary_and_page_begin_with_what_to_decide(tmp_path: Path, capsys: pyte
     assert page.read_text(encoding="utf-8").index("What to decide") < page.read_text(encoding="utf-8").index("<main")
     assert cli.main(["triage", "--input", str(CLEAN), "--html", str(page)]) == 0
     assert "What to decide" not in capsys.readouterr().out + page.read_text(encoding="utf-8")
+
+
+def test_explain_begins_with_what_to_decide_about_its_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for root, clean in ((LOSS, False), (CLEAN, True)):
+        warehouse = tmp_path / root.name
+        write_warehouse(warehouse, root)
+        topic, partition = sorted(_partitions(root))[0]
+        assert cli.main(["explain", "--warehouse", str(warehouse), "--partition", f"{topic}-{partition}"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("What to decide, worst first\n") is not clean
+        others = {f"{name}-{number}" for name, number in _partitions(root)} - {f"{topic}-{partition}"}
+        assert not [name for name in others if name in said.split("=" * 20)[0]], "only what concerns this partition"
+
+
+def _partitions(root: Path) -> set[tuple[str, int]]:
+    found = json.loads((root / "cluster-metadata.json").read_text(encoding="utf-8"))["topics"]
+    return {(topic["topic"], one["partition"]) for topic in found if not topic["topic"].startswith("__") for one in topic["partitions"]}
+
+
+def test_what_the_page_says_to_decide_links_to_its_evidence(tmp_path: Path) -> None:
+    page, told = tmp_path / "page.html", tmp_path / "run.json"
+    assert cli.main(["triage", "--input", str(LOSS), "--html", str(page), "--json", str(told)]) == 1
+    made = json.loads(told.read_text(encoding="utf-8"))["decisions"]
+    assert all(one["text"] and one["urgency"] for one in made)
+    text = page.read_text(encoding="utf-8")
+    head = text.partition('<ul class="decisions">')[2].partition("</ul>")[0]
+    links = re.findall(r'href="#([^"]+)"', head)
+    assert links
+    assert all(f'id="{unquote(link)}"' in text for link in links), "every link leads somewhere"
+    assert "#groups" in [f"#{link}" for link in links]

@@ -259,7 +259,7 @@ class TestForEveryone:
         body.send_keys(Keys.TAB)
         assert browser.run("return document.activeElement.className") == "skip"
         seen = []
-        for _press in range(30):
+        for _press in range(50):
             browser.driver.switch_to.active_element.send_keys(Keys.TAB)
             outline, tag = browser.run("const e = document.activeElement; return [getComputedStyle(e).outlineStyle, e.id || e.tagName]")
             assert outline == "solid", tag

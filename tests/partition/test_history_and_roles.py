@@ -282,6 +282,7 @@ def test_a_row_as_it_is_written():
         "isr_objection": None,
         "position": 1,
         "min_insync_replicas": None,
+        "unclean_leader_election": None,
     }
     assert (rows[1]["standing"], rows[1]["in_isr"], rows[1]["in_elr"], rows[1]["fenced"], rows[1]["log_end_offset"]) == (
         "leader",

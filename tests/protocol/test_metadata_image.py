@@ -409,6 +409,21 @@ def test_the_delete_retention_is_the_logs_or_else_the_files():
         assert found is not None and found.delete_retention_ms == expected
 
 
+def test_the_settings_that_elections_and_reassignments_go_by():
+    """Of both sources the log's unclean.leader.election.enable counts, min.insync.replicas of the file is of one moment."""
+    key = (2, "orders", "unclean.leader.election.enable")
+    assert state(created()).unclean_leader_election is None
+    assert state(created(), ConfigSet(*key, "TRUE")).unclean_leader_election is True
+    assert state(created(), ConfigSet(*key, "false")).unclean_leader_election is False
+    assert state(created(), ConfigSet(*key, "maybe")).unclean_leader_election is None
+    file, log = claim("cluster-metadata", 1, 5, min_insync_replicas=2), claim(METADATA_LOG, 1, 5)
+    for of_file, of_log, expected in ((True, False, False), (True, None, True), (None, True, True), (None, None, None)):
+        found = latest([replace(file, unclean_leader_election=of_file), replace(log, unclean_leader_election=of_log)])
+        assert found is not None and (found.unclean_leader_election, found.min_insync_replicas) == (expected, 2)
+    newer = latest([file, replace(log, leader_epoch=6)])
+    assert newer is not None and newer.min_insync_replicas == 2
+
+
 def test_a_topic_of_the_same_name_does_not_inherit_the_configuration():
     image = replayed(
         created(), ConfigSet(*TOPIC_CONFIG, "compact"), TopicRemoved(T), TopicCreated("orders", OTHER), created(topic_id=OTHER)

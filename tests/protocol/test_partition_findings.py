@@ -72,19 +72,21 @@ def test_who_led_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "cleanly", "runs", "expected"),
+    ("metadata", "cleanly", "runs", "losing", "expected"),
     [
-        pytest.param(OFFLINE, [1, 2, 3], [False, False, False], True, id="all brokers stopped"),
-        pytest.param(OFFLINE, [2], [False, True], False, id="another broker of the cluster runs: an outage"),
-        pytest.param(OFFLINE, [1, 3], [False, False], False, id="who could lead crashed"),
-        pytest.param(replace(OFFLINE, isr=(), elr=()), [1, 2, 3], [False], False, id="nobody could lead"),
-        pytest.param(OFFLINE, [1, 2, 3], [], False, id="of no broker anything is known"),
+        pytest.param(OFFLINE, [1, 2, 3], [False, False, False], [], True, id="all brokers stopped"),
+        pytest.param(OFFLINE, [1, 2, 3], [False, False, False], [2], False, id="who leads then makes others truncate what only they have"),
+        pytest.param(OFFLINE, [1, 2, 3], [False, False, False], [1, 3], True, id="only who does not lead would"),
+        pytest.param(OFFLINE, [2], [False, True], [], False, id="another broker of the cluster runs: an outage"),
+        pytest.param(OFFLINE, [1, 3], [False, False], [], False, id="who could lead crashed"),
+        pytest.param(replace(OFFLINE, isr=(), elr=()), [1, 2, 3], [False], [], False, id="nobody could lead"),
+        pytest.param(OFFLINE, [1, 2, 3], [], [], False, id="of no broker anything is known"),
     ],
 )
 def test_a_cluster_that_was_shut_down_is_no_outage(
-    metadata: PartitionMetadata, cleanly: list[int], runs: list[bool], *, expected: bool
+    metadata: PartitionMetadata, cleanly: list[int], runs: list[bool], losing: list[int], *, expected: bool
 ) -> None:
-    assert was_stopped_in_order(metadata, cleanly, runs) is expected
+    assert was_stopped_in_order(metadata, cleanly, runs, losing) is expected
 
 
 # --- a live leader's table without its epoch ----------------------------------------------------------------------------------------------

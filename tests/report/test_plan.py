@@ -19,6 +19,8 @@ from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.recovery_facts import (
+    ActedCandidate,
+    ActedCut,
     ActedGroup,
     ActedLog,
     ActedRole,
@@ -180,7 +182,7 @@ def test_an_unclean_election_names_its_rivals_its_price_and_the_file() -> None:
     elect = plan.steps[1]
     assert json.loads(files(plan)["elect-unclean.json"]) == {"partitions": [{"topic": "t", "partition": 0}]}
     assert "--election-type UNCLEAN --path-to-json-file elect-unclean.json" in elect.commands[-1]
-    assert "broker(s) 1 must not run now" in elect.commands[0], "it is before broker 2 in the assignment, broker 3 is not"
+    assert "broker(s) 1 must not run yet" in elect.commands[0], "it is before broker 2 in the assignment, broker 3 is not"
     assert elect.title == "Elect broker 2 for 1 partition(s): loses 3 records, 0 offsets of them committed"
     assert "instead: broker 1 loses 9 records (4 of them committed)" in elect.reasons[0]
     assert plan.decisions[0].startswith("1 partition has no leader (t-0): an unclean election of broker 2 is the best choice; 3 records")
@@ -216,7 +218,7 @@ def test_an_election_that_may_lose_more_than_it_saves_is_refused(choice: Electab
 
 def test_a_clean_election_needs_no_file_only_the_broker() -> None:
     plan = plan_of(facts(offline=(offline("t", candidate(2, election="clean", in_isr=True)),), roles=roles("t", 2, 1)), RE_READ)
-    assert plan.steps[0].title == "Start broker 2: it leads 1 partition(s) by itself, cleanly"
+    assert plan.steps[0].title == "Start broker 2: it leads 1 partition(s) by itself, cleanly; loses nothing"
     assert not files(plan)
     stopped = plan_of(facts(offline=(offline("t", candidate(2), cluster_stopped=True),), roles=roles("t", 2, 1)), RE_READ)
     assert [step.title for step in stopped.steps] == ["Start the cluster"]
@@ -464,3 +466,108 @@ def test_an_earlier_plan_is_never_overwritten(tmp_path: Path) -> None:
         check_folder("--output", folder / "a" / "b")
     with pytest.raises(UsageError, match="cannot be made"):
         check_folder("--output", tmp_path / "no" / "plan")
+
+
+# --- in which order brokers are started --------------------------------------------------------------------------------------------------
+
+
+def _led(plan: Plan) -> list[str]:
+    return [step.title.split(":")[0].split(" for ")[0] for step in plan.steps if step.safety is Safety.ELECT]
+
+
+def _isr(topic: str, best: int, isr: int, *, loses: int, instead: int) -> OfflinePartition:
+    """A partition whose best leader loses less than the member of its ISR."""
+    kinds = {broker: "clean" if broker == isr else "unclean" for broker in (best, isr)}
+    others = () if best == isr else (candidate(isr, rank=2, election=kinds[isr], in_isr=True, lost_offsets=instead, lost_records=instead),)
+    chosen = candidate(best, election=kinds[best], in_isr=best == isr, lost_offsets=loses, lost_records=loses)
+    return offline(topic, chosen, *others, isr=(isr,), last_leader_id=isr)
+
+
+def test_who_may_be_elected_cleanly_is_not_started_before_the_better_leader() -> None:
+    """Broker 2, in the ISR of both, would lead "a", too, as soon as it runs."""
+    found = facts(
+        offline=(_isr("a", 3, 2, loses=1, instead=9), _isr("b", 2, 2, loses=0, instead=0)), roles=(*roles("a", 3, 2), *roles("b", 3, 2))
+    )
+    plan = plan_of(found, RE_READ)
+    assert _led(plan) == ["Elect broker 3", "Start broker 2"]
+    assert "# broker(s) 2 must not run yet" in plan.steps[0].commands[0]
+    assert not any("must not run" in line for line in plan.steps[1].commands)
+    assert "Do not start all brokers at once" in plan.decisions[-1]
+
+
+def test_where_partitions_contradict_each_other_the_smaller_loss_gives_way() -> None:
+    found = facts(
+        offline=(_isr("a", 1, 2, loses=0, instead=3), _isr("b", 2, 1, loses=0, instead=9)), roles=(*roles("a", 1, 2), *roles("b", 2, 1))
+    )
+    plan = plan_of(found, RE_READ)
+    assert _led(plan) == ["Elect broker 2"]
+    assert json.loads(files(plan)["elect-unclean.json"])["partitions"] == [{"topic": "b", "partition": 0}]
+    (refusal,) = plan.refusals
+    assert (refusal.what, refusal.where) == ("elect broker 1 for", ("`a-0`",))
+    assert "when broker 2 starts it leads by itself, and that loses 3 records" in refusal.why
+    alone = plan_of(replace(found, offline=found.offline[:1]), RE_READ)
+    assert not alone.refusals, "without the other one there is no contradiction"
+
+
+def test_equals_are_led_by_whichever_is_started_first() -> None:
+    """Any of three brokers may lead any of the partitions, and none loses anything: nothing has to wait for anything."""
+    same = tuple(candidate(broker, rank=place, election="clean", in_isr=True) for place, broker in enumerate((1, 2, 3), 1))
+    turned = (*same[1:], same[0])
+    ranked = tuple(replace(one, rank=place) for place, one in enumerate(turned, 1))
+    found = facts(
+        offline=(offline("a", *same, isr=(1, 2, 3)), offline("b", *ranked, isr=(1, 2, 3))),
+        roles=(*roles("a", 1, 2, 3), *roles("b", 1, 2, 3)),
+    )
+    plan = plan_of(found, RE_READ)
+    assert not plan.refusals
+    assert _led(plan) == ["Start broker 1"]
+    assert "leads 2 partition(s)" in plan.steps[0].title
+
+
+def test_a_cluster_that_was_shut_down_is_started_in_order_if_something_else_is_offline() -> None:
+    stopped = replace(_isr("b", 2, 2, loses=0, instead=0), cluster_stopped=True)
+    alone = plan_of(facts(offline=(stopped,), roles=roles("b", 2, 3)), RE_READ)
+    assert [step.title for step in alone.steps] == ["Start the cluster"]
+    found = facts(offline=(stopped, _isr("a", 3, 2, loses=1, instead=9)), roles=(*roles("b", 2, 3), *roles("a", 3, 2)))
+    plan = plan_of(found, RE_READ)
+    assert _led(plan) == ["Elect broker 3", "Start broker 2"]
+    assert not any("was stopped in order" in text for text in plan.decisions)
+
+
+def test_who_truncates_what_under_each_candidate() -> None:
+    cut = ActedCut(
+        broker_id=2,
+        truncation_offset=7,
+        restart_offset=None,
+        removed_offsets=3,
+        removed_records=2,
+        removed_committed=1,
+        catches_up=True,
+        still_diverged=False,
+    )
+    nothing = replace(cut, truncation_offset=None, removed_offsets=0, removed_records=0, removed_committed=0)
+    found = facts(
+        offline=(_isr("a", 3, 2, loses=2, instead=9),),
+        roles=roles("a", 3, 2),
+        logs=(log("a", 2), log("a", 3)),
+        candidates=(
+            ActedCandidate(topic="a", partition=0, candidate_id=3, log_end_offset=7, follower_cuts=(cut,)),
+            ActedCandidate(topic="a", partition=0, candidate_id=2, log_end_offset=10, follower_cuts=(replace(nothing, broker_id=3),)),
+        ),
+    )
+    plan = plan_of(found, RE_READ)
+    text = render_plan(plan)
+    assert "| `a-0` | **broker 3, planned** | unclean | broker 2 to 7 (2 records, 1 committed) | 2 records |" in text
+    assert "| `a-0` | broker 2 | clean | broker 3 nothing | 9 records |" in text
+    rows = list(csv.reader(io.StringIO(files(plan)["truncations.csv"])))
+    assert rows[1:] == [["a", "0", "3", "yes", "2", "7", "", "3", "2", "1"], ["a", "0", "2", "no", "3", "", "", "0", "0", "0"]]
+    assert [row[0] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]] == ["2"]
+    calm = replace(found, candidates=tuple(replace(one, follower_cuts=(replace(nothing, broker_id=9),)) for one in found.candidates))
+    assert "Who truncates what" not in render_plan(plan_of(calm, RE_READ))
+
+
+def test_refusals_of_one_kind_are_one_line() -> None:
+    found = facts(offline=tuple(offline("t", candidate(2, unread_replicas=1), partition=number) for number in range(30)))
+    (refusal,) = plan_of(found, RE_READ).refusals
+    assert len(refusal.where) == 30
+    assert "`t-19` and 10 more: 1 other replica(s) could not be read" in render_plan(plan_of(found, RE_READ))

@@ -16,6 +16,7 @@ import pytest
 
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import outcome_of, put_in_place
+from replica_audit.report.text import salvage_text
 from replica_audit.salvage.output import file_name
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
@@ -57,7 +58,10 @@ def test_every_removed_record_of_the_sample_is_saved(tmp_path: Path, cluster: st
 def test_a_cluster_in_which_nothing_is_cut_says_so(tmp_path: Path) -> None:
     found = saved(audited(SAMPLE / "clean-in-sync"), tmp_path / "out")
     assert (found.cuts, found.exit_code) == ((), 0)
-    assert "there is nothing to save" in (tmp_path / "out" / "SALVAGE.md").read_text()
+    document = (tmp_path / "out" / "SALVAGE.md").read_text()
+    assert "there is nothing to save" in document
+    assert "eplay" not in document, "nothing to be read before nothing is replayed"
+    assert "SALVAGE.md" not in salvage_text.summary(found)
 
 
 _KILLED = """

@@ -69,8 +69,9 @@ class PartitionMetadata:
     `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
     written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
     the file. `isr_changes` are those within epochs, besides `elections`; `min_isr` the topic's settings of min.insync.replicas, in order;
-    `ever_replicas` every replica that a record assigned. All three are empty where no metadata log is known. `delete_retention_ms`: the
-    topic's delete.retention.ms, None where it is unknown.
+    `ever_replicas` every replica that a record assigned. All three are empty where no metadata log is known. `delete_retention_ms`,
+    `unclean_leader_election`: the topic's delete.retention.ms and unclean.leader.election.enable, None where they are unknown;
+    `min_insync_replicas`: its min.insync.replicas as the file has it, of one moment.
     """
 
     topic: str
@@ -93,6 +94,8 @@ class PartitionMetadata:
     min_isr: tuple[MinIsrSetting, ...] = ()
     ever_replicas: tuple[int, ...] = ()
     delete_retention_ms: int | None = None
+    unclean_leader_election: bool | None = None
+    min_insync_replicas: int | None = None
 
 
 class BrokerStanding(NamedTuple):

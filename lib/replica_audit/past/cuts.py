@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.model.salvage import AuditedLog, AuditedRun, LogCut, RemovedBefore
+from replica_audit.past.planned_cuts import PlannedCut, clusters_offline, planned_cuts
 from replica_audit.past.run import PastRun
 from replica_audit.tables import LOGGED_INCIDENTS, REPLICA_LOGS, REPLICA_VERDICTS, SEGMENT_EPOCHS
 
@@ -60,6 +61,9 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
     is_cut = (ds.field("removed_offsets") > 0) | _truncates()
     unclear = ds.field("removed_offsets").is_null()
     verdicts = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
+    planned = planned_cuts(run, cluster_id)  # of partitions without a leader verdicts are against whoever is inferred to lead
+    verdicts = [row for row in verdicts if (row["topic"], row["partition"]) not in planned]
+    verdicts += _planned_rows(run, cluster_id, planned, partitions)
     cut_rows = [row for row in verdicts if row["removed_offsets"] != 0 and (row["removed_offsets"] or _start(row) is not None)]
     chosen = {(row["topic"], row["partition"]) for row in cut_rows}
     logs, ambiguous = _logs(run, of_cluster & _among(chosen), chosen)
@@ -81,6 +85,19 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
         ),
         before=tuple(_before(row) for row in _rows(incidents, partitions) if row["truncation_offset"] is not None and row["end_offset"]),
     )
+
+
+def _planned_rows(
+    run: PastRun, cluster_id: str, planned: Mapping[Partition, Sequence[PlannedCut]], partitions: Collection[Partition] | None
+) -> list[dict[str, Any]]:
+    wanted = {key: cuts for key, cuts in planned.items() if cuts and (partitions is None or key in partitions)}
+    if not wanted:
+        return []
+    where = (ds.field("cluster_id") == cluster_id) & _among(wanted)
+    compacted = {
+        (row["topic"], row["partition"]): row["compacted"] for row in run.read(REPLICA_VERDICTS, (*_KEYS, "compacted"), where).to_pylist()
+    }
+    return [cut.as_row(cluster_id, compacted=compacted.get(key)) for key, cuts in wanted.items() for cut in cuts]
 
 
 def _truncates() -> ds.Expression:
@@ -165,4 +182,8 @@ def _before(row: dict[str, Any]) -> RemovedBefore:
 
 def clusters_with_cuts(run: PastRun, partitions: Collection[Partition] | None = None) -> list[str]:
     """The clusters of a run in which something is cut, of some partitions or of any."""
-    return sorted({str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, _truncates()), partitions)})
+    found = {str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, _truncates()), partitions)}
+    for cluster in clusters_offline(run):
+        cuts = planned_cuts(run, cluster)
+        found |= {cluster for key in cuts if cuts[key] and (partitions is None or key in partitions)}
+    return sorted(found)

@@ -16,6 +16,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.facts.recovery_facts import (
+    ActedCandidate,
     ActedGroup,
     ActedLog,
     ActedRole,
@@ -28,7 +29,7 @@ from replica_audit.report.facts.recovery_facts import (
 from replica_audit.tables import Table
 from replica_audit.tables.runs import NO_CLUSTER
 
-Row = TypeVar("Row", ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
+Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
 
 def recovery_facts(run: PastRun, *, with_replicas: bool = True) -> list[RecoveryFacts]:
@@ -38,12 +39,13 @@ def recovery_facts(run: PastRun, *, with_replicas: bool = True) -> list[Recovery
         UsageError: a table cannot be read.
     """
     return [
-        _of_cluster(run, cluster, with_replicas=with_replicas)
+        recovery_of(run, cluster, with_replicas=with_replicas)
         for cluster in sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
     ]
 
 
-def _of_cluster(run: PastRun, cluster_id: str, *, with_replicas: bool) -> RecoveryFacts:
+def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True) -> RecoveryFacts:
+    """The same of one cluster."""
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
     offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
@@ -67,10 +69,17 @@ def _of_cluster(run: PastRun, cluster_id: str, *, with_replicas: bool) -> Recove
         roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
         logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else (),
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
+        candidates=_candidates(run, own, keys_of(offline)) if with_replicas and offline else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),
         problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
     )
+
+
+def _candidates(run: PastRun, own: ds.Expression, leaderless: Collection[PartitionKey]) -> tuple[ActedCandidate, ...]:
+    rows = _rows(run, tables.WHAT_IF_LEADERS, ActedCandidate, own & _topics(leaderless))
+    found = [row for row in rows if (row.topic, row.partition) in leaderless]
+    return tuple(sorted(found, key=lambda one: (one.topic, one.partition, one.candidate_id)))
 
 
 def _topics(keys: Collection[PartitionKey]) -> ds.Expression:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -30,12 +29,14 @@ from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_par
 from replica_audit.report.facts.run_report import (
     Choice,
     Cluster,
+    DecisionPlace,
     Finding,
     Impact,
     InputProblem,
     OfflinePartition,
     ReplicaFinding,
     Report,
+    ReportedDecision,
     findings_about_followers,
 )
 from replica_audit.report.facts.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
@@ -44,6 +45,7 @@ from replica_audit.tables.runs import NO_CLUSTER
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
+_PLACES = 3  # of a decision
 _OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
@@ -85,11 +87,15 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     )
 
 
-def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[str]:
+def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[ReportedDecision]:
     """What to decide, worst first; with the cluster's label where there are several."""
-    made = [(one.urgency, facts.cluster_id, one.text) for facts in recovery_facts(run, with_replicas=False) for one in decisions(facts)]
-    for _urgency, cluster, text in sorted(made, key=itemgetter(0)):
-        yield f"{label[cluster]}: {text}" if cluster in label else text
+    made = [(one, facts.cluster_id) for facts in recovery_facts(run, with_replicas=False) for one in decisions(facts)]
+    for one, cluster in sorted(made, key=lambda row: row[0].urgency):
+        yield ReportedDecision(
+            text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,
+            urgency=one.urgency.name.lower(),
+            partitions=tuple(DecisionPlace(cluster_id=cluster, topic=topic, partition=n) for topic, n in one.partitions[:_PLACES]),
+        )
 
 
 def _clusters(run: PastRun) -> list[Cluster]:

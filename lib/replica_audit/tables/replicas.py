@@ -220,7 +220,12 @@ class ReplicaRole:
     high_watermark: Annotated[Bigint | None, "its checkpointed high watermark"]
     isr_objection: Annotated[str | None, "why it should not be in the ISR; null: no reason, or not in it"]
     position: Annotated[Int | None, "place in the partition's assignment, 0 is the preferred leader; null: not assigned, or not known"]
-    min_insync_replicas: Annotated[Int | None, "min.insync.replicas of the topic by the metadata log; null: it does not say"]
+    min_insync_replicas: Annotated[
+        Int | None, "min.insync.replicas of the topic by the metadata log, else by cluster-metadata.json; null: neither says"
+    ]
+    unclean_leader_election: Annotated[
+        bool | None, "unclean.leader.election.enable of the topic by the metadata log, else by cluster-metadata.json; null: neither says"
+    ] = None
 
 
 REPLICA_ROLES = table(

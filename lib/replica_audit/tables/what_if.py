@@ -20,6 +20,22 @@ from replica_audit.tables.columns import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerCut:
+    """What a replica does when it follows a candidate: offsets as in `replica_verdicts`, null where it is not cut or that is not known."""
+
+    broker_id: Int
+    truncation_offset: Bigint | None
+    restart_offset: Bigint | None
+    divergence_offset: Bigint | None
+    removed_offsets: Bigint | None
+    removed_records: Bigint | None
+    removed_bytes: Bigint | None
+    removed_committed: Bigint | None
+    catches_up: bool
+    still_diverged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfLeader:
     """A replica that could lead its partition, and what that would lose."""
 
@@ -56,6 +72,11 @@ class WhatIfLeader:
     election: Annotated[str | None, "clean or unclean: what making it the leader would be by the metadata; null: not known"]
     broker_up: Annotated[bool | None, "whether its broker runs; null: not known"]
     stopped_cleanly: Annotated[bool | None, "whether its copy has the marker of a clean shutdown; null: not in the input"]
+    follower_cuts: Annotated[
+        tuple[FollowerCut, ...] | None,
+        "of a partition without a leader: what each other replica that can be read does when it follows this one; null: it cannot lead, "
+        "somebody leads, or of an older version",
+    ] = None
 
 
 WHAT_IF_LEADERS = table(

@@ -17,6 +17,8 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.cluster.delete_retention import DEFAULT_DELETE_RETENTION_MS, retention_in
+from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, count_in, flag_in
+from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
 
 CLUSTER_METADATA_FILE = "cluster-metadata"
 _INT32_MAX = 2**31 - 1
@@ -106,6 +108,8 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
                 delete_retention_ms=_delete_retention_ms(configs),
+                unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
+                min_insync_replicas=count_in(configs.get(MIN_ISR)),
             )
 
 

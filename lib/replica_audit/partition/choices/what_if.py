@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from replica_audit.model import BatchHeader, PartitionMetadata
 from replica_audit.partition.choices.electability import Electability
+from replica_audit.partition.choices.follower_cuts import follower_cuts
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs.content import ChangedBatchesError, only_in_follower
 from replica_audit.partition.pairs.pair import Measured, Pair, measure
@@ -86,10 +87,9 @@ def leader_rows(
     # an elected leader enters a new epoch at its log end offset; the one that leads has done so
     new_epoch = next_epoch((side.replica for side in sides), metadata.leader_epoch)
     missing = len(set(metadata.replicas) - {side.replica.broker_id for side in sides})
-    candidates = [
-        _candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id, missing=missing) for side in sides
-    ]
-    for place, candidate in ranked(candidates, metadata.elr if metadata.no_leader else ()):
+    tried = [_candidate(side, sides, new_epoch, make_pair, leads=side.replica.broker_id == leader_id, missing=missing) for side in sides]
+    cuts_of = {candidate.broker_id: follower_cuts(measured) for candidate, measured in tried if candidate.eligible and metadata.no_leader}
+    for place, candidate in ranked([candidate for candidate, _measured in tried], metadata.elr if metadata.no_leader else ()):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
         elected = electability(candidate.broker_id)
@@ -119,6 +119,7 @@ def leader_rows(
             election=elected.election,
             broker_up=elected.broker_up,
             stopped_cleanly=elected.stopped_cleanly,
+            follower_cuts=cuts_of.get(candidate.broker_id),
         )
 
 
@@ -152,7 +153,10 @@ def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
         yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
 
 
-def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int) -> Candidate:
+def _candidate(
+    side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int
+) -> tuple[Candidate, list[Measured]]:
+    """The candidate, and each follower that can be read as measured against it."""
     led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
     others = [other for other in sides if other is not side]
     followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
@@ -176,7 +180,7 @@ def _candidate(side: Side, sides: Sequence[Side], new_epoch: int, make_pair: Mak
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
     refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
     cost = Cost.of(losses, _counted(committed, kept), effects, refused)
-    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread)
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread), measured
 
 
 def _counted(committed: dict[Evidence, list[Span]], kept: Sequence[Span]) -> dict[Evidence, int]:

@@ -258,7 +258,8 @@ def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
     if not metadata.no_leader:
         return
     cleanly = [broker for broker, one in audited.compared.items() if one.files.clean_shutdown]
-    stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly))
+    losing = [choice.candidate_id for choice in audited.choices if choice.lost_offsets]
+    stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly), losing)
     since = utc(leaderless_since_ms(metadata))
     led = last_leader(metadata)
     yield FoundFinding(

@@ -42,7 +42,7 @@ def role_rows(
     leader_copy = copies.get(leadership.leader_id)
     answers_in = metadata.leader_epoch if leader_copy is None else leader_copy.leader_epoch
     found = {row.follower_id: row for row in verdicts}
-    minimum = last_value(metadata.min_isr, cluster.history.min_isr, metadata.leader)
+    minimum = last_value(metadata.min_isr, cluster.history.min_isr, metadata.leader) or metadata.min_insync_replicas
     for belief, (broker, standing) in zip(beliefs, standings(beliefs, metadata.leader_epoch, metadata.leader), strict=True):
         replica = replicas.get(broker)
         asks = broker != metadata.leader and metadata.leader >= 0 and belief.leader_epoch is not None
@@ -65,6 +65,7 @@ def role_rows(
             isr_objection=_objection(broker, found.get(broker), cluster, metadata),
             position=metadata.replicas.index(broker) if broker in metadata.replicas else None,
             min_insync_replicas=minimum,
+            unclean_leader_election=metadata.unclean_leader_election,
         )
 
 

@@ -170,7 +170,7 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], Repl
 def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
     truncation, follower, keys = effect.truncation, pair.follower.replica, pair.keys
     removed_from = removal_start(follower, effect)
-    removed = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
+    count = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
     is_cut = truncation.truncation_offset is not None or truncation.restart_offset is not None
     exchange = exchange_columns(truncation, follower)
     return TruncationPoint(
@@ -187,10 +187,10 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
         round_trips=exchange.round_trips,
         rounds=exchange.rounds,
         falls_back_to_high_watermark=exchange.falls_back_to_high_watermark,
-        removed_offsets=removed,
+        removed_offsets=count,
         still_diverged=still_diverged(pair.leader.replica, follower, pair.context, effect),
         catches_up=catches_up(pair.leader.replica, effect),
-        physical_offset=follower.log.log_end_offset - removed if is_cut else None,
+        physical_offset=follower.log.log_end_offset - count if is_cut else None,
         fetch_offset=exchange.fetch_offset,
         stuck=exchange.stuck,
         ends_with_election=ends_with_election(pair.leader.replica, follower, truncation, pair.context.leader_epoch),
@@ -206,7 +206,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     leader_end, follower_end = comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset
     parts = comparison.divergence_offset
     common = max(comparison.end, comparison.start) if parts is None else parts
-    offsets, records, size = _removed(measured)
+    offsets, records, size = removed(measured)
     # where the comparison proves nothing, no loss may be summed up
     commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
     decided = decided_columns(comparison, judgement)
@@ -262,8 +262,8 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     )
 
 
-def _removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Offsets, records and bytes that go."""
+def removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Offsets, records and bytes that the protocol that applies removes; None where the batches could not be read again."""
     if measured.unread is not None:
         return None, None, None
     removal = measured.removal

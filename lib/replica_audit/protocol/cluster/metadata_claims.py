@@ -57,7 +57,16 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     topic_id = file.topic_id or log.topic_id
     history = {name: getattr(log, name) for name in ("elections", "isr_changes", "min_isr", "ever_replicas")}
     retention = file.delete_retention_ms if log.delete_retention_ms is None else log.delete_retention_ms
-    return replace(best, compacted=file.compacted or log.compacted, topic_id=topic_id, delete_retention_ms=retention, **history)
+    unclean = file.unclean_leader_election if log.unclean_leader_election is None else log.unclean_leader_election
+    return replace(
+        best,
+        compacted=file.compacted or log.compacted,
+        topic_id=topic_id,
+        delete_retention_ms=retention,
+        unclean_leader_election=unclean,
+        min_insync_replicas=file.min_insync_replicas,
+        **history,
+    )
 
 
 def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
 from replica_audit.protocol.cluster.delete_retention import retention_in
+from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, flag_in
 from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
@@ -184,12 +185,9 @@ class MetadataImage:
             log_end_offset: of the metadata log, exclusive: which of several copies knows more.
         """
         made = []
-        for topic_id, found in self._partitions.items():
-            topic = self.topics.get(topic_id)
-            if topic is None:
-                continue
-            compacted = "compact" in self._cleanup_policy(topic)
-            for partition, known in found.items():
+        for topic_id, topic in self.topics.items():
+            compacted, configs = "compact" in self._cleanup_policy(topic), self._configs.get((_TOPIC, topic), {})
+            for partition, known in self._partitions.get(topic_id, {}).items():
                 made.append(
                     PartitionMetadata(
                         topic=topic,
@@ -211,7 +209,8 @@ class MetadataImage:
                         isr_changes=tuple(self._timed(change) for change in known.isr_changes),
                         min_isr=tuple(self.min_isr.of_topics.get(topic, ())),
                         ever_replicas=tuple(sorted(known.ever_replicas)),
-                        delete_retention_ms=retention_in(self._configs.get((_TOPIC, topic), {}).get("delete.retention.ms")),
+                        delete_retention_ms=retention_in(configs.get("delete.retention.ms")),
+                        unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
                     )
                 )
         return made

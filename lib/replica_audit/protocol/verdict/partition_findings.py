@@ -71,16 +71,19 @@ def leaderless_since_ms(metadata: PartitionMetadata) -> int | None:
     return last.timestamp_ms if last is not None and is_it else None
 
 
-def was_stopped_in_order(metadata: PartitionMetadata, stopped_cleanly: Collection[int], runs: Collection[bool]) -> bool:
-    """Whether nobody leads only because the whole cluster was shut down: starting it elects a leader cleanly.
+def was_stopped_in_order(
+    metadata: PartitionMetadata, stopped_cleanly: Collection[int], runs: Collection[bool], losing: Collection[int] = ()
+) -> bool:
+    """Whether nobody leads only because the whole cluster was shut down: starting it elects a leader cleanly, and loses nothing.
 
     Args:
         metadata: of a partition without a leader.
         stopped_cleanly: the replicas whose copies have the marker of a clean shutdown.
         runs: of every broker of the cluster, as far as it is known, whether it runs.
+        losing: the replicas that others follow only by truncating what nobody else holds: one of before an unclean election, say.
     """
-    electable = metadata.isr or metadata.elr
-    return bool(electable) and set(electable) <= set(stopped_cleanly) and bool(runs) and not any(runs)
+    electable = set(metadata.isr or metadata.elr)
+    return bool(electable) and electable <= set(stopped_cleanly) and bool(runs) and not any(runs) and not electable & set(losing)
 
 
 def severity_of_offline(*, stopped: bool) -> Severity:

@@ -66,9 +66,10 @@ def _best(one: OfflinePartition) -> Electable | None:
 
 def _offline(facts: RecoveryFacts) -> Iterator[DueDecision]:
     groups: dict[tuple[int | None, str], list[tuple[PartitionKey, Electable | None]]] = {}
+    all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
     for key, one in facts.leaderless.items():
         best = _best(one)
-        how = "stopped" if one.cluster_stopped else "unknown" if best is None or best.unread_replicas else str(best.election)
+        how = "stopped" if all_stopped else "unknown" if best is None or best.unread_replicas else str(best.election)
         groups.setdefault((best.candidate_id if best and how not in ("stopped", "unknown") else None, how), []).append((key, best))
     for (broker, how), rows in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0] or 0)):
         keys = [key for key, _best_one in rows]
@@ -85,6 +86,11 @@ def _offline(facts: RecoveryFacts) -> Iterator[DueDecision]:
         else:
             text = f"{said}: an unclean election of broker {broker} is the best choice; {costs}."
         yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=tuple(keys))
+    if len({broker for broker, _how in groups if broker is not None}) > 1:
+        text = (
+            "Do not start all brokers at once: a member of the ISR leads as soon as it starts. The order is in the plan (command `plan`)."
+        )
+        yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=tuple(facts.leaderless))
 
 
 def _lost(facts: RecoveryFacts) -> Iterator[DueDecision]:
@@ -161,12 +167,13 @@ def _replicas(count: int) -> str:
 def _groups(facts: RecoveryFacts) -> Iterator[DueDecision]:
     groups = sorted({one.group_id for one in facts.groups})
     if groups:
+        gone = sum(one.records_gone or 0 for one in facts.groups)
         again, missed = sum(one.records_reread or 0 for one in facts.groups), sum(one.records_missed or 0 for one in facts.groups)
         named = ", ".join(map(visible, groups[:_NAMED])) + (f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else "")
         yield DueDecision(
             urgency=Urgency.GROUPS,
-            text=f"{len(groups)} consumer group{'s stand' if len(groups) > 1 else ' stands'} behind a truncation ({named}): left alone, up "
-            f"to {again} records are read again and up to {missed} are missed.",
+            text=f"{len(groups)} consumer group{'s' if len(groups) > 1 else ''} consumed {gone} records that a truncation removes "
+            f"({named}). Left alone, up to {again} records are read again and up to {missed} are missed.",
             partitions=tuple(sorted({(one.topic, one.partition) for one in facts.groups})),
         )
 

@@ -24,8 +24,10 @@ from replica_audit.report.facts.explained_rows import (
 )
 from replica_audit.report.facts.explained_structs import ExplainedDamage, ExplainedDifference, ExplainedMismatch
 from replica_audit.report.facts.partition_facts import PartitionFacts, damaged_batches, partition_facts
+from replica_audit.report.facts.partition_recovery import partition_recovery
 from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.facts.question import Question, Subject, find
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
 from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
 
@@ -128,10 +130,11 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The answer to a question: one follower after the other, then the partition as a whole."""
+    """The answer to a question: one follower after the other, then the partition as a whole; `recovery`: what is to be decided about it."""
 
     followers: tuple[Explanation, ...]
     partition: PartitionFacts
+    recovery: RecoveryFacts
 
 
 def explain(tables: Tables, question: Question) -> Explained:
@@ -146,7 +149,11 @@ def explain(tables: Tables, question: Question) -> Explained:
     found = tables.rows("replica_logs", ExplainedLog, **keys)
     folder = common_folder(found)
     followers = tuple(_followers(tables, subject, keys, found, folder))
-    return Explained(followers=followers, partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder))
+    return Explained(
+        followers=followers,
+        partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder),
+        recovery=partition_recovery(tables, run, topic, partition),
+    )
 
 
 def _followers(

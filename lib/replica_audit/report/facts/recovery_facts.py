@@ -24,13 +24,14 @@ class ActedVerdict:
     leader_source: str
     verdict: str
     severity: str
-    truncation_offset: int | None
-    restart_offset: int | None
-    removed_records: int | None
-    removed_committed: int | None
-    already_truncated: bool | None
-    wrong_lines_broker_id: int | None
-    cause: str | None
+    truncation_offset: int | None = None
+    restart_offset: int | None = None
+    removed_records: int | None = None
+    removed_committed: int | None = None
+    already_truncated: bool | None = None
+    wrong_lines_broker_id: int | None = None
+    cause: str | None = None
+    removed_offsets: int | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -56,6 +57,7 @@ class ActedRole:
     in_isr: bool
     position: int | None = None
     min_insync_replicas: int | None = None
+    unclean_leader_election: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,33 @@ class ActedLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActedCut:
+    """What a replica does when it follows a candidate: an element of `what_if_leaders.follower_cuts`."""
+
+    broker_id: int
+    truncation_offset: int | None
+    restart_offset: int | None
+    removed_offsets: int | None
+    removed_records: int | None
+    removed_committed: int | None
+    catches_up: bool
+    still_diverged: bool
+    divergence_offset: int | None = None
+    removed_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActedCandidate:
+    """A replica that could lead a partition without a leader. Columns of `what_if_leaders`."""
+
+    topic: str
+    partition: int
+    candidate_id: int
+    log_end_offset: int | None
+    follower_cuts: tuple[ActedCut, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActedGroup:
     """A group that a truncation affects. Columns of `consumer_impacts`."""
 
@@ -111,6 +140,7 @@ class ActedGroup:
     records_gone: int | None
     records_reread: int | None
     records_missed: int | None
+    affected: bool | None = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +149,16 @@ class ActedTransaction(ExplainedTransaction):
 
     topic: str
     partition: int
-    leader_id: int
-    leader_source: str
+    leader_id: int = -1
+    leader_source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryFacts:
     """One cluster of a run. `verdicts` are those that are findings; `logs` and `roles` those of partitions that have any of the rest.
 
-    `inconclusive` counts the followers that could not be compared, `problems` the rows of `input_errors`.
+    `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
+    `input_errors`.
     """
 
     run_id: str
@@ -138,6 +169,7 @@ class RecoveryFacts:
     logs: tuple[ActedLog, ...] = ()
     groups: tuple[ActedGroup, ...] = ()
     transactions: tuple[ActedTransaction, ...] = ()
+    candidates: tuple[ActedCandidate, ...] = ()
     inconclusive: int = 0
     problems: int = 0
 
@@ -154,9 +186,17 @@ class RecoveryFacts:
         """The partitions that nobody leads."""
         return {(one.topic, one.partition): one for one in self.offline}
 
+    def cuts_under(self, topic: str, partition: int, candidate_id: int) -> tuple[ActedCut, ...]:
+        """What each replica of a partition without a leader does when it follows a candidate; empty where that is not known."""
+        return self._cuts.get((topic, partition, candidate_id)) or ()
+
     def log_of(self, topic: str, partition: int, broker_id: int) -> ActedLog | None:
         """The current directory of a replica; None if it is not in the input."""
         return self._current.get((topic, partition, broker_id))
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[str, int, int], tuple[ActedCut, ...] | None]:
+        return {(one.topic, one.partition, one.candidate_id): one.follower_cuts for one in self.candidates}
 
     @cached_property
     def _current(self) -> dict[tuple[str, int, int], ActedLog]:

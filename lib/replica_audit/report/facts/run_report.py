@@ -120,13 +120,13 @@ class OfflinePartition:
     severity: str
     topic: str
     partition: int
-    leader_epoch: int | None
-    isr: tuple[int, ...] | None
-    elr: tuple[int, ...] | None
-    last_leader_id: int | None
-    leaderless_since: datetime | None
-    cluster_stopped: bool | None
-    candidates: tuple[Electable, ...] | None
+    leader_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_leader_id: int | None = None
+    leaderless_since: datetime | None = None
+    cluster_stopped: bool | None = None
+    candidates: tuple[Electable, ...] | None = None
     summary: str
     status: str
 
@@ -175,6 +175,24 @@ class Cluster:
     offline_partitions: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPlace:
+    """A partition that a decision is about."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedDecision:
+    """What somebody has to decide, in a sentence. `partitions` are the first that it is about, `urgency` what kind of thing it is."""
+
+    text: str
+    urgency: str
+    partitions: tuple[DecisionPlace, ...]
+
+
 def findings_about_followers(clusters: Sequence[Cluster]) -> int:
     """Followers whose verdict is a finding."""
     counts = ((SEVERITIES[Verdict(verdict)], count) for cluster in clusters for verdict, count in cluster.verdicts.items())
@@ -213,7 +231,7 @@ class Report:
     others: tuple[ReplicaFinding, ...] = ()
     partition_codes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
-    decisions: tuple[str, ...] = ()
+    decisions: tuple[ReportedDecision, ...] = ()
 
     @property
     def unreadable_leaders(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER
 from replica_audit.report.plan.names import file_name, partition_shown, shown
+from replica_audit.report.plan.rebuilds import REBUILT
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 
 _NAME = "leader-epoch-checkpoint"
@@ -20,10 +22,11 @@ _NOT_EXACT = {
 def checkpoints(facts: RecoveryFacts) -> PlanPart:
     """A step for each file that is wrong; what cannot be corrected, or does not heal, is refused."""
     steps, refusals = [], []
-    for log in (one for one in facts.logs if one.state == "current"):
+    rebuilt = {(*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in REBUILT}  # with its file, or refused there
+    for log in (one for one in facts.logs if one.state == "current" and (one.topic, one.partition, one.broker_id) not in rebuilt):
         why = _refused(log)
         if why is not None:
-            refusals.append(PlanRefusal(what=f"correct the {_NAME} of {_where(log)}", why=why))
+            refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=(_where(log),), why=why))
         elif log.corrected_checkpoint is not None:
             steps.append(_step(log, log.corrected_checkpoint))
     return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
@@ -48,7 +51,11 @@ def _step(log: ActedLog, content: str) -> PlanStep:
     return PlanStep(
         safety=Safety.CHECKPOINT,
         title=f"Correct the {_NAME} of {_where(log)}",
-        reasons=(f"PLACE below is {shown(place)}, as it was audited.", *_reasons(log)),
+        reasons=(
+            f"PLACE below is {shown(place)}, as it was audited; of a copy, the same below the broker's own `log.dirs`.",
+            *_reasons(log),
+            _ALONE,
+        ),
         commands=(
             f"# stop broker {log.broker_id}: it overwrites the file while it runs",
             "# on its host, with PLACE as above: cp -p PLACE PLACE.before   # if the file is there",
@@ -59,6 +66,12 @@ def _step(log: ActedLog, content: str) -> PlanStep:
         undo="Stop the broker, `cp -p PLACE.before PLACE`, start it. Never delete or rename the file: a broker does not make it again.",
         files=(PlanFile(name=name, content=content),),
     )
+
+
+_ALONE = (
+    "Where the broker is the only member of the ISR its partitions have no leader while it is stopped. With "
+    "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds be lost: set it to false first."
+)
 
 
 def _reasons(log: ActedLog) -> Iterator[str]:

@@ -6,13 +6,14 @@ The tool names partitions, not leaders: of an unclean election the controller ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.report.facts.recovery_facts import ActedRole, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
 from replica_audit.report.plan.kafka_files import SERVER, election_json
 from replica_audit.report.plan.names import partition_shown
+from replica_audit.report.plan.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
 
 _MOST = 20  # partitions named in a step; all are in its file
@@ -20,36 +21,49 @@ _MOST = 20  # partitions named in a step; all are in its file
 
 def elections(facts: RecoveryFacts) -> PlanPart:
     """Steps that bring offline partitions back, and the elections that are refused."""
-    refusals: list[PlanRefusal] = []
-    stopped: list[OfflinePartition] = []
-    clean: list[tuple[OfflinePartition, Electable]] = []
-    unclean: list[tuple[OfflinePartition, Electable]] = []
-    for one in facts.offline:
-        best = best_choice(one)
-        why = _refused(one, best)
-        if one.cluster_stopped:
-            stopped.append(one)
-        elif best is None or why is not None:
-            refusals.append(PlanRefusal(what=f"elect a leader of {_name(one)}", why=why or "what electing any replica loses is not known"))
-        else:
-            (clean if best.election == ElectionType.CLEAN else unclean).append((one, best))
-    leaders = sorted({best.candidate_id for _one, best in unclean})
+    refusals = [PlanRefusal(what="elect a leader of", where=(_name(one),), why=why) for one, why in _all_refused(facts)]
+    stopped = facts.offline if _only_stopped(facts) else ()
+    order = order_of(facts)
+    files = len({one.choice.candidate_id for one in order.leaders if one.choice.election != ElectionType.CLEAN})
     steps = [
         *_all_stopped(stopped),
-        *_clean(clean),
-        *(
-            _unclean(facts, [row for row in unclean if row[1].candidate_id == leader], leader, alone=len(leaders) == 1)
-            for leader in leaders
-        ),
-        *_others(facts, [*clean, *unclean]),
+        *(step for broker in order.brokers for step in _led(order, broker, is_only_file=files == 1)),
+        *start_others(facts, order),
     ]
-    return PlanPart(steps=tuple(steps), refusals=tuple(refusals), presumptions=tuple(_presumptions(facts, unclean)))
+    return PlanPart(
+        steps=tuple(steps),
+        refusals=(*refusals, *(_crossed(one) for one in order.crossed)),
+        presumptions=tuple(_presumptions(facts, order)),
+    )
 
 
-def chosen(facts: RecoveryFacts) -> list[tuple[OfflinePartition, Electable]]:
-    """The partitions that get a leader by this plan, with who it is to be."""
-    found = [(one, best_choice(one)) for one in facts.offline if not one.cluster_stopped]
-    return [(one, best) for one, best in found if best is not None and _refused(one, best) is None]
+def order_of(facts: RecoveryFacts) -> StartOrder:
+    """In which order brokers are started by this plan, and which partitions each then leads."""
+    if _only_stopped(facts):
+        return start_order(())
+    found = [(one, best_choice(one)) for one in facts.offline]
+    accepted = [(one, best) for one, best in found if best is not None and _refused(one, best) is None]
+    return start_order([(one, best, facts.replicas.get((one.topic, one.partition), ())) for one, best in accepted])
+
+
+def leaders_by_plan(facts: RecoveryFacts) -> dict[PartitionKey, Electable]:
+    """Who leads each offline partition once the plan was done; those that stay offline, or lose nothing by any start, are not there."""
+    order = order_of(facts)
+    crossed = {(one.partition.topic, one.partition.partition): one.instead for one in order.crossed if one.instead is not None}
+    return {(one.partition.topic, one.partition.partition): one.choice for one in order.leaders} | crossed
+
+
+def _only_stopped(facts: RecoveryFacts) -> bool:
+    """Whether starting everything at once is all there is to do: with other partitions it matters who is started first."""
+    return all(one.cluster_stopped for one in facts.offline)
+
+
+def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[OfflinePartition, str]]:
+    for one in () if _only_stopped(facts) else facts.offline:
+        best = best_choice(one)
+        why = "what electing any replica loses is not known" if best is None else _refused(one, best)
+        if why is not None:
+            yield one, why
 
 
 def best_choice(one: OfflinePartition) -> Electable | None:
@@ -67,7 +81,7 @@ def price(choice: Electable) -> str:
 
 
 def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
-    if best is None or one.cluster_stopped:
+    if best is None:
         return None
     if best.election == ElectionType.CLEAN:
         if best.broker_up:
@@ -101,36 +115,48 @@ def _all_stopped(found: Sequence[OfflinePartition]) -> Iterator[PlanStep]:
         )
 
 
-def _clean(found: Sequence[tuple[OfflinePartition, Electable]]) -> Iterator[PlanStep]:
-    for broker in sorted({best.candidate_id for _one, best in found}):
-        rows = [(one, best) for one, best in found if best.candidate_id == broker]
-        crashed = any(best.in_elr and not best.in_isr and best.stopped_cleanly is False for _one, best in rows)
-        caution = ("It is only in the ELR and was not stopped cleanly: the controller may take it out of the ELR when it registers.",)
-        yield PlanStep(
-            safety=Safety.ELECT,
-            title=f"Start broker {broker}: it leads {len(rows)} partition(s) by itself, cleanly",
-            reasons=tuple(_reasons(rows)) + (caution if crashed else ()),
-            commands=(f"# start broker {broker} on its host",),
-            check=(f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of these partitions is listed",),
-            undo=f"Stop broker {broker}: the partitions are offline again, as before. Nothing was truncated unless other replicas ran.",
-        )
+def _led(order: StartOrder, broker: int, *, is_only_file: bool) -> Iterator[PlanStep]:
+    """A broker that is started: first what it leads by itself, then what it is elected for."""
+    rows = order.led_by(broker)
+    clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
+    unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
+    later = sorted({rival for one in rows for rival in one.rivals})
+    stop = (f"# broker(s) {_listed(later)} must not run yet: they would lead instead; stop those that do",) if later else ()
+    start = (
+        *stop,
+        f"# start broker {broker} on its host, unless it runs, and wait until this lists it:",
+        f"kafka-broker-api-versions.sh {SERVER} | grep 'id: {broker} '",
+    )
+    if clean:
+        yield _clean(clean, broker, start)
+    if unclean:
+        name = "elect-unclean.json" if is_only_file else f"elect-unclean-broker-{broker}.json"
+        yield _unclean(unclean, broker, start, name)
 
 
-def _unclean(facts: RecoveryFacts, rows: Sequence[tuple[OfflinePartition, Electable]], leader: int, *, alone: bool) -> PlanStep:
-    name = "elect-unclean.json" if alone else f"elect-unclean-broker-{leader}.json"
-    rivals = sorted({broker for one, _best in rows for broker in _rivals(facts.replicas.get((one.topic, one.partition), ()), leader)})
-    lost, committed = (sum(getattr(best, column) or 0 for _one, best in rows) for column in ("lost_records", "lost_committed"))
-    total = f"loses {lost} records, {committed} offsets of them committed" if lost else "loses nothing"
-    stop = [f"# broker(s) {', '.join(map(str, rivals))} must not run now: the controller would elect them instead; stop those that do"]
+def _listed(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers))
+
+
+def _clean(rows: Sequence[PlannedLeader], broker: int, start: tuple[str, ...]) -> PlanStep:
+    crashed = any(one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False for one in rows)
+    caution = ("It is only in the ELR and was not stopped cleanly: the controller may take it out of the ELR when it registers.",)
     return PlanStep(
         safety=Safety.ELECT,
-        title=f"Elect broker {leader} for {len(rows)} partition(s): {total}",
+        title=f"Start broker {broker}: it leads {len(rows)} partition(s) by itself, cleanly; {_total(rows)}",
+        reasons=tuple(_reasons(rows)) + (caution if crashed else ()),
+        commands=start,
+        check=(f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of these partitions is listed",),
+        undo=f"Stop broker {broker}: the partitions are offline again, as before. Nothing was truncated unless other replicas ran.",
+    )
+
+
+def _unclean(rows: Sequence[PlannedLeader], leader: int, start: tuple[str, ...], name: str) -> PlanStep:
+    return PlanStep(
+        safety=Safety.ELECT,
+        title=f"Elect broker {leader} for {len(rows)} partition(s): {_total(rows)}",
         reasons=tuple(_reasons(rows)),
-        commands=(
-            *(stop if rivals else ()),
-            f"# start broker {leader} on its host, unless it runs",
-            f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}",
-        ),
+        commands=(*start, f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}"),
         check=(
             f"kafka-topics.sh {SERVER} --describe   # these partitions have `Leader: {leader}` and `Isr: {leader}`",
             f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of them is listed",
@@ -139,42 +165,53 @@ def _unclean(facts: RecoveryFacts, rows: Sequence[tuple[OfflinePartition, Electa
             "None: an election is not taken back. Until other replicas are started nothing is truncated: stop the leader again, and their "
             "directories are as they were."
         ),
-        files=(PlanFile(name=name, content=election_json((one.topic, one.partition) for one, _best in rows)),),
+        files=(PlanFile(name=name, content=election_json((one.partition.topic, one.partition.partition) for one in rows)),),
     )
 
 
-def _rivals(roles: Sequence[ActedRole], leader: int) -> list[int]:
-    """Who would be elected instead: replicas before it in the assignment, or all where the order is not known."""
-    if any(role.position is None for role in roles):
-        return [role.broker_id for role in roles if role.broker_id != leader]
-    place = next((role.position for role in roles if role.broker_id == leader), None)
-    return [role.broker_id for role in roles if place is not None and role.position is not None and role.position < place]
+def _total(rows: Sequence[PlannedLeader]) -> str:
+    lost, committed = (sum(getattr(one.choice, column) or 0 for one in rows) for column in ("lost_records", "lost_committed"))
+    return f"loses {lost} records, {committed} offsets of them committed" if lost else "loses nothing"
 
 
-def _reasons(rows: Sequence[tuple[OfflinePartition, Electable]]) -> Iterator[str]:
-    worst = sorted(rows, key=lambda row: (-(row[1].lost_committed or 0), -(row[1].lost_records or 0), row[0].topic, row[0].partition))
-    for one, best in worst[:_MOST]:
+def _crossed(one: CrossedLeader) -> PlanRefusal:
+    then = "it stays offline: audit again afterwards"
+    if one.instead is not None:
+        then = f"when broker {one.instead.candidate_id} starts it leads by itself, and that {price(one.instead)}"
+    why = f"it would have to lead before others start that have to lead other partitions before it; {then}"
+    return PlanRefusal(
+        what=f"elect broker {one.choice.candidate_id} for", where=(_name(one.partition),), why=f"it {price(one.choice)}, but {why}"
+    )
+
+
+def _reasons(rows: Sequence[PlannedLeader]) -> Iterator[str]:
+    worst = sorted(
+        rows,
+        key=lambda row: (-(row.choice.lost_committed or 0), -(row.choice.lost_records or 0), row.partition.topic, row.partition.partition),
+    )
+    for row in worst[:_MOST]:
+        one, best = row.partition, row.choice
         others = [choice for choice in one.candidates or () if choice is not best]
         said = "; ".join(f"broker {choice.candidate_id} {price(choice) if choice.rank else 'cannot be judged'}" for choice in others)
         yield f"{_name(one)}: broker {best.candidate_id} {price(best)}{f' (instead: {said})' if said else ''}."
     if len(rows) > _MOST:
-        yield f"and {len(rows) - _MOST} more partitions; all are in the file."
+        yield f"and {len(rows) - _MOST} more partitions."
 
 
-def _others(facts: RecoveryFacts, rows: Sequence[tuple[OfflinePartition, Electable]]) -> Iterator[PlanStep]:
+def start_others(facts: RecoveryFacts, order: StartOrder) -> Iterator[PlanStep]:
     """Starting the rest truncates them: after everything else that needs their records."""
-    brokers = sorted({role.broker_id for one, best in rows for role in _followers(facts, (one.topic, one.partition), best)})
+    leaders = leaders_by_plan(facts)
+    assigned = {role.broker_id for key in leaders for role in facts.replicas.get(key, ())}
+    brokers = sorted(assigned - set(order.brokers))
     if not brokers:
         return
-    lost = sum(best.lost_records or 0 for _one, best in rows)
-    what = (
-        f"they truncate what their leaders do not hold: {lost} records, as said above"
-        if lost
-        else "they truncate nothing that only they hold"
-    )
+    cuts = [cut for key, best in leaders.items() for cut in facts.cuts_under(*key, best.candidate_id) if cut.broker_id in brokers]
+    removed, committed = (sum(getattr(cut, column) or 0 for cut in cuts) for column in ("removed_records", "removed_committed"))
+    proven = f", {committed} offsets of them committed" if committed else ""
+    what = f"they truncate {removed} records{proven}, as the table above says" if removed else "they truncate nothing that only they hold"
     yield PlanStep(
         safety=Safety.START,
-        title=f"Start the other replicas' brokers: {', '.join(map(str, brokers))}",
+        title=f"Start the other replicas' brokers: {_listed(brokers)}",
         reasons=(f"They follow the leaders elected before; {what}. Start them only when the leaders are there.",),
         commands=tuple(f"# start broker {broker} on its host" for broker in brokers),
         check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # prints nothing, after a while",),
@@ -182,18 +219,16 @@ def _others(facts: RecoveryFacts, rows: Sequence[tuple[OfflinePartition, Electab
     )
 
 
-def _followers(facts: RecoveryFacts, key: PartitionKey, best: Electable) -> list[ActedRole]:
-    return [role for role in facts.replicas.get(key, ()) if role.broker_id != best.candidate_id]
-
-
-def _presumptions(facts: RecoveryFacts, unclean: Sequence[tuple[OfflinePartition, Electable]]) -> Iterator[Presumption]:
+def _presumptions(facts: RecoveryFacts, order: StartOrder) -> Iterator[Presumption]:
     if not facts.offline:
         return
     down = sorted({choice.candidate_id for one in facts.offline for choice in one.candidates or () if choice.broker_up is False})
     unknown = sorted({choice.candidate_id for one in facts.offline for choice in one.candidates or () if choice.broker_up is None})
     if down:
         said = f"brokers {', '.join(map(str, down))} are stopped, and nothing was written to their directories since they were copied"
-        yield Presumption(what=said, holds=True, how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list them")
+        yield Presumption(
+            what=said, holds=True, how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list them, or cannot connect"
+        )
     if unknown:
         said = f"whether brokers {', '.join(map(str, unknown))} run is not in the input"
         yield Presumption(what=said, holds=None, how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # lists those that run")
@@ -202,9 +237,16 @@ def _presumptions(facts: RecoveryFacts, unclean: Sequence[tuple[OfflinePartition
         holds=None,
         how_to_check=f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # lists them",
     )
-    if unclean:
+    if any(one.choice.election != ElectionType.CLEAN for one in order.leaders):
         yield Presumption(
             what="unclean.leader.election.enable is false, or the controller elects whichever replica starts first",
-            holds=None,
+            holds=_unclean_is_off(facts, order),
             how_to_check=f"kafka-configs.sh {SERVER} --describe --all --entity-type topics --entity-name TOPIC",
         )
+
+
+def _unclean_is_off(facts: RecoveryFacts, order: StartOrder) -> bool | None:
+    """Whether no controller elects a replica outside of the ISR unasked, in the partitions that the plan elects leaders of."""
+    keys = [(one.partition.topic, one.partition.partition) for one in order.leaders if one.choice.election != ElectionType.CLEAN]
+    said = {role.unclean_leader_election for key in keys for role in facts.replicas.get(key, ())}
+    return False if True in said else None if None in said or not said else True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from replica_audit.report.facts.recovery_facts import ActedGroup, RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER, rows_csv, script
-from replica_audit.report.plan.names import file_name, shown
+from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 
 _SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
@@ -23,9 +23,10 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
     for group in facts.groups:
         offset = _offset(facts, group, policy)
         if offset is None:
-            what = f"reset group {shown(group.group_id)} on {shown(f'{group.topic}-{group.partition}')}"
+            where = partition_shown(group.topic, group.partition)
             why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
-            refusals.append(PlanRefusal(what=what, why=f"{why}: audit again once it is online, its position is known then"))
+            why = f"{why}: audit again once it is online, the group's position is known then"
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
         else:
             places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
     return PlanPart(steps=tuple(_steps(places, policy)), refusals=tuple(refusals))

@@ -30,7 +30,7 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")
             lines.append(("kafka-transactions.sh", "abort", *split(abort_command(one, one.topic, one.partition)[1])))
             continue
-        refusals.append(PlanRefusal(what=f"abort the transaction of {where}", why=why))
+        refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
     if not lines:
         return PlanPart(refusals=tuple(refusals))
     step = PlanStep(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
 from replica_audit.report.plan.checkpoints import checkpoints
-from replica_audit.report.plan.elections import chosen, elections
+from replica_audit.report.plan.elections import elections, leaders_by_plan
 from replica_audit.report.plan.group_resets import group_resets
 from replica_audit.report.plan.hanging import hanging
 from replica_audit.report.plan.kafka_files import SERVER, election_json
@@ -16,6 +16,7 @@ from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.rebuilds import rebuilds
 from replica_audit.report.plan.saving import saving
 from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.report.plan.truncations import truncations, truncations_text
 
 _MOST = 20
 _TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
@@ -39,9 +40,19 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
         cluster_id=facts.cluster_id,
         decisions=tuple(one.text for one in decisions(facts)),
         steps=tuple(steps),
-        refusals=tuple(refusal for part in parts for refusal in part.refusals),
+        refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
         presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
+        truncations=tuple(truncations_text(truncations(facts))),
     )
+
+
+def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:
+    """One refusal for all places that it is about."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in refusals:
+        found.setdefault((one.what, one.why), []).extend(one.where)
+    for (what, why), where in found.items():
+        yield PlanRefusal(what=what, where=tuple(where), why=why)
 
 
 def _followers(facts: RecoveryFacts) -> PlanPart:
@@ -50,7 +61,8 @@ def _followers(facts: RecoveryFacts) -> PlanPart:
     brokers = sorted({one.follower_id for one in found})
     refusals = [
         PlanRefusal(
-            what=f"start broker {one.follower_id} for {partition_shown(*one.key)}",
+            what=f"start broker {one.follower_id} for",
+            where=(partition_shown(*one.key),),
             why="who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again",
         )
         for one in found
@@ -86,8 +98,7 @@ def _cuts(found: list[ActedVerdict]) -> Iterator[str]:
 def _preferred(facts: RecoveryFacts) -> PlanPart:
     """Last, and only where something was elected: the leadership goes back to the preferred replicas, once they are in sync."""
     moved = []
-    for one, best in chosen(facts):
-        key = (one.topic, one.partition)
+    for key, best in leaders_by_plan(facts).items():
         first = next((role for role in facts.replicas.get(key, ()) if role.position == 0), None)
         if first is not None and first.broker_id != best.candidate_id:
             moved.append(key)

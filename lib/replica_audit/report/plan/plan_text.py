@@ -9,12 +9,13 @@ from replica_audit.report.plan.names import shown
 from replica_audit.report.plan.steps import Plan, PlanStep
 
 _MARKDOWN = re.compile(r"[\\`<\[*_]")
+_MOST = 20  # places named in a refusal
 _HOLDS = {True: "the run bears it out", False: "THE RUN CONTRADICTS IT", None: "the run cannot tell"}
 
 
 def render_plan(plan: Plan) -> str:
     """The whole document."""
-    return "\n".join([*_head(plan), *_decisions(plan), *_presumed(plan), *_steps(plan), *_refused(plan)]) + "\n"
+    return "\n".join([*_head(plan), *_decisions(plan), *plan.truncations, *_presumed(plan), *_steps(plan), *_refused(plan)]) + "\n"
 
 
 def _head(plan: Plan) -> Iterator[str]:
@@ -27,8 +28,9 @@ def _head(plan: Plan) -> Iterator[str]:
         yield from ("**There is no step that is safe to take.** What was found, and why nothing is planned for it, is below.", "")
     else:
         yield "The steps are in order of safety: take them one after the other, check each, and stop where a check fails."
-        yield "The commands are Kafka's own tools; `BOOTSTRAP` is HOST:PORT of a broker that runs. Where the cluster asks for credentials,"
-        yield "add `--command-config FILE` (`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
+        yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a broker that"
+        yield "runs; where none does, of the first one that is started. Where the cluster asks for credentials, add `--command-config FILE`"
+        yield "(`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
         yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", "```", "")
 
 
@@ -65,7 +67,11 @@ def _files(step: PlanStep) -> Iterator[str]:
 
 def _refused(plan: Plan) -> Iterator[str]:
     if plan.refusals:
-        yield from ("## What this plan does not do, and why", "", *(f"- {one.what}: {one.why}." for one in plan.refusals), "")
+        yield from ("## What this plan does not do, and why", "")
+        for one in plan.refusals:
+            more = f" and {len(one.where) - _MOST} more" if len(one.where) > _MOST else ""
+            yield f"- {one.what} {', '.join(one.where[:_MOST])}{more}: {one.why}."
+        yield ""
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,7 @@ from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, Pla
 
 _INFERRED = "inferred"
 _THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
-_REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
+REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
 _UNDECIDED = {
     Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets and other bytes: which one is right, nothing in the files says",
     Verdict.COMPACTION_DIFFERS: "compaction left other keys on the two: see `explain` which replica is wrong before one of them is deleted",
@@ -28,11 +28,11 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
     for verdict in facts.verdicts:
         if (*verdict.key, verdict.follower_id) in corrected or verdict.key in facts.leaderless:
             continue
-        what = f"rebuild {partition_shown(*verdict.key)} on broker {verdict.follower_id}"
+        where = (f"{partition_shown(*verdict.key)} on broker {verdict.follower_id}",)
         kind = Verdict(verdict.verdict)
         if kind in _UNDECIDED:
-            refusals.append(PlanRefusal(what=what, why=_UNDECIDED[kind]))
-        if kind not in _REBUILT:
+            refusals.append(PlanRefusal(what="rebuild", where=where, why=_UNDECIDED[kind]))
+        if kind not in REBUILT:
             continue
         roles = facts.replicas.get(verdict.key, [])
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
@@ -40,7 +40,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
             "another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None
         )
         if why is not None:
-            refusals.append(PlanRefusal(what=what, why=why))
+            refusals.append(PlanRefusal(what="rebuild", where=where, why=why))
             continue
         before[verdict.key], after[verdict.key] = rest, [role.broker_id for role in roles]
         reasons.append(f"{partition_shown(*verdict.key)}: broker {verdict.follower_id} is {verdict.verdict}; {len(rest)} replica(s) stay.")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
-from replica_audit.report.plan.elections import best_choice
+from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.kafka_files import rows_csv
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Safety
+from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
+from replica_audit.report.plan.truncations import cut_away, truncations, truncations_csv
 
 FILE = "save-first.csv"
 
@@ -29,26 +31,37 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                 title=f"Copy {len(holders)} replica directories of broker(s) {brokers} to a safe place",
                 reasons=(
                     "They hold records that a leader does not: as soon as such a replica follows, it truncates them. "
-                    f"The directories are in {FILE} (paths as they were audited). The command `salvage` exports the records themselves.",
+                    f"The directories are in {FILE}, with the log directory as it was audited; on the broker it is one of its `log.dirs`.",
+                    "Were copies audited that were made since these brokers stopped, those are the copies: keep them.",
+                    f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
                 ),
-                commands=("# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/",),
+                commands=(
+                    "# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/",
+                    "# the records themselves, where the audit ran: ./spark-submit.sh salvage --local --output SAVED",
+                    "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, last of all",
+                ),
                 check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY   # prints nothing",),
                 undo="Nothing to undo: delete the copies once nobody needs them.",
-                files=(PlanFile(name=FILE, content=rows_csv(rows)),),
+                files=(
+                    PlanFile(name=FILE, content=rows_csv(rows)),
+                    PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),
+                ),
             ),
         )
     )
 
 
 def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
-    """The replicas with records that their leader, or the one to be elected, does not hold."""
+    """The replicas with records that their leader, or the one that the plan elects, does not hold."""
     for verdict in facts.verdicts:
         if verdict.will_be_cut and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
-    for key, one in facts.leaderless.items():
-        best = best_choice(one)
-        if best is not None and best.lost_offsets:
-            yield from _others(facts, key, best.candidate_id)
+    for key, choice in leaders_by_plan(facts).items():
+        cuts = facts.cuts_under(*key, choice.candidate_id)
+        if cuts:
+            yield from ((*key, cut.broker_id) for cut in cuts if cut_away(cut))
+        elif choice.lost_offsets:
+            yield from _others(facts, key, choice.candidate_id)
 
 
 def _others(facts: RecoveryFacts, key: PartitionKey, leader: int) -> Iterator[tuple[str, int, int]]:

@@ -50,9 +50,10 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRefusal:
-    """What the plan does not do, and why."""
+    """What the plan does not do, where, and why. `where` are names as they are shown, with what is put before them in `what`."""
 
     what: str
+    where: tuple[str, ...]
     why: str
 
 
@@ -76,7 +77,7 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All steps of one cluster in order of safety."""
+    """All steps of one cluster in order of safety. `truncations`: lines of Markdown, who truncates what under which leader."""
 
     run_id: str
     cluster_id: str
@@ -84,6 +85,7 @@ class Plan:
     steps: tuple[PlanStep, ...]
     refusals: tuple[PlanRefusal, ...]
     presumptions: tuple[Presumption, ...]
+    truncations: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[PlanFile, ...]:

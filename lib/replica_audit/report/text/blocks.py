@@ -77,7 +77,7 @@ Block = Notes | Grid
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
     if report.decisions:
-        yield Notes(title="What to decide, worst first", lines=report.decisions, severity="error")
+        yield Notes(title="What to decide, worst first", lines=tuple(one.text for one in report.decisions), severity="error")
     yield from _offline(report)
     for number, cluster in enumerate(report.clusters, 1):
         yield _cluster(report, cluster, number if len(report.clusters) > 1 else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.report.facts.explained_rows import ExplainedVerdict as VerdictRow
@@ -31,14 +32,22 @@ _MOST_LINES = 60  # of a corrected checkpoint
 
 
 def render(explained: Explained) -> str:
-    """What was found of the partition, the explanation of each follower, then the partition, a line feed at the end."""
+    """What is to be decided, what was found of the partition, each follower explained, then the partition; a line feed at the end."""
     told = ["\n\n".join(_told([finding_lines(explained.partition)]))] if explained.partition.findings else []
     told += ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
     facts = explained.partition
     about = list(_told(section(facts) for section in PARTITION_SECTIONS))
     if about or not explained.followers:
         told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
-    return f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
+    first = "".join(f"{text}\n\n" for text in _told([_decisions(explained)]))
+    return first + f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
+
+
+def _decisions(explained: Explained) -> Iterator[str]:
+    for place, one in enumerate(decisions(explained.recovery)):
+        if not place:
+            yield "What to decide, worst first"
+        yield from paragraph(one.text)
 
 
 def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:

@@ -34,8 +34,9 @@ def summary(saved: SavedRecords) -> str:
     if len(lost) > _SHOWN:
         lines.append(f"  and {len(lost) - _SHOWN} more ranges: SALVAGE.md")
     lines += [f"  {line}" for line in _doubts(saved)]
-    lines.append(f"read {saved.folder}/SALVAGE.md before you replay anything")
-    return "\n".join(map(visible, lines)) + "\n"
+    if saved.cuts:
+        lines.append(f"read {saved.folder}/SALVAGE.md before you replay anything")
+    return "\n".join(map(visible, lines)).rstrip("\n") + "\n"
 
 
 def _first(saved: SavedRecords) -> Iterator[str]:
@@ -82,8 +83,7 @@ def document(saved: SavedRecords) -> str:
         _before(saved),
         _kept_back(saved),
         _transactions(saved),
-        _replay(saved),
-        _reading(),
+        *((_replay(saved), _reading()) if saved.cuts else ()),
     ]
     return "\n".join("\n".join(map(visible, part)) + "\n" for part in parts if part)
 

@@ -1,0 +1,35 @@
+"""What each replica does when it follows a candidate for leadership: the column `follower_cuts` of `what_if_leaders`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replica_audit.partition.pairs.commits import removed_commits
+from replica_audit.partition.pairs.pair import Measured, removed
+from replica_audit.protocol.comparison.candidates import never_begins
+from replica_audit.protocol.comparison.pair import catches_up
+from replica_audit.protocol.verdict.verdict import judge
+from replica_audit.tables.what_if import FollowerCut
+
+
+def follower_cuts(measured: Sequence[Measured]) -> tuple[FollowerCut, ...]:
+    """One value for each follower that was measured, by broker."""
+    return tuple(sorted(map(_cut, measured), key=lambda one: one.broker_id))
+
+
+def _cut(measured: Measured) -> FollowerCut:
+    comparison = measured.comparison
+    effect = comparison.effect
+    offsets, records, size = removed(measured)
+    return FollowerCut(
+        broker_id=comparison.follower.broker_id,
+        truncation_offset=effect.truncation.truncation_offset,
+        restart_offset=effect.truncation.restart_offset,
+        divergence_offset=comparison.divergence_offset,
+        removed_offsets=offsets,
+        removed_records=records,
+        removed_bytes=size,
+        removed_committed=removed_commits(comparison, judge(comparison)).removed_committed,
+        catches_up=not never_begins(effect) and catches_up(comparison.leader, effect),
+        still_diverged=comparison.still_diverged and not never_begins(effect),
+    )

@@ -1,0 +1,155 @@
+"""In which order brokers are to be started, so that each partition without a leader gets the one that loses least.
+
+A member of the ISR (of the ELR, where the ISR is empty) leads as soon as its broker runs, wanted or not; an unclean election takes the
+first running replica of the assignment. So a leader has to be there before each of its rivals starts.
+Sources: PartitionChangeBuilder (electLeader, electUncleanLeader), ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.report.facts.recovery_facts import ActedRole
+from replica_audit.report.facts.run_report import Electable, OfflinePartition
+
+Price = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedLeader:
+    """A partition and who is to lead it. `rivals` must not run before: each would be elected instead."""
+
+    partition: OfflinePartition
+    choice: Electable
+    rivals: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossedLeader:
+    """A partition whose best leader cannot be had, for others need the brokers in another order. `instead` leads it then, or nobody."""
+
+    partition: OfflinePartition
+    choice: Electable
+    instead: Electable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
+    """The brokers that are to lead, in the order in which they are started, and the partitions of each."""
+
+    brokers: tuple[int, ...]
+    leaders: tuple[PlannedLeader, ...]
+    crossed: tuple[CrossedLeader, ...]
+
+    def led_by(self, broker: int) -> list[PlannedLeader]:
+        """The partitions that a broker is to lead."""
+        return [one for one in self.leaders if one.choice.candidate_id == broker]
+
+
+def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[ActedRole]]]) -> StartOrder:
+    """The order in which most is saved: where two partitions contradict each other, the one that would lose less gives way.
+
+    Args:
+        wanted: each partition with the replica that is to lead it, and its replicas in the order of their assignment.
+    """
+    found = [PlannedLeader(partition=one, choice=best, rivals=_rivals(one, best, roles)) for one, best, roles in wanted]
+    before: dict[int, set[int]] = {}
+    kept: list[PlannedLeader] = []
+    dropped: list[PlannedLeader] = []
+    for planned in sorted(found, key=_by_regret):
+        leader = planned.choice.candidate_id
+        if any(_leads_to(before, rival, leader) for rival in planned.rivals):
+            dropped.append(planned)
+        else:
+            kept.append(planned)
+            before.setdefault(leader, set()).update(planned.rivals)
+    brokers = tuple(_sorted(before))
+    leaders = tuple(_first_of_equals(planned, brokers) for planned in found if planned in kept)
+    started = tuple(broker for broker in brokers if any(one.choice.candidate_id == broker for one in leaders))
+    everyone = [*started, *(broker for broker in brokers if broker not in started)]
+    crossed = tuple(
+        CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, everyone))
+        for one in found
+        if one in dropped
+    )
+    return StartOrder(brokers=started, leaders=leaders, crossed=crossed)
+
+
+def price_of(choice: Electable) -> Price:
+    """What electing a replica loses, to be compared."""
+    return choice.lost_committed or 0, choice.lost_records or 0, choice.lost_offsets or 0
+
+
+def electable_brokers(one: OfflinePartition) -> frozenset[int]:
+    """Who leads as soon as its broker runs; where neither ISR nor ELR has anybody, the one that led last may (KIP-966)."""
+    if one.isr or one.elr:
+        return frozenset(one.isr or one.elr or ())
+    return frozenset([] if one.last_leader_id is None or one.last_leader_id < 0 else [one.last_leader_id])
+
+
+def _rivals(one: OfflinePartition, best: Electable, roles: Sequence[ActedRole]) -> frozenset[int]:
+    """Who would lead instead, and lose more by it; of an unclean election also those before it in the assignment (unknown: all)."""
+    prices = {choice.candidate_id: price_of(choice) for choice in one.candidates or () if choice.rank is not None}
+    found = {broker for broker in electable_brokers(one) if prices.get(broker) != price_of(best)}
+    if best.election != ElectionType.CLEAN:
+        places = {role.broker_id: role.position for role in roles}
+        own = places.get(best.candidate_id)
+        by_itself = any(role.unclean_leader_election for role in roles)  # the controller elects whoever is there, unasked
+        found |= electable_brokers(one)
+        found |= {broker for broker, place in places.items() if by_itself or own is None or place is None or place < own}
+    return frozenset(found - {best.candidate_id})
+
+
+def _by_regret(planned: PlannedLeader) -> tuple[Price, str, int]:
+    """What is lost more where a rival that may be elected cleanly leads; most first."""
+    best, worst = price_of(planned.choice), price_of(planned.choice)
+    for choice in planned.partition.candidates or ():
+        if choice.candidate_id in planned.rivals and choice.candidate_id in electable_brokers(planned.partition):
+            worst = max(worst, price_of(choice))
+    committed, records, offsets = (less - more for less, more in zip(best, worst, strict=True))
+    return (committed, records, offsets), planned.partition.topic, planned.partition.partition
+
+
+def _leads_to(before: dict[int, set[int]], start: int, end: int) -> bool:
+    """Whether one broker has to be started before another, by what is settled."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        for later in before.get(waiting.pop(), ()):
+            if later == end:
+                return True
+            if later not in seen:
+                seen.add(later)
+                waiting.append(later)
+    return False
+
+
+def _sorted(before: dict[int, set[int]]) -> Iterator[int]:
+    """Brokers, each before those that have to wait for it; otherwise by id."""
+    left = {*before, *(later for found in before.values() for later in found)}
+    while left:
+        free = min(broker for broker in left if not any(broker in before.get(other, ()) for other in left))
+        left.remove(free)
+        yield free
+
+
+def _first_of_equals(planned: PlannedLeader, brokers: Iterable[int]) -> PlannedLeader:
+    """Of those that may be elected cleanly at the same price the first one that is started leads."""
+    best = planned.choice
+    if best.election != ElectionType.CLEAN:
+        return planned
+    equal = _by_broker(planned.partition, electable_brokers(planned.partition), price_of(best))
+    first = next((equal[broker] for broker in brokers if broker in equal), best)
+    return PlannedLeader(partition=planned.partition, choice=first, rivals=planned.rivals)
+
+
+def _by_broker(one: OfflinePartition, among: Collection[int], price: Price | None = None) -> dict[int, Electable]:
+    found = {choice.candidate_id: choice for choice in one.candidates or () if choice.candidate_id in among}
+    return {broker: choice for broker, choice in found.items() if price is None or (choice.rank is not None and price_of(choice) == price)}
+
+
+def _instead(one: OfflinePartition, brokers: Iterable[int]) -> Electable | None:
+    """Who leads when brokers are started in this order."""
+    electable = _by_broker(one, electable_brokers(one))
+    return next((electable[broker] for broker in brokers if broker in electable), None)

@@ -1,0 +1,156 @@
+"""Who truncates where under each leader that a partition could have: a table of PLAN.md, and all of it as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from replica_audit.report.facts.recovery_facts import ActedCut, ActedVerdict, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.run_report import Electable
+from replica_audit.report.plan.elections import best_choice, leaders_by_plan
+from replica_audit.report.plan.kafka_files import rows_csv
+from replica_audit.report.plan.names import partition_shown
+
+FILE = "truncations.csv"
+_MOST = 20  # partitions in the table
+_HEAD = ("topic", "partition", "leader", "planned", "broker", "truncates_to", "starts_at", "offsets", "records", "committed_offsets")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedTruncations:
+    """A partition under one leader. `election` is clean, unclean, or None where it leads now; `lost_records`: those nobody then holds."""
+
+    key: PartitionKey
+    leader_id: int
+    is_planned: bool
+    election: str | None
+    cuts: tuple[ActedCut, ...]
+    lost_records: int | None
+    lost_committed: int | None
+
+
+def truncations(facts: RecoveryFacts) -> list[LedTruncations]:
+    """Partitions in which a replica truncates: those without a leader under each candidate, the others under the one that leads."""
+    return [*_leaderless(facts, leaders_by_plan(facts)), *_led(facts)]
+
+
+def truncations_csv(found: Sequence[LedTruncations]) -> str:
+    """A line for each replica that is cut, under each leader."""
+    rows: list[tuple[str | int, ...]] = [_HEAD]
+    for one in found:
+        for cut in one.cuts:
+            offsets = (cut.truncation_offset, cut.restart_offset, cut.removed_offsets, cut.removed_records, cut.removed_committed)
+            said = ("" if offset is None else offset for offset in offsets)
+            rows.append((*one.key, one.leader_id, "yes" if one.is_planned else "no", cut.broker_id, *said))
+    return rows_csv(rows)
+
+
+def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
+    """Lines of Markdown; none where nothing is truncated under any leader."""
+    if not found:
+        return
+    keys = list(dict.fromkeys(one.key for one in found))
+    yield from ("## Who truncates what, by leader", "")
+    yield "A replica that follows truncates to what its leader holds. The planned leader is marked; the other lines are what it would cost"
+    yield "if another led. Lost for good: records that no replica holds then."
+    yield from ("", "| partition | leader | election | the others truncate | lost for good |", "|---|---|---|---|---|")
+    for one in found:
+        if one.key in keys[:_MOST]:
+            leader = f"**broker {one.leader_id}, planned**" if one.is_planned else f"broker {one.leader_id}"
+            if one.election is None:
+                leader = f"broker {one.leader_id}, leads now"
+            yield f"| {_cell(partition_shown(*one.key))} | {leader} | {one.election or '-'} | {_cuts(one)} | {_lost(one)} |"
+    if len(keys) > _MOST:
+        yield from ("", f"and {len(keys) - _MOST} more partitions. All are in `{FILE}`, where there is that file.")
+    yield ""
+
+
+def _leaderless(facts: RecoveryFacts, planned: Mapping[PartitionKey, Electable]) -> Iterator[LedTruncations]:
+    for key, one in facts.leaderless.items():
+        if best_choice(one) is None:
+            continue
+        choices = sorted((choice for choice in one.candidates or () if choice.rank is not None), key=lambda choice: choice.rank or 0)
+        made = [_under(facts, key, choice, is_planned=planned.get(key) is choice) for choice in choices]
+        if any(cut_away(cut) for led in made for cut in led.cuts):
+            yield from made
+
+
+def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_planned: bool) -> LedTruncations:
+    return LedTruncations(
+        key=key,
+        leader_id=choice.candidate_id,
+        is_planned=is_planned,
+        election=choice.election,
+        cuts=facts.cuts_under(*key, choice.candidate_id),
+        lost_records=choice.lost_records,
+        lost_committed=choice.lost_committed,
+    )
+
+
+def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
+    """Of partitions with a leader what their followers will truncate."""
+    found: dict[PartitionKey, list[ActedVerdict]] = {}
+    for verdict in facts.verdicts:
+        if verdict.will_be_cut and verdict.key not in facts.leaderless:
+            found.setdefault(verdict.key, []).append(verdict)
+    for key, verdicts in found.items():
+        yield LedTruncations(
+            key=key,
+            leader_id=verdicts[0].leader_id,
+            is_planned=True,
+            election=None,
+            cuts=tuple(_as_cut(verdict) for verdict in verdicts),
+            lost_records=None,
+            lost_committed=None,
+        )
+
+
+def _as_cut(verdict: ActedVerdict) -> ActedCut:
+    return ActedCut(
+        broker_id=verdict.follower_id,
+        truncation_offset=verdict.truncation_offset,
+        restart_offset=verdict.restart_offset,
+        removed_offsets=verdict.removed_offsets,
+        removed_records=verdict.removed_records,
+        removed_committed=verdict.removed_committed,
+        catches_up=True,
+        still_diverged=False,
+    )
+
+
+def cut_away(cut: ActedCut) -> bool:
+    """Whether a replica truncates records, or whether it does is not known."""
+    return (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0
+
+
+def _cuts(one: LedTruncations) -> str:
+    return "; ".join(f"broker {cut.broker_id} {_does(cut)}" for cut in one.cuts) or "nothing, or not known"
+
+
+def _does(cut: ActedCut) -> str:
+    if cut.restart_offset is not None:
+        return f"empties its log and starts at {cut.restart_offset}{_records(cut)}"
+    if cut.truncation_offset is not None and cut.removed_offsets != 0:
+        return f"to {cut.truncation_offset}{_records(cut)}"
+    does = "nothing"
+    if cut.still_diverged:
+        does += ", but stays diverged"
+    return does if cut.catches_up else f"{does}, and cannot follow"
+
+
+def _records(cut: ActedCut) -> str:
+    if cut.removed_records is None:
+        return ", not known how many records"
+    proven = f", {cut.removed_committed} committed" if cut.removed_committed else ""
+    return f" ({cut.removed_records} records{proven})"
+
+
+def _lost(one: LedTruncations) -> str:
+    if one.lost_records is None:
+        return "see the step"
+    proven = f", {one.lost_committed} committed" if one.lost_committed else ""
+    return f"{one.lost_records} records{proven}" if one.lost_records else "nothing"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
