@@ -171,6 +171,7 @@ def test_a_clean_cluster_has_an_empty_plan_that_says_so() -> None:
     plan = plan_of(facts(), RE_READ)
     assert (plan.steps, plan.refusals, plan.presumptions, plan.decisions) == ((), (), (), ())
     assert "the plan is empty" in render_plan(plan)
+    assert "Afterwards" not in render_plan(plan)
     assert "Step 1" not in render_plan(plan)
 
 
@@ -233,6 +234,12 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     assert "Do not start broker 2 before its directories are copied" in plan.decisions[0]
     unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
     assert unknown.steps == (), "what retention took from the leader is no loss"
+    agrees = replace(cut, verdict="cannot_rejoin", truncation_offset=5)
+    same = plan_of(replace(found, verdicts=(agrees,)), RE_READ)
+    assert same.steps == (), "what it truncates it fetches again"
+    assert not any("Do not start" in text for text in same.decisions)
+    other = plan_of(replace(found, verdicts=(replace(agrees, divergence_offset=7),)), RE_READ)
+    assert [step.safety for step in other.steps] == [Safety.SAVE]
     gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
     assert gone.steps == ()
     assert "already truncated" in gone.decisions[0]
@@ -254,7 +261,7 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     plan = plan_of(facts(logs=(wrong,)), RE_READ)
     assert files(plan) == {"checkpoints/broker-1/t-0/leader-epoch-checkpoint": "0\n2\n6 0\n7 1800\n"}
     assert "/var/lib/kafka/data-0/t-0/leader-epoch-checkpoint" in plan.steps[0].reasons[0]
-    assert plan.steps[0].reasons[2:] == (
+    assert plan.steps[0].reasons[2:4] == (
         "Line `7 1800` is from the table of another replica: broker 3.",
         "Replayed with it: follower 2 of leader 1 truncates nothing and catches up.",
     )

@@ -32,6 +32,7 @@ class ActedVerdict:
     wrong_lines_broker_id: int | None = None
     cause: str | None = None
     removed_offsets: int | None = None
+    divergence_offset: int | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -40,9 +41,13 @@ class ActedVerdict:
 
     @property
     def will_be_cut(self) -> bool:
-        """Whether it truncates records that are on its disk still; of an inconclusive one nobody knows, and retention is no loss."""
+        """Whether it truncates records that are on its disk still and that its leader does not hold.
+
+        Of an inconclusive one nobody knows, retention is no loss, and where the logs agree the same records are fetched again.
+        """
         is_cut = self.truncation_offset is not None or self.restart_offset is not None
-        return is_cut and not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
+        differs = self.divergence_offset is not None or self.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
+        return is_cut and differs and not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from replica_audit.report.plan.names import shown
-from replica_audit.report.plan.steps import Plan, PlanStep
+from replica_audit.report.plan.steps import Plan, PlanStep, Safety
 
 _MARKDOWN = re.compile(r"[\\`<\[*_]")
 _MOST = 20  # places named in a refusal
@@ -15,7 +15,12 @@ _HOLDS = {True: "the run bears it out", False: "THE RUN CONTRADICTS IT", None: "
 
 def render_plan(plan: Plan) -> str:
     """The whole document."""
-    return "\n".join([*_head(plan), *_decisions(plan), *plan.truncations, *_presumed(plan), *_steps(plan), *_refused(plan)]) + "\n"
+    return (
+        "\n".join(
+            [*_head(plan), *_decisions(plan), *plan.truncations, *_presumed(plan), *_steps(plan), *_afterwards(plan), *_refused(plan)]
+        )
+        + "\n"
+    )
 
 
 def _head(plan: Plan) -> Iterator[str]:
@@ -63,6 +68,15 @@ def _block(title: str, lines: tuple[str, ...]) -> Iterator[str]:
 def _files(step: PlanStep) -> Iterator[str]:
     if step.files:
         yield from (f"Files: {', '.join(shown(file.name) for file in step.files[:20])}{' and more' if len(step.files) > 20 else ''}", "")
+
+
+def _afterwards(plan: Plan) -> Iterator[str]:
+    if plan.steps:
+        yield from ("## Afterwards", "")
+        yield "- Audit again, with new copies, and plan again: what is not known yet (who leads, where groups stand) is known then."
+        if any(step.safety is Safety.SAVE for step in plan.steps):
+            yield "- When every replica is in sync, send the saved records again: the lines are in `SALVAGE.md` of the salvage."
+        yield ""
 
 
 def _refused(plan: Plan) -> Iterator[str]:
