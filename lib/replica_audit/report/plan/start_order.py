@@ -56,23 +56,22 @@ def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[Act
     """
     found = [PlannedLeader(partition=one, choice=best, rivals=_rivals(one, best, roles)) for one, best, roles in wanted]
     before: dict[int, set[int]] = {}
-    kept: list[PlannedLeader] = []
-    dropped: list[PlannedLeader] = []
+    is_kept: dict[tuple[str, int], bool] = {}
     for planned in sorted(found, key=_by_regret):
-        leader = planned.choice.candidate_id
-        if any(_leads_to(before, rival, leader) for rival in planned.rivals):
-            dropped.append(planned)
-        else:
-            kept.append(planned)
+        leader, key = planned.choice.candidate_id, (planned.partition.topic, planned.partition.partition)
+        is_kept[key] = not any(_leads_to(before, rival, leader) for rival in planned.rivals)
+        if is_kept[key]:
             before.setdefault(leader, set()).update(planned.rivals)
     brokers = tuple(_sorted(before))
-    leaders = tuple(_first_of_equals(planned, brokers) for planned in found if planned in kept)
-    started = tuple(broker for broker in brokers if any(one.choice.candidate_id == broker for one in leaders))
+    kept = [one for one in found if is_kept[one.partition.topic, one.partition.partition]]
+    leaders = tuple(_first_of_equals(planned, brokers) for planned in kept)
+    led = {one.choice.candidate_id for one in leaders}
+    started = tuple(broker for broker in brokers if broker in led)
     everyone = [*started, *(broker for broker in brokers if broker not in started)]
     crossed = tuple(
         CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, everyone))
         for one in found
-        if one in dropped
+        if not is_kept[one.partition.topic, one.partition.partition]
     )
     return StartOrder(brokers=started, leaders=leaders, crossed=crossed)
 
