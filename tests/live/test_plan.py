@@ -238,7 +238,7 @@ def test_the_outage_is_planned_and_put_right(lab: Lab, tmp_path: Path, capfd: py
     assert cli.main(["triage", "--input", str(root), "--plan", str(plan), "--salvage", str(saved)]) == 1
     rows = _truncations(plan)
     removed = sum(int(row["records"]) for row in rows)
-    assert f"Saved {removed} records" in capfd.readouterr().out
+    assert f"Saved {removed:,} records" in capfd.readouterr().out
 
     steps = operator.do(plan)
     say("\n".join(step.title for step in steps))
