@@ -125,7 +125,7 @@ def test_it_shows_the_partition_of_the_tables(investigated: Any, audits: Warehou
     assert len(values(batches)) == both["leader_last_offset"].notna().sum() + both["follower_last_offset"].notna().sum()
     explained = next(output["text"] for output in outputs(investigated) if output["output_type"] == "stream")
     verdict = partition.verdicts().iloc[0]
-    assert explained.startswith(f"billing-0: follower 1 of leader 2\n  {verdict['verdict']} ({verdict['severity']})")
+    assert f"\n\nbilling-0: follower 1 of leader 2\n  {verdict['verdict']} ({verdict['severity']})" in explained
     gone = next(cell for cell in investigated.cells if "gone = " in cell.source)
     assert len(re.findall(r"\n\d+ +\d+ ", gone.outputs[0]["data"]["text/plain"])) >= 1
 

@@ -94,6 +94,22 @@ def test_leader_copied_earlier(leader: Replica, follower: Replica, leader_epoch:
             replica(1, [(1, 0, 7)], epochs=[(1, 0), (5, 9)]), {"leader_epoch": 5}, False, id="such an entry, of a leader that is down"
         ),
         pytest.param(replica(1, [(2, 0, 7)], epochs=[(2, 0), (5, 9)], **UP), {"leader_epoch": 5}, False, id="they differ below"),
+        pytest.param(replica(1, [], **UP), {"leader_epoch": 5, "enters_epoch_at_once": True}, True, id="an empty log without an epoch"),
+        pytest.param(
+            replica(1, [], epochs=[(5, 0)], **UP), {"leader_epoch": 5, "enters_epoch_at_once": True}, False, id="elected with an empty log"
+        ),
+        pytest.param(
+            replica(1, [], alive=False),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            False,
+            id="an empty log of a broker that is down",
+        ),
+        pytest.param(
+            replica(1, [], checkpoint_known=False, **UP),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            False,
+            id="an empty log, and no table was collected",
+        ),
     ],
 )
 def test_leader_copied_before_its_election(leader: Replica, options: dict[str, Any], expected: bool) -> None:
@@ -331,12 +347,16 @@ def test_a_leader_that_was_copied_before_it_was_elected_proves_nothing(
     ("leader", "verdict"),
     [
         pytest.param({"start": 6}, Verdict.INCONCLUSIVE, id="retention of the leader of then had overtaken it"),
-        pytest.param({}, Verdict.COMMITTED_LOSS, id="it begins at 0: nothing tells that it followed"),
+        pytest.param({}, Verdict.INCONCLUSIVE, id="a new replica's, of a new topic"),
+        pytest.param({"epochs": [(3, 0)]}, Verdict.COMMITTED_LOSS, id="a new replica's that was elected: its disk was lost"),
         pytest.param({"start": 6, "epochs": [(3, 6)]}, Verdict.COMMITTED_LOSS, id="it knows its epoch"),
     ],
 )
 def test_a_leader_whose_log_had_just_begun_anew_when_it_was_copied_proves_nothing(leader: dict[str, Any], verdict: Verdict) -> None:
-    """Seen on 4.3.1: a follower that was emptied and begun anew at 5456, copied, and elected before its own follower was copied."""
+    """Seen on 4.3.1: a follower that was emptied and begun anew at 5456, copied, and elected before its own follower was copied.
+
+    On 3.9.2: the broker that was elected, copied while __transaction_state was being made.
+    """
     pair = replica(1, **leader, **UP), replica(2, [(2, 0, 9)], high_watermark=8, alive=False)
     given: dict[str, Any] = {"leader_epoch": 3, "enters_epoch_at_once": True}
     assert _verdict(*pair, **given) is verdict

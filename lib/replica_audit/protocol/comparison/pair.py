@@ -134,12 +134,12 @@ class Comparison:
         """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
 
         Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later. An empty log
-        that begins above 0, without any epoch, is a follower's that had just begun anew: retention of the leader of then had overtaken it.
+        without any epoch is a follower's that has just begun: on a running broker, and above 0, where retention of its leader was faster.
         """
-        latest, began_anew = latest_epoch(self.leader.log.epochs), self.leader.empty and self.leader.log.log_start_offset > 0
-        is_of_before = (bool(self.leader.alive) or self.leader.stopped_cleanly) and not self.context.simultaneous
-        is_unknown = (latest >= 0 or began_anew) and latest < self.context.leader_epoch
-        return is_of_before and self.context.enters_epoch_at_once and is_unknown
+        latest, is_running = latest_epoch(self.leader.log.epochs), bool(self.leader.alive)
+        has_begun = self.leader.empty and (self.leader.log.log_start_offset > 0 or (is_running and self.leader.checkpoint_known))
+        is_of_before = (is_running or self.leader.stopped_cleanly) and not self.context.simultaneous
+        return is_of_before and self.context.enters_epoch_at_once and (latest >= 0 or has_begun) and latest < self.context.leader_epoch
 
     @property
     def differs_in_what_was_committed(self) -> bool:
