@@ -57,9 +57,10 @@ def _once(make: Callable[[], Any], *, is_worth_it: bool) -> Any:
         with _lock:
             if make not in _made:
                 is_possible = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0") and sys.byteorder == "little"
-                _made[make] = None
+                found = None
                 with suppress(ImportError, OSError), uncollected():  # that is an eighth of the time of importing
-                    _made[make] = make() if is_possible else None
+                    found = make() if is_possible else None
+                _made[make] = found  # only now: another thread that reads in Python meanwhile makes loading take six times as long
     return _made.get(make)
 
 
