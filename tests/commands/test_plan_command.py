@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -120,3 +121,51 @@ def test_what_the_page_says_to_decide_links_to_its_evidence(tmp_path: Path) -> N
     assert links
     assert all(f'id="{unquote(link)}"' in text for link in links), "every link leads somewhere"
     assert "#groups" in [f"#{link}" for link in links]
+
+
+def test_a_broker_that_is_gone_is_planned_without_and_salvaged_from_its_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_warehouse(tmp_path / "warehouse", OFFLINE)
+    given = ["plan", "--warehouse", str(tmp_path / "warehouse"), "--output"]
+    assert cli.main([*given, str(tmp_path / "plan"), "--gone", "2"]) == 0
+    text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
+    assert "broker 2 is gone for good: said with --gone" in text
+    assert not re.search(r"^# start broker 2 on its host, unless", text, re.MULTILINE)
+    assert cli.main(["triage", "--input", str(OFFLINE), "--plan", str(tmp_path / "now"), "--gone", "2"]) == 1
+    made, now = (
+        {path.name: path.read_text() for path in (tmp_path / name).iterdir() if path.name != "PLAN.md"} for name in ("plan", "now")
+    )
+    assert made == now
+    saved = ["salvage", "--local", "--warehouse", str(tmp_path / "warehouse"), "--output", str(tmp_path / "saved")]
+    assert cli.main([*saved, "--gone", "2"]) == 0
+    capsys.readouterr()
+    assert cli.main(saved) == 2, "another salvage: of a plan in which broker 2 comes back"
+    assert str(tmp_path / "saved") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("root", "broker", "why"),
+    [
+        (LOSS, "2", "saw broker 2 running"),
+        (OFFLINE, "9", "has no such broker; it has: 2, 3"),
+        (OFFLINE, "x", "give the id of one broker"),
+        (OFFLINE, "2,3", "give the id of one broker"),
+    ],
+)
+def test_a_broker_that_cannot_be_gone_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], root: Path, broker: str, why: str
+) -> None:
+    with nullcontext() if broker.isdigit() else pytest.raises(SystemExit) as ended:
+        code = cli.main(["triage", "--input", str(root), "--plan", str(tmp_path / "plan"), "--gone", broker])
+    assert (code if ended is None else ended.value.code) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "plan").exists()
+
+
+def test_gone_is_of_one_cluster_and_of_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["triage", "--input", str(LOSS), "--input", str(OFFLINE), "--gone", "2"]
+    assert cli.main(given) == 2
+    assert "give one of these, too" in capsys.readouterr().err
+    assert cli.main([*given, "--plan", str(tmp_path / "plan")]) == 2
+    assert "of which cluster?" in capsys.readouterr().err
+    assert cli.main([*given, "--salvage", str(tmp_path / "saved")]) == 2
+    assert "of which cluster?" in capsys.readouterr().err

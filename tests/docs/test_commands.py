@@ -32,6 +32,11 @@ HERE = {
     "./spark-submit.sh triage --input /backup/brokers --html triage.html": (1, "critical: committed_loss"),
     "./spark-submit.sh triage --input /backup/brokers --plan plan": (1, "critical: committed_loss"),
     "./spark-submit.sh plan --output recovery": (0, "PLAN.md"),
+    "./spark-submit.sh plan --cluster tGgMi5ChQQaP400G_KG93g --gone 1 --output plan-without-1": (0, "PLAN.md"),
+    "./spark-submit.sh salvage --local --cluster tGgMi5ChQQaP400G_KG93g --gone 1 --output saved-without-1": (
+        0,
+        "Saved 42 records of 3 cut(s)",
+    ),
     "./spark-submit.sh report --output report.html": (0, "report.html"),
     "./spark-submit.sh explain --partition billing-0": (0, "The exchange"),
     "./spark-submit.sh collect --log-dir /var/lib/kafka/data --output /backup/brokers": (0, "collected 7 segment(s)"),

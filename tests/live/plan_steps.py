@@ -24,11 +24,13 @@ _CLASSES: dict[str, str | dict[str, str]] = {
         "3.9": "kafka.admin.BrokerApiVersionsCommand",
         "4.3": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     },
+    "kafka-cluster.sh": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-producer.sh": {"3.9": "kafka.tools.ConsoleProducer", "4.3": "org.apache.kafka.tools.ConsoleProducer"},
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-storage.sh": "kafka.tools.StorageTool",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
@@ -89,8 +91,10 @@ class Operator:
         self.audited, self.step = audited, PrintedStep(title="", partitions=(), place="", commands=(), checks=())
         self.lab, self.tools, self.safe = lab, tools_folder, safe
         self.ran: list[str] = []
+        self.printed = ""
         self._by_hand: Mapping[str, Callable[..., None]] = {
             r"# start broker (\d+)(?: on its host.*)?": self._start,
+            r"# on the host of the new broker (\d+): (kafka-storage.sh format .*)": self._format,
             r"# start every broker, each on its host": self._start_all,
             r"# stop broker (\d+)\b.*": self._stop,
             r"# broker\(s\) ([\d, ]+) must not run yet.*": self._not_running,
@@ -98,7 +102,8 @@ class Operator:
             r"# on its host, with PLACE as above: (cp -p PLACE PLACE.before)   # if the file is there": self._at_its_place,
             r"# (cp checkpoints/\S+ PLACE)": self._at_its_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY.*": lambda: None,
-            r"# (audit again|start one consumer|stop the consumers|the records themselves|\(after `triage`).*": lambda *_words: None,
+            r"# (audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
+            r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
         }
         self.folder = safe
 
@@ -125,8 +130,11 @@ class Operator:
         return done.stdout
 
     def _line(self, line: str) -> None:
+        if "# must print nothing" in line:
+            assert not self.shell(line, self.folder).strip()
+            return
         if not line.startswith("#"):
-            self.shell(line, self.folder)
+            self.printed = self.shell(line, self.folder)
             return
         for pattern, act in self._by_hand.items():
             if told := re.fullmatch(pattern, line):
@@ -139,7 +147,10 @@ class Operator:
             self._line(line)
         elif "nothing of this partition" in line:
             wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
-        elif "# prints nothing" in line:
+        elif missing := re.search(r"prints nothing but partitions that miss only ([\d, ]+) in `Isr`", line):
+            brokers = {int(broker) for broker in missing[1].split(", ")}
+            wait_until(line, lambda: all(one <= brokers for one in _missing(self.shell(line, self.folder))))
+        elif "prints nothing" in line:
             wait_until(line, lambda: not self.shell(line, self.folder).strip())
         elif "listed" in line:
             wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
@@ -153,6 +164,10 @@ class Operator:
         if node.state is State.DOWN:
             node.start()
         wait_until(f"broker {broker} is registered", lambda: int(broker) in self.lab.registered())
+
+    def _format(self, broker: str, line: str) -> None:
+        cluster_id = re.findall(r"Cluster ID: (\S+)", self.printed)[0]
+        self.shell(line.replace("CLUSTER_ID", cluster_id), self.lab.brokers[int(broker)].folder)
 
     def _start_all(self) -> None:
         for broker in self.lab.brokers:
@@ -182,6 +197,12 @@ class Operator:
 def _listed(said: str) -> list[str]:
     """The partitions that kafka-topics.sh lists."""
     return [f"{topic}-{partition}" for topic, partition in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", said)]
+
+
+def _missing(said: str) -> list[set[int]]:
+    """Of each partition that kafka-topics.sh lists the brokers that are not in the ISR."""
+    found = re.findall(r"Replicas: ([\d,]+)\s+Isr: ([\d,]*)", said)
+    return [{int(one) for one in replicas.split(",")} - {int(one) for one in isr.split(",") if one} for replicas, isr in found]
 
 
 def _is_complete(said: str) -> bool:

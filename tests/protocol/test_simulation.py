@@ -21,6 +21,7 @@ from replica_audit.protocol.simulation.situation import (
     NOBODY,
     Action,
     Elect,
+    LoseDisk,
     NotDone,
     ReplaceCheckpoint,
     RestoreCopy,
@@ -71,6 +72,20 @@ def test_an_unclean_election_and_what_is_still_at_stake() -> None:
     assert whole.lost == [Span(2, 20, 30)]
     assert whole.committed == {Evidence.CHECKPOINT: 7}
     assert whole.at_stake == []
+
+
+def test_a_disk_that_is_lost_takes_what_only_it_held_and_costs_what_its_truncation_would() -> None:
+    gone = _play(_down(LOGS, {1}), LoseDisk(1), StartBroker(1), StartBroker(2), Elect(2, unclean=True), StartBroker(3))
+    assert [one.not_done for one in gone.outcomes] == [None, NotDone.NO_REPLICA, None, None, None]
+    assert gone.outcomes[0].lost == (Span(2, 20, 30),)
+    assert gone.committed == {Evidence.CHECKPOINT: 7}, "below the high watermark of the disk"
+    comes_back = _play(_down(LOGS, {1}), StartBroker(2), Elect(2, unclean=True), StartBroker(3), StartBroker(1))
+    assert (gone.lost, gone.committed) == (comes_back.lost, comes_back.committed)
+    restored = _play(_down(LOGS, {1}), LoseDisk(1), RestoreCopy(1, 1), StartBroker(1), StartBroker(2))
+    assert [span for span in restored.lost if span.leader_epoch == 2] == [], "its copy brought them back"
+    leads = _play(_play(_down(LOGS, {1}), StartBroker(1), StartBroker(2)).after, LoseDisk(1))
+    assert (leads.after.leader_id, leads.lost_offsets) == (2, 0), "in sync: nothing was only on it"
+    assert _play(_down(LOGS, {1}), LoseDisk(9)).outcomes[0].not_done is NotDone.NO_REPLICA
 
 
 def test_orders_are_compared_by_what_they_lose() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ Say what to do about the findings of a past run, in order of safety, and write t
 own tools take: elections, reassignments in two steps, positions of consumer groups, hanging
 transactions to abort, corrected leader-epoch-checkpoint files. PLAN.md has each step with its reason,
 its command, how to check that it worked and how to undo it, what the plan presumes, and what it
-refuses to do because it would lose more than it saves.
+refuses to do because it would lose more than it saves. A broker that is lost for good is named with
+--gone: else an election that may lose what only it holds is refused.
 
 Nothing is executed, no broker is asked, and only the tables are read: no logs, no Spark, no Java.
 """
@@ -33,13 +34,32 @@ exit codes:
 examples:
   ./spark-submit.sh plan --output plan
   ./spark-submit.sh plan --warehouse /audits --run-id 20260102T030405Z-1a2b3c --output plan --groups skip
+  ./spark-submit.sh plan --output plan --gone 3
 """
+
+
+def broker_id(given: str) -> int:
+    """The id of a broker.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not given.isascii() or not given.isdigit():
+        raise argparse.ArgumentTypeError(f"{given!r}: give the id of one broker, such as 3; of several, --gone once for each")
+    return int(given)
+
+
 POLICIES = ("re-read", "skip")
 GROUPS = Option(
     flag="--groups",
     help="what consumer groups behind a truncation are to do: re-read, so that nothing is missed, or skip, so that nothing is handled "
     "twice (default: re-read)",
     arguments={"choices": POLICIES, "default": POLICIES[0]},
+)
+GONE = Option(
+    flag="--gone",
+    help="id of a broker that will not come back because its disk is lost: plan without it, at the price of what only it held; repeatable",
+    arguments={"action": "append", "type": broker_id, "metavar": "BROKER"},
 )
 
 
@@ -48,15 +68,16 @@ def _plan(given: argparse.Namespace) -> int:
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
     check_folder("--output", given.output)
-    write_plan(PastRun(WarehouseTables(given.warehouse), given.run_id), "--output", given.output, given.groups, given.cluster)
+    run = PastRun(WarehouseTables(given.warehouse), given.run_id)
+    write_plan(run, "--output", given.output, given.groups, given.cluster, given.gone)
     return 0
 
 
-def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str | None) -> None:
+def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str | None, gone: Sequence[int] | None) -> None:
     """Write the plan of a run to the folder that a flag names, of several clusters to one folder each in it, and say where it is.
 
     Raises:
-        UsageError: the run does not have the cluster.
+        UsageError: the run does not have the cluster; a broker is not gone by the run, or it is not said of which cluster it is.
         OutputError: the folder cannot be written.
     """
     from replica_audit.past.recovery import recovery_facts
@@ -64,10 +85,7 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
     from replica_audit.report.plan.plan import plan_of
     from replica_audit.report.plan.steps import GroupPolicy
 
-    found = {facts.cluster_id: facts for facts in recovery_facts(run)}
-    if cluster is not None and cluster not in found:
-        raise UsageError(f"--cluster {cluster}: run {run.run_id} has no such cluster; it has: {', '.join(found) or 'none'}")
-    chosen = [facts for name, facts in found.items() if cluster in (None, name)]
+    chosen = recovery_facts(run, cluster_id=cluster, gone=frozenset(gone or ()))
     if not chosen:
         raise UsageError(f"run {run.run_id} has no cluster to plan for")
     made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": plan_of(facts, GroupPolicy(policy)) for facts in chosen}
@@ -110,5 +128,6 @@ COMMAND = Command(
             arguments={"type": Path, "metavar": "DIR", "required": True},
         ),
         GROUPS,
+        GONE,
     ),
 )

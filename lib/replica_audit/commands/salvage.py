@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.commands.plan import GONE
 from replica_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _asked(given: argparse.Namespace) -> tuple[PastRun, SalvageRequest]:
         partitions=partitions,
         asked_for=tuple(given.replay_also or ()),
         metadata=given.cluster_metadata,
+        gone=frozenset(given.gone or ()),
         protected=() if "://" in given.warehouse else (Path(given.warehouse).expanduser(),),
     )
     return run, request
@@ -140,6 +142,7 @@ COMMAND = Command(
             arguments={"type": Path, "metavar": "FILE"},
         ),
         REPLAY_ALSO,
+        GONE,
         Option(
             flag="--local",
             help="do it in this process: no Spark, no Java. Starts at once, and suits up to some GB of cut segments",

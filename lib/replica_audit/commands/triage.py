@@ -11,7 +11,7 @@ from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.new_folder import check_folder
-from replica_audit.commands.plan import GROUPS
+from replica_audit.commands.plan import GONE, GROUPS
 from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.errors import UsageError
 
@@ -43,6 +43,7 @@ examples:
   ./spark-submit.sh triage --input /backup/brokers
   ./spark-submit.sh triage --input /backup/brokers --partition orders-0 | less
   ./spark-submit.sh triage --input /backup/brokers --salvage /srv/saved
+  ./spark-submit.sh triage --input /backup/brokers --plan plan --gone 3
   ./spark-submit.sh triage --input /backup/brokers --topics 'orders|payments' --html triage.html
 """
 
@@ -69,6 +70,8 @@ def _triage(given: argparse.Namespace) -> int:
         refuse_input(given.salvage, given.input or [str(SAMPLE)])
     elif given.replay_also:
         raise UsageError("--replay-also: says what --salvage puts into the replay files; give --salvage DIR, too")
+    if given.gone and not (given.plan or given.salvage):
+        raise UsageError("--gone: says without which brokers --plan is made and --salvage saves; give one of these, too")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
     done = triage(tuple(given.input or [str(SAMPLE)]), settings, metadata=given.cluster_metadata, tell=tell)
@@ -97,7 +100,7 @@ def _write(given: argparse.Namespace, run: PastRun, report: Report) -> None:
     if given.html:
         write_page(run, "--html", given.html)
     if given.plan:
-        write_plan(run, "--plan", given.plan, given.groups, given.cluster)
+        write_plan(run, "--plan", given.plan, given.groups, given.cluster, given.gone)
 
 
 def _saved(given: argparse.Namespace, run: PastRun) -> int:
@@ -113,6 +116,7 @@ def _saved(given: argparse.Namespace, run: PastRun) -> int:
         partitions=frozenset([parse_partition(given.partition)]) if given.partition else None,
         asked_for=tuple(given.replay_also or ()),
         metadata=given.cluster_metadata,
+        gone=frozenset(given.gone or ()),
         is_audited_anew=True,
     )
     return show_saved(salvage_here(run, request, tell))
@@ -129,7 +133,7 @@ COMMAND = Command(
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
         Option(
             flag="--cluster",
-            help="cluster id, where several clusters have the partition of --partition, or for --plan",
+            help="cluster id, where several clusters have the partition of --partition, or for --plan and --gone",
             arguments={"metavar": "ID"},
         ),
         Option(
@@ -148,5 +152,6 @@ COMMAND = Command(
             flag="--plan", help="write what to do to this folder, new or empty, as plan does", arguments={"type": Path, "metavar": "DIR"}
         ),
         GROUPS,
+        GONE,
     ),
 )

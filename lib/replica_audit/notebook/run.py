@@ -154,7 +154,8 @@ class Run:
 
         Args:
             steps: `start 1`, `stop 1`, `elect 1`, `elect 1 unclean`, `correct 1` (write the corrected leader-epoch-checkpoint), `restore 1
-                from 2` (put the audited copy of broker 2 into broker 1's directory), in order; or actions of `protocol.simulation`.
+                from 2` (put the audited copy of broker 2 into broker 1's directory), `gone 1` (its disk is lost for good), in order; or
+                actions of `protocol.simulation`.
             partition: as Kafka writes it, such as `orders-0`; None for all that have a verdict.
             cluster: id of the cluster; None for all.
 

@@ -20,6 +20,7 @@ from replica_audit.protocol.simulation.situation import (
     NOBODY,
     Action,
     Elect,
+    LoseDisk,
     ReplaceCheckpoint,
     RestoreCopy,
     Situation,
@@ -28,7 +29,7 @@ from replica_audit.protocol.simulation.situation import (
 )
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
-_STEP = re.compile(r"(start|stop|correct) (\d+)|elect (\d+)( unclean)?|restore (\d+) from (\d+)")
+_STEP = re.compile(r"(start|stop|correct|gone) (\d+)|elect (\d+)( unclean)?|restore (\d+) from (\d+)")
 _RUN = {"leader", "follower", "zombie-leader", "zombie-follower", "ahead", "behind"}
 _NUMBERS = {
     name: "Int64"
@@ -139,12 +140,16 @@ class PartitionSimulator:
     def _action(self, step: str) -> Action:
         found = _STEP.fullmatch(" ".join(step.split()))
         if found is None:
-            raise UsageError(f"step {step!r}: give 'start 1', 'stop 1', 'elect 1', 'elect 1 unclean', 'correct 1' or 'restore 1 from 2'")
+            raise UsageError(
+                f"step {step!r}: give 'start 1', 'stop 1', 'elect 1', 'elect 1 unclean', 'correct 1', 'restore 1 from 2' or 'gone 1'"
+            )
         verb, broker, elected, unclean, restored, source = found.groups()
         if elected:
             return Elect(int(elected), unclean=bool(unclean))
         if restored:
             return RestoreCopy(int(restored), int(source))
+        if verb == "gone":
+            return LoseDisk(int(broker))
         if verb != "correct":
             return StartBroker(int(broker)) if verb == "start" else StopBroker(int(broker))
         content = self.corrected.get(int(broker))
@@ -199,6 +204,8 @@ def said(action: Action) -> str:
             return f"stop {action.broker_id}"
         case Elect():
             return f"elect {action.broker_id}{' unclean' if action.unclean else ''}"
+        case LoseDisk():
+            return f"gone {action.broker_id}"
         case ReplaceCheckpoint():
             return f"correct {action.broker_id}"
         case RestoreCopy():

@@ -45,23 +45,24 @@ class RunCuts:
     before: tuple[RemovedBefore, ...]
 
 
-def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | None = None) -> RunCuts:
+def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | None = None, *, gone: Collection[int] = ()) -> RunCuts:
     """Read the cuts of one cluster.
 
     Args:
         run: which is complete.
         cluster_id: one of the run's.
         partitions: as (topic, partition); None for all.
+        gone: brokers that never come back: another replica leads, and what their copies hold besides is cut away.
 
     Raises:
-        UsageError: a table cannot be read.
+        UsageError: a table cannot be read; a broker is not gone by the run.
     """
     of_cluster = ds.field("cluster_id") == cluster_id
     wanted = of_cluster if partitions is None else of_cluster & _among(partitions)
     is_cut = (ds.field("removed_offsets") > 0) | _truncates()
     unclear = ds.field("removed_offsets").is_null()
     verdicts = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
-    planned = planned_cuts(run, cluster_id)  # of partitions without a leader verdicts are against whoever is inferred to lead
+    planned = planned_cuts(run, cluster_id, gone)  # of partitions without a leader verdicts are against whoever is inferred to lead
     verdicts = [row for row in verdicts if (row["topic"], row["partition"]) not in planned]
     verdicts += _planned_rows(run, cluster_id, planned, partitions)
     cut_rows = [row for row in verdicts if row["removed_offsets"] != 0 and (row["removed_offsets"] or _start(row) is not None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,17 @@ class PlannedCut:
         }
 
 
-def planned_cuts(run: PastRun, cluster_id: str) -> dict[PartitionKey, list[PlannedCut]]:
+def planned_cuts(run: PastRun, cluster_id: str, gone: Collection[int] = ()) -> dict[PartitionKey, list[PlannedCut]]:
     """The cuts in each partition that gets a leader by the plan: an empty list where nothing is cut. Other partitions are not there.
+
+    Of brokers that are `gone`: what their audited copies hold and the leader does not.
 
     Raises:
         UsageError: a table cannot be read.
     """
-    if not clusters_offline(run, cluster_id):
+    if not gone and not clusters_offline(run, cluster_id):
         return {}
-    facts = recovery_of(run, cluster_id)
+    facts = recovery_of(run, cluster_id, gone=gone)
     found = {key: (choice.candidate_id, facts.cuts_under(*key, choice.candidate_id)) for key, choice in leaders_by_plan(facts).items()}
     return {key: list(_of(key, leader, cuts)) for key, (leader, cuts) in found.items() if cuts}
 

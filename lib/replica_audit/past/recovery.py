@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from replica_audit import tables
+from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -26,26 +27,42 @@ from replica_audit.report.facts.recovery_facts import (
     RecoveryFacts,
     keys_of,
 )
+from replica_audit.report.plan.gone import without_gone
 from replica_audit.tables import Table
 from replica_audit.tables.runs import NO_CLUSTER
 
 Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
 
-def recovery_facts(run: PastRun, *, with_replicas: bool = True) -> list[RecoveryFacts]:
-    """What there is to act upon in each cluster of a run, in the order of their ids; `with_replicas`: also where it is, as a plan needs it.
+def recovery_facts(
+    run: PastRun, *, with_replicas: bool = True, cluster_id: str | None = None, gone: Collection[int] = ()
+) -> list[RecoveryFacts]:
+    """What there is to act upon in each cluster of a run, in the order of their ids.
+
+    Args:
+        run: which is complete.
+        with_replicas: also where it is, as a plan needs it.
+        cluster_id: only of this cluster.
+        gone: brokers of the only cluster, or of this one, that never come back.
 
     Raises:
-        UsageError: a table cannot be read.
+        UsageError: a table cannot be read; there is no such cluster, or not one only that the brokers may be of; a broker is not gone.
     """
-    return [
-        recovery_of(run, cluster, with_replicas=with_replicas)
-        for cluster in sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
-    ]
+    found = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
+    if cluster_id is not None and cluster_id not in found:
+        raise UsageError(f"--cluster {cluster_id}: run {run.run_id} has no such cluster; it has: {', '.join(found) or 'none'}")
+    chosen = found if cluster_id is None else [cluster_id]
+    if gone and len(chosen) > 1:
+        raise UsageError(f"--gone {min(gone)}: of which cluster? run {run.run_id} has {len(chosen)}; give --cluster: {', '.join(chosen)}")
+    return [recovery_of(run, cluster, with_replicas=with_replicas, gone=gone) for cluster in chosen]
 
 
-def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True) -> RecoveryFacts:
-    """The same of one cluster."""
+def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True, gone: Collection[int] = ()) -> RecoveryFacts:
+    """The same of one cluster; `gone`: brokers that never come back, whose replicas are no longer there.
+
+    Raises:
+        UsageError: a table cannot be read; there is no such broker, or the run saw it run.
+    """
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
     offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
@@ -60,8 +77,9 @@ def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True) ->
     if with_replicas:
         corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
         keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected)
+        keys |= _keys_on(run, own, gone)
     inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
-    return RecoveryFacts(
+    facts = RecoveryFacts(
         run_id=run.run_id,
         cluster_id=cluster_id,
         offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
@@ -73,7 +91,22 @@ def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True) ->
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),
         problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
+        brokers=_brokers(run, own) if gone else frozenset(),
     )
+    return without_gone(facts, gone)
+
+
+def _keys_on(run: PastRun, own: ds.Expression, gone: Collection[int]) -> set[PartitionKey]:
+    """The partitions with a replica on these brokers."""
+    if not gone:
+        return set()
+    is_there = own & ds.field("broker_id").isin(pa.array(sorted(gone), pa.int32()))
+    return {(topic, partition) for topic, partition in run.counts(tables.REPLICA_ROLES, ["topic", "partition"], is_there)}
+
+
+def _brokers(run: PastRun, own: ds.Expression) -> frozenset[int]:
+    """Every broker that has a replica, or should have one; a controller has none."""
+    return frozenset(broker for (broker,) in run.counts(tables.REPLICA_ROLES, ["broker_id"], own))
 
 
 def _candidates(run: PastRun, own: ds.Expression, leaderless: Collection[PartitionKey]) -> tuple[ActedCandidate, ...]:

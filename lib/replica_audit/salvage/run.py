@@ -36,6 +36,7 @@ class SalvageRequest:
     """What to save, and where to. `inputs` are those of the audit, None for those that the run names.
 
     `cluster_id` None is the only one in which something is cut; `partitions` None are all. `asked_for` are reasons of `ON_REQUEST`.
+    `gone`: brokers that never come back, as the plan was told: what their copies hold and the planned leader does not is saved.
     `protected`: folders that nothing may be written to besides the inputs, such as the warehouse. `is_audited_anew`: the run was made for
     this salvage, and would be made again to go on with it.
     """
@@ -46,6 +47,7 @@ class SalvageRequest:
     partitions: frozenset[tuple[str, int]] | None = None
     asked_for: tuple[str, ...] = ()
     metadata: Path | None = None
+    gone: frozenset[int] = frozenset()
     protected: tuple[Path, ...] = ()
     is_audited_anew: bool = False
 
@@ -66,7 +68,7 @@ def salvage(run: PastRun, request: SalvageRequest, save: Saves, replay: Replays,
     """
     cluster_id, root, output = prepared(run, request)
     asked_for = tuple(sorted(set(request.asked_for)))
-    found = cuts_of(run, cluster_id, request.partitions)
+    found = cuts_of(run, cluster_id, request.partitions, gone=request.gone)
     size = sum(cut.size_bytes or 0 for cut in found.cuts)
     removed = sum(cut.record_count or 0 for cut in found.cuts)
     tell(f"run {run.run_id}: {len(found.cuts)} cut(s) remove {removed} record(s), {size / 1e6:.1f} MB")
@@ -89,6 +91,7 @@ def prepared(run: PastRun, request: SalvageRequest) -> tuple[str, Root, SalvageO
     run_id = "triage" if request.is_audited_anew else run.run_id
     identity: dict[str, object] = {"run_id": run_id, "cluster_id": cluster_id, "partitions": chosen}
     identity["replay_also"] = sorted(set(request.asked_for))
+    identity["gone"] = sorted(request.gone) or None
     protected = [root.path, *(broker.path for broker in root.brokers), *map(location, _inputs(run, request)), *request.protected]
     return cluster_id, root, SalvageOutput(request.output.expanduser().absolute(), identity, protected)
 
@@ -218,6 +221,10 @@ def _cluster(run: PastRun, request: SalvageRequest) -> str:
         if cluster_id not in known:
             raise UsageError(f"--cluster {cluster_id}: not in run {run.run_id}; it has {', '.join(known)}")
         return cluster_id
+    if request.gone and len(known) > 1:
+        raise UsageError(
+            f"--gone {min(request.gone)}: of which cluster? run {run.run_id} has {len(known)}; give --cluster: {', '.join(known)}"
+        )
     cut = clusters_with_cuts(run, request.partitions)
     if len(cut) > 1:
         raise UsageError(f"run {run.run_id} has cuts in {len(cut)} clusters; give one with --cluster: {', '.join(cut)}")

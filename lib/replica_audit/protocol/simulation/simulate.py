@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison.commitment import Evidence
 from replica_audit.protocol.comparison.pair import Context
-from replica_audit.protocol.epochs.lineage import Span, without
+from replica_audit.protocol.epochs.lineage import Span, until, without
 from replica_audit.protocol.exchange.healed import with_table
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
@@ -17,6 +17,7 @@ from replica_audit.protocol.simulation.situation import (
     NOBODY,
     Action,
     Elect,
+    LoseDisk,
     NotDone,
     ReplaceCheckpoint,
     RestoreCopy,
@@ -151,6 +152,8 @@ class _Run:
             return NotDone.RUNS_ALREADY if broker in now.running else _started(now, broker)
         if isinstance(action, StopBroker):
             return _stopped(now, broker) if broker in now.running else NotDone.DOES_NOT_RUN
+        if isinstance(action, LoseDisk):
+            return _without(now, broker)
         if isinstance(action, Elect):
             return _elected(now, broker, unclean=action.unclean)
         if broker in now.running:
@@ -170,10 +173,12 @@ class _Run:
         replicas = {**now.replicas, **{broker: one.replica for broker, one in followed.items()}}
         in_sync = {broker for broker, one in followed.items() if one.caught_up}
         after = replace(now, replicas=replicas, isr=(now.isr - followed.keys()) | in_sync)
+        disk = before.replicas.get(action.broker_id) if isinstance(action, LoseDisk) else None
         gone = [span for one in followed.values() for span in one.taken] + self._replaced(action, before, now)
+        gone += () if disk is None else disk.history
         kept = [span for one in replicas.values() for span in one.history if span.leader_epoch >= 0]
         lost = without(gone, kept)
-        return StepOutcome(action=action, situation=after, followed=followed, lost=tuple(lost), committed=_committed(followed, kept))
+        return StepOutcome(action=action, situation=after, followed=followed, lost=tuple(lost), committed=_committed(followed, kept, disk))
 
     @staticmethod
     def _replaced(action: Action, before: Situation, now: Situation) -> list[Span]:
@@ -183,10 +188,13 @@ class _Run:
         return without(before.replicas[action.broker_id].history, now.replicas[action.broker_id].history)
 
 
-def _committed(followed: Mapping[int, CaughtUp], kept: Sequence[Span]) -> dict[Evidence, int]:
+def _committed(followed: Mapping[int, CaughtUp], kept: Sequence[Span], disk: Replica | None) -> dict[Evidence, int]:
+    """What cuts take by each evidence, and of a disk that is lost what lies below its high watermark."""
     counts, taken = {}, list(kept)
     for evidence in Evidence:
         proven = [span for one in followed.values() for found in one.committed if found.evidence is evidence for span in found.spans]
+        if evidence is Evidence.CHECKPOINT and disk is not None and disk.high_watermark is not None:
+            proven += until(disk.history, disk.high_watermark)
         spans = without(proven, taken)
         taken += spans
         if spans:
@@ -209,6 +217,12 @@ def _stopped(now: Situation, broker: int) -> Situation:
         return replace(now, isr=isr)
     heir = next((other for other in now.assigned if other in now.running and other in isr), None)
     return replace(now, leader_id=NOBODY) if heir is None else _led_by(now, heir, isr=isr)
+
+
+def _without(now: Situation, broker: int) -> Situation:
+    """The controller fences a broker that is gone: as if it had been stopped, and its replica is no more."""
+    stopped = _stopped(now, broker) if broker in now.running else now
+    return replace(stopped, replicas={other: one for other, one in stopped.replicas.items() if other != broker})
 
 
 def _elected(now: Situation, broker: int, *, unclean: bool) -> Situation | NotDone:

@@ -54,7 +54,14 @@ class RestoreCopy:
     copy_of: int
 
 
-Action = StartBroker | StopBroker | Elect | ReplaceCheckpoint | RestoreCopy
+@dataclass(frozen=True, slots=True)
+class LoseDisk:
+    """A broker is gone for good, running or not: nobody has its replica any more. Its audited copy may still be restored elsewhere."""
+
+    broker_id: int
+
+
+Action = StartBroker | StopBroker | Elect | ReplaceCheckpoint | RestoreCopy | LoseDisk
 
 
 class NotDone(StrEnum):

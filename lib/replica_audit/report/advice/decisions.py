@@ -43,7 +43,7 @@ class DueDecision:
 def decisions(facts: RecoveryFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
     makers: tuple[Callable[[RecoveryFacts], Iterator[DueDecision]], ...]
-    makers = (_offline, _lost, _not_to_be_started, _stuck, _groups, _transactions, _unknown, _can_wait)
+    makers = (_gone, _offline, _lost, _not_to_be_started, _stuck, _groups, _transactions, _unknown, _can_wait)
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
@@ -62,6 +62,19 @@ def _count(keys: Sequence[PartitionKey]) -> str:
 
 def _best(one: OfflinePartition) -> Electable | None:
     return next((choice for choice in one.candidates or () if choice.rank == 1), None)
+
+
+def _gone(facts: RecoveryFacts) -> Iterator[DueDecision]:
+    for broker in sorted(facts.gone):
+        keys = sorted(key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles))
+        named = f" ({_names(keys)})" if keys else ""
+        one_is = "a replica" if len(keys) == 1 else "replicas"
+        yield DueDecision(
+            urgency=Urgency.OFFLINE,
+            text=f"Broker {broker} is gone for good, as you said: {_count(keys)} had {one_is} on it{named}. "
+            "Do not start an empty broker in its place before these have leaders.",
+            partitions=tuple(keys),
+        )
 
 
 def _offline(facts: RecoveryFacts) -> Iterator[DueDecision]:
@@ -94,7 +107,8 @@ def _offline(facts: RecoveryFacts) -> Iterator[DueDecision]:
 
 
 def _lost(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    gone = [one for one in facts.verdicts if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
+    found = (*facts.verdicts, *facts.cut_copies)
+    gone = [one for one in found if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
     if gone:
         keys = sorted({one.key for one in gone})
         brokers = sorted({one.follower_id for one in gone})

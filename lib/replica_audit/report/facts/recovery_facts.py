@@ -163,7 +163,8 @@ class RecoveryFacts:
     """One cluster of a run. `verdicts` are those that are findings; `logs` and `roles` those of partitions that have any of the rest.
 
     `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
-    `input_errors`.
+    `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
+    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not.
     """
 
     run_id: str
@@ -177,6 +178,9 @@ class RecoveryFacts:
     candidates: tuple[ActedCandidate, ...] = ()
     inconclusive: int = 0
     problems: int = 0
+    brokers: frozenset[int] = frozenset()
+    gone: frozenset[int] = frozenset()
+    cut_copies: tuple[ActedVerdict, ...] = ()
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ActedRole]]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
-from replica_audit.report.plan.kafka_files import SERVER, election_json
+from replica_audit.report.plan.gone import brokers_shown, said_of_gone, unknown_of_gone
+from replica_audit.report.plan.kafka_files import SERVER, election_json, in_sync
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
@@ -27,7 +28,7 @@ def elections(facts: RecoveryFacts) -> PlanPart:
     files = len({one.choice.candidate_id for one in order.leaders if one.choice.election != ElectionType.CLEAN})
     steps = [
         *_all_stopped(stopped),
-        *(step for broker in order.brokers for step in _led(order, broker, is_only_file=files == 1)),
+        *(step for broker in order.brokers for step in _led(facts, order, broker, is_only_file=files == 1)),
         *start_others(facts, order),
     ]
     return PlanPart(
@@ -61,9 +62,17 @@ def _only_stopped(facts: RecoveryFacts) -> bool:
 def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[OfflinePartition, str]]:
     for one in () if _only_stopped(facts) else facts.offline:
         best = best_choice(one)
-        why = "what electing any replica loses is not known" if best is None else _refused(one, best)
+        why = _no_choice(facts, one) if best is None else _refused(one, best)
         if why is not None:
             yield one, why
+
+
+def _no_choice(facts: RecoveryFacts, one: OfflinePartition) -> str:
+    if not facts.gone or one.candidates:
+        return "what electing any replica loses is not known"
+    copies = [role.broker_id for role in facts.replicas.get(_key(one), ()) if facts.log_of(*_key(one), role.broker_id)]
+    left = f"the audited copy of {brokers_shown(copies)} is all that is left of it: keep it" if copies else "nothing of it was collected"
+    return f"every replica of it was on {brokers_shown(facts.gone)}, which will not come back; {left}"
 
 
 def best_choice(one: OfflinePartition) -> Electable | None:
@@ -90,11 +99,15 @@ def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
     if best.unread_replicas:
         return (
             f"{best.unread_replicas} other replica(s) could not be read, or are not in the input, and may hold more than broker "
-            f"{best.candidate_id}: collect from them, audit again, and choose then"
+            f"{best.candidate_id}: collect from them, audit again, and choose then; one that is lost for good is named with --gone"
         )
     if best.followers_diverged:
         return f"with broker {best.candidate_id} as the leader, {best.followers_diverged} replica(s) stay diverged and do not notice"
     return None
+
+
+def _key(one: OfflinePartition) -> PartitionKey:
+    return one.topic, one.partition
 
 
 def _name(one: OfflinePartition) -> str:
@@ -115,7 +128,7 @@ def _all_stopped(found: Sequence[OfflinePartition]) -> Iterator[PlanStep]:
         )
 
 
-def _led(order: StartOrder, broker: int, *, is_only_file: bool) -> Iterator[PlanStep]:
+def _led(facts: RecoveryFacts, order: StartOrder, broker: int, *, is_only_file: bool) -> Iterator[PlanStep]:
     """A broker that is started: first what it leads by itself, then what it is elected for."""
     rows = order.led_by(broker)
     clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
@@ -128,34 +141,34 @@ def _led(order: StartOrder, broker: int, *, is_only_file: bool) -> Iterator[Plan
         f"kafka-broker-api-versions.sh {SERVER} | grep 'id: {broker} '",
     )
     if clean:
-        yield _clean(clean, broker, start)
+        yield _clean(facts, clean, broker, start)
     if unclean:
         name = "elect-unclean.json" if is_only_file else f"elect-unclean-broker-{broker}.json"
-        yield _unclean(unclean, broker, start, name)
+        yield _unclean(facts, unclean, broker, start, name)
 
 
 def _listed(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers))
 
 
-def _clean(rows: Sequence[PlannedLeader], broker: int, start: tuple[str, ...]) -> PlanStep:
+def _clean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], broker: int, start: tuple[str, ...]) -> PlanStep:
     crashed = any(one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False for one in rows)
     caution = ("It is only in the ELR and was not stopped cleanly: the controller may take it out of the ELR when it registers.",)
     return PlanStep(
         safety=Safety.ELECT,
-        title=f"Start broker {broker}: it leads {len(rows)} partition(s) by itself, cleanly; {_total(rows)}",
-        reasons=tuple(_reasons(rows)) + (caution if crashed else ()),
+        title=f"Start broker {broker}: it leads {len(rows)} partition(s) by itself, cleanly; {_total(facts, rows)}",
+        reasons=tuple(_reasons(facts, rows)) + (caution if crashed else ()),
         commands=start,
         check=(f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of these partitions is listed",),
         undo=f"Stop broker {broker}: the partitions are offline again, as before. Nothing was truncated unless other replicas ran.",
     )
 
 
-def _unclean(rows: Sequence[PlannedLeader], leader: int, start: tuple[str, ...], name: str) -> PlanStep:
+def _unclean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], leader: int, start: tuple[str, ...], name: str) -> PlanStep:
     return PlanStep(
         safety=Safety.ELECT,
-        title=f"Elect broker {leader} for {len(rows)} partition(s): {_total(rows)}",
-        reasons=tuple(_reasons(rows)),
+        title=f"Elect broker {leader} for {len(rows)} partition(s): {_total(facts, rows)}",
+        reasons=tuple(_reasons(facts, rows)),
         commands=(*start, f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}"),
         check=(
             f"kafka-topics.sh {SERVER} --describe   # these partitions have `Leader: {leader}` and `Isr: {leader}`",
@@ -169,9 +182,13 @@ def _unclean(rows: Sequence[PlannedLeader], leader: int, start: tuple[str, ...],
     )
 
 
-def _total(rows: Sequence[PlannedLeader]) -> str:
+def _total(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
     lost, committed = (sum(getattr(one.choice, column) or 0 for one in rows) for column in ("lost_records", "lost_committed"))
-    return f"loses {lost} records, {committed} offsets of them committed" if lost else "loses nothing"
+    said = f"loses {lost} records, {committed} offsets of them committed" if lost else "loses nothing"
+    unknown = {broker for row in rows for broker in unknown_of_gone(facts, _key(row.partition), row.choice.candidate_id)}
+    if not unknown:
+        return said
+    return f"{said if lost else 'loses nothing that any copy holds'}, and what only {brokers_shown(unknown)} held"
 
 
 def _crossed(one: CrossedLeader) -> PlanRefusal:
@@ -184,7 +201,7 @@ def _crossed(one: CrossedLeader) -> PlanRefusal:
     )
 
 
-def _reasons(rows: Sequence[PlannedLeader]) -> Iterator[str]:
+def _reasons(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator[str]:
     worst = sorted(
         rows,
         key=lambda row: (-(row.choice.lost_committed or 0), -(row.choice.lost_records or 0), row.partition.topic, row.partition.partition),
@@ -193,7 +210,9 @@ def _reasons(rows: Sequence[PlannedLeader]) -> Iterator[str]:
         one, best = row.partition, row.choice
         others = [choice for choice in one.candidates or () if choice is not best]
         said = "; ".join(f"broker {choice.candidate_id} {price(choice) if choice.rank else 'cannot be judged'}" for choice in others)
-        yield f"{_name(one)}: broker {best.candidate_id} {price(best)}{f' (instead: {said})' if said else ''}."
+        instead = f" (instead: {said})" if said else ""
+        gone = "".join(f"; {part}" for part in said_of_gone(facts, _key(one), best.candidate_id))
+        yield f"{_name(one)}: broker {best.candidate_id} {price(best)}{instead}{gone}."
     if len(rows) > _MOST:
         yield f"and {len(rows) - _MOST} more partitions."
 
@@ -202,7 +221,7 @@ def start_others(facts: RecoveryFacts, order: StartOrder) -> Iterator[PlanStep]:
     """Starting the rest truncates them: after everything else that needs their records."""
     leaders = leaders_by_plan(facts)
     assigned = {role.broker_id for key in leaders for role in facts.replicas.get(key, ())}
-    brokers = sorted(assigned - set(order.brokers))
+    brokers = sorted(assigned - set(order.brokers) - facts.gone)
     if not brokers:
         return
     cuts = [cut for key, best in leaders.items() for cut in facts.cuts_under(*key, best.candidate_id) if cut.broker_id in brokers]
@@ -214,12 +233,13 @@ def start_others(facts: RecoveryFacts, order: StartOrder) -> Iterator[PlanStep]:
         title=f"Start the other replicas' brokers: {_listed(brokers)}",
         reasons=(f"They follow the leaders elected before; {what}. Start them only when the leaders are there.",),
         commands=tuple(f"# start broker {broker} on its host" for broker in brokers),
-        check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # prints nothing, after a while",),
+        check=(in_sync(facts.gone),),
         undo="None where something is truncated: only the copies made before hold it.",
     )
 
 
 def _presumptions(facts: RecoveryFacts, order: StartOrder) -> Iterator[Presumption]:
+    yield from _gone(facts)
     if not facts.offline:
         return
     down = sorted({choice.candidate_id for one in facts.offline for choice in one.candidates or () if choice.broker_up is False})
@@ -242,6 +262,16 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder) -> Iterator[Presumpti
             what="unclean.leader.election.enable is false, or the controller elects whichever replica starts first",
             holds=_unclean_is_off(facts, order),
             how_to_check=f"kafka-configs.sh {SERVER} --describe --all --entity-type topics --entity-name TOPIC",
+        )
+
+
+def _gone(facts: RecoveryFacts) -> Iterator[Presumption]:
+    """What an operator said, which no run can see; where a copy would lead at a lower price, that there is another way."""
+    for broker in sorted(facts.gone):
+        yield Presumption(
+            what=f"broker {broker} is gone for good: said with --gone; nothing with its id runs before the step that says so",
+            holds=None,
+            how_to_check=f"kafka-broker-api-versions.sh {SERVER} | grep 'id: {broker} '   # prints nothing",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from shlex import quote
 
 SERVER = '--bootstrap-server "$BOOTSTRAP"'
@@ -21,6 +21,12 @@ set -eu
 cd -- "$(dirname -- "$0")"
 run() { tool=$1; shift; "$tool" --bootstrap-server "$BOOTSTRAP" ${CONFIG:+--command-config "$CONFIG"} "$@"; }
 """
+
+
+def in_sync(gone: Collection[int] = ()) -> str:
+    """The line that shows that every replica is in the ISR, of those that can be."""
+    line = f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # after a while it prints nothing"
+    return f"{line} but partitions that miss only {', '.join(map(str, sorted(gone)))} in `Isr`" if gone else line
 
 
 def election_json(partitions: Iterable[tuple[str, int]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
@@ -11,9 +11,10 @@ from replica_audit.report.plan.checkpoints import checkpoints
 from replica_audit.report.plan.elections import elections, leaders_by_plan
 from replica_audit.report.plan.group_resets import group_resets
 from replica_audit.report.plan.hanging import hanging
-from replica_audit.report.plan.kafka_files import SERVER, election_json
+from replica_audit.report.plan.kafka_files import SERVER, election_json, in_sync
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.rebuilds import rebuilds
+from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
 from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 from replica_audit.report.plan.truncations import truncations, truncations_text
@@ -24,16 +25,18 @@ _TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
     """What to do about the findings of a cluster; no step where there is nothing to do."""
+    replaced = replacing(facts)
     parts = [
         saving(facts),
         checkpoints(facts),
         elections(facts),
         _followers(facts),
         hanging(facts),
+        replaced,
         rebuilds(facts),
         group_resets(facts, policy),
     ]
-    parts.append(_preferred(facts))
+    parts.append(_preferred(facts, away=frozenset() if replaced.steps else facts.gone))
     steps = sorted((step for part in parts for step in part.steps), key=lambda step: step.safety)
     return Plan(
         run_id=facts.run_id,
@@ -74,7 +77,7 @@ def _followers(facts: RecoveryFacts) -> PlanPart:
             title=f"Only after the copies are made: start broker {broker}",
             reasons=tuple(_cuts([one for one in found if one.follower_id == broker])),
             commands=(f"# start broker {broker} on its host, if it does not run",),
-            check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # prints nothing, after a while",),
+            check=(in_sync(facts.gone),),
             undo="None: what is truncated is only in the copies.",
         )
         for broker in brokers
@@ -95,12 +98,15 @@ def _cuts(found: list[ActedVerdict]) -> Iterator[str]:
         yield f"and {len(found) - _MOST} more partitions."
 
 
-def _preferred(facts: RecoveryFacts) -> PlanPart:
-    """Last, and only where something was elected: the leadership goes back to the preferred replicas, once they are in sync."""
+def _preferred(facts: RecoveryFacts, away: Collection[int]) -> PlanPart:
+    """Last, and only where something was elected: the leadership goes back to the preferred replicas, once they are in sync.
+
+    `away` are brokers that are not back by then.
+    """
     moved = []
     for key, best in leaders_by_plan(facts).items():
         first = next((role for role in facts.replicas.get(key, ()) if role.position == 0), None)
-        if first is not None and first.broker_id != best.candidate_id:
+        if first is not None and first.broker_id != best.candidate_id and first.broker_id not in away:
             moved.append(key)
     if not moved:
         return PlanPart()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, RecoveryFacts
@@ -11,7 +11,7 @@ from replica_audit.report.plan.names import partition_shown, shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
 
 _INFERRED = "inferred"
-_THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
+THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
 REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
 _UNDECIDED = {
     Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets and other bytes: which one is right, nothing in the files says",
@@ -36,7 +36,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
             continue
         roles = facts.replicas.get(verdict.key, [])
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
-        why = _refused(verdict, roles) or (
+        why = _refused(verdict, roles, facts.gone) or (
             "another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None
         )
         if why is not None:
@@ -56,7 +56,7 @@ def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:
     return [role.broker_id for role in roles if role.in_isr and role.broker_id != verdict.follower_id]
 
 
-def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> str | None:
+def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole], gone: Collection[int]) -> str | None:
     if verdict.leader_source == _INFERRED:
         return "who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again"
     if any(role.position is None for role in roles) or not roles:
@@ -65,6 +65,8 @@ def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> str | None:
     if verdict.leader_id not in healthy:
         return f"leader {verdict.leader_id} is not in the ISR by the metadata: nothing is rebuilt from it"
     minimum = roles[0].min_insync_replicas
+    if any(role.broker_id in gone for role in roles):
+        return "a replica of it on a broker that is gone is rebuilt in this plan: audit again after that"
     if minimum is not None and len(healthy) < minimum:
         return f"{len(healthy)} replica(s) would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
     if minimum is None and len(healthy) < 2:
@@ -102,9 +104,9 @@ def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int]
         safety=Safety.REBUILD,
         title=f"Put the {len(after)} replica(s) back: they are fetched anew from their leaders",
         reasons=(
-            f"Only when the step before is complete. The throttle, {_THROTTLE} bytes a second, spares clients; raise it if there is room.",
+            f"Only when the step before is complete. The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
         ),
-        commands=(f"{tool} {names[1]} --throttle {_THROTTLE} --execute",),
+        commands=(f"{tool} {names[1]} --throttle {THROTTLE} --execute",),
         check=(f"{tool} {names[1]} --verify   # is complete for each partition; this also takes the throttle away", "# audit again"),
         undo=f"`{tool} {names[0]} --execute`: without these replicas, as after the step before.",
         files=(PlanFile(name=names[1], content=reassignment_json(after)),),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.plan.elections import leaders_by_plan
+from replica_audit.report.plan.gone import brokers_shown
 from replica_audit.report.plan.kafka_files import rows_csv
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Safety
 from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
@@ -16,9 +17,11 @@ FILE = "save-first.csv"
 
 def saving(facts: RecoveryFacts) -> PlanPart:
     """One step that names the directories to copy; none where nothing is going to be removed."""
-    holders = sorted(set(_holders(facts)))
+    held = set(_holders(facts))
+    holders = sorted(one for one in held if one[2] not in facts.gone)
+    lost = sorted({broker for *_key, broker in held} & facts.gone)
     if not holders:
-        return PlanPart()
+        return PlanPart(steps=_only_copies(facts, lost))
     rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
     for topic, partition, broker in holders:
         log = facts.log_of(topic, partition, broker)
@@ -34,11 +37,11 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                     f"The directories are in {FILE}, with the log directory as it was audited; on the broker it is one of its `log.dirs`.",
                     "Were copies audited that were made since these brokers stopped, those are the copies: keep them.",
                     f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
+                    *_copies(lost),
                 ),
                 commands=(
                     "# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/",
-                    "# the records themselves, where the audit ran: ./spark-submit.sh salvage --local --output SAVED",
-                    "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, last of all",
+                    *_salvage(facts),
                 ),
                 check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY   # prints nothing",),
                 undo="Nothing to undo: delete the copies once nobody needs them.",
@@ -51,9 +54,41 @@ def saving(facts: RecoveryFacts) -> PlanPart:
     )
 
 
+def _salvage(facts: RecoveryFacts) -> Iterator[str]:
+    """The lines that save the records."""
+    gone = "".join(f" --gone {broker}" for broker in sorted(facts.gone))
+    yield f"# the records themselves, where the audit ran: ./spark-submit.sh salvage --local{gone} --output SAVED"
+    yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, last of all"
+
+
+def _copies(lost: Collection[int]) -> Iterator[str]:
+    if lost:
+        yield (
+            f"Of {brokers_shown(lost)} there is only the audited copy: it holds records that nobody else has. Keep it; the salvage "
+            "reads it, too."
+        )
+
+
+def _only_copies(facts: RecoveryFacts, lost: Collection[int]) -> tuple[PlanStep, ...]:
+    """Nobody truncates anything; but copies of brokers that are gone hold what nobody else has."""
+    if not lost:
+        return ()
+    return (
+        PlanStep(
+            safety=Safety.SAVE,
+            title=f"Save the records that only the audited copy of {brokers_shown(lost)} holds",
+            reasons=tuple(_copies(lost)),
+            commands=tuple(_salvage(facts)),
+            check=("# look into SAVED/SALVAGE.md: it lists what was saved, and what could not be",),
+            undo="Nothing to undo.",
+            files=(PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),),
+        ),
+    )
+
+
 def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
     """The replicas with records that their leader, or the one that the plan elects, does not hold."""
-    for verdict in facts.verdicts:
+    for verdict in (*facts.verdicts, *facts.cut_copies):
         if verdict.will_be_cut and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
     for key, choice in leaders_by_plan(facts).items():

@@ -55,15 +55,17 @@ def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[Act
         wanted: each partition with the replica that is to lead it, and its replicas in the order of their assignment.
     """
     found = [PlannedLeader(partition=one, choice=best, rivals=_rivals(one, best, roles)) for one, best, roles in wanted]
+    assigned = {_key(one): roles for one, _best, roles in wanted}
     before: dict[int, set[int]] = {}
-    is_kept: dict[tuple[str, int], bool] = {}
+    kept_as: dict[tuple[str, int], PlannedLeader] = {}
     for planned in sorted(found, key=_by_regret):
-        leader, key = planned.choice.candidate_id, (planned.partition.topic, planned.partition.partition)
-        is_kept[key] = not any(_leads_to(before, rival, leader) for rival in planned.rivals)
-        if is_kept[key]:
-            before.setdefault(leader, set()).update(planned.rivals)
+        for choice in (planned, *_next_best(planned, assigned[_key(planned.partition)])):
+            if not any(_leads_to(before, rival, choice.choice.candidate_id) for rival in choice.rivals):
+                kept_as[_key(planned.partition)] = choice
+                before.setdefault(choice.choice.candidate_id, set()).update(choice.rivals)
+                break
     brokers = tuple(_sorted(before))
-    kept = [one for one in found if is_kept[one.partition.topic, one.partition.partition]]
+    kept = [kept_as[_key(one.partition)] for one in found if _key(one.partition) in kept_as]
     leaders = tuple(_first_of_equals(planned, brokers) for planned in kept)
     led = {one.choice.candidate_id for one in leaders}
     started = tuple(broker for broker in brokers if broker in led)
@@ -71,9 +73,24 @@ def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[Act
     crossed = tuple(
         CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, everyone))
         for one in found
-        if not is_kept[one.partition.topic, one.partition.partition]
+        if _key(one.partition) not in kept_as
     )
     return StartOrder(brokers=started, leaders=leaders, crossed=crossed)
+
+
+def _key(one: OfflinePartition) -> tuple[str, int]:
+    return one.topic, one.partition
+
+
+def _next_best(planned: PlannedLeader, roles: Sequence[ActedRole]) -> Iterator[PlannedLeader]:
+    """Where nobody is left that would lead by itself: the other candidates, the least loss first; else that one leads, or nobody."""
+    one = planned.partition
+    if _by_broker(one, electable_brokers(one)):
+        return
+    ranked = sorted((choice for choice in one.candidates or () if choice.rank is not None), key=lambda choice: choice.rank or 0)
+    for choice in ranked:
+        if choice is not planned.choice and not choice.followers_diverged:
+            yield PlannedLeader(partition=one, choice=choice, rivals=_rivals(one, choice, roles))
 
 
 def price_of(choice: Electable) -> Price:
@@ -102,10 +119,12 @@ def _rivals(one: OfflinePartition, best: Electable, roles: Sequence[ActedRole]) 
 
 
 def _by_regret(planned: PlannedLeader) -> tuple[Price, str, int]:
-    """What is lost more where a rival that may be elected cleanly leads; most first."""
+    """What is lost more where a rival leads that may be elected cleanly, or any if there is no such; most first."""
     best, worst = price_of(planned.choice), price_of(planned.choice)
+    electable = electable_brokers(planned.partition)
+    by_themselves = _by_broker(planned.partition, electable)
     for choice in planned.partition.candidates or ():
-        if choice.candidate_id in planned.rivals and choice.candidate_id in electable_brokers(planned.partition):
+        if choice.candidate_id in planned.rivals and (choice.candidate_id in electable or not by_themselves):
             worst = max(worst, price_of(choice))
     committed, records, offsets = (less - more for less, more in zip(best, worst, strict=True))
     return (committed, records, offsets), planned.partition.topic, planned.partition.partition

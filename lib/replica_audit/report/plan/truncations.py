@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from replica_audit.report.facts.recovery_facts import ActedCut, ActedVerdict, PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
+from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
 from replica_audit.report.plan.kafka_files import rows_csv
 from replica_audit.report.plan.names import partition_shown
 
@@ -18,7 +19,10 @@ _HEAD = ("topic", "partition", "leader", "planned", "broker", "truncates_to", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedTruncations:
-    """A partition under one leader. `election` is clean, unclean, or None where it leads now; `lost_records`: those nobody then holds."""
+    """A partition under one leader. `election` is clean, unclean, or None where it leads now; `lost_records`: those nobody then holds.
+
+    `unknown_of`: brokers that are gone, and of which nobody knows what only they held.
+    """
 
     key: PartitionKey
     leader_id: int
@@ -27,6 +31,7 @@ class LedTruncations:
     cuts: tuple[ActedCut, ...]
     lost_records: int | None
     lost_committed: int | None
+    unknown_of: tuple[int, ...] = ()
 
 
 def truncations(facts: RecoveryFacts) -> list[LedTruncations]:
@@ -71,7 +76,8 @@ def _leaderless(facts: RecoveryFacts, planned: Mapping[PartitionKey, Electable])
             continue
         choices = sorted((choice for choice in one.candidates or () if choice.rank is not None), key=lambda choice: choice.rank or 0)
         made = [_under(facts, key, choice, is_planned=planned.get(key) is choice) for choice in choices]
-        if any(cut_away(cut) for led in made for cut in led.cuts):
+        is_lost = bool(facts.gone) and any(led.lost_records or led.unknown_of for led in made)  # with a disk, by no truncation
+        if is_lost or any(cut_away(cut) for led in made for cut in led.cuts):
             yield from made
 
 
@@ -81,9 +87,10 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_pla
         leader_id=choice.candidate_id,
         is_planned=is_planned,
         election=choice.election,
-        cuts=facts.cuts_under(*key, choice.candidate_id),
+        cuts=tuple(cut for cut in facts.cuts_under(*key, choice.candidate_id) if cut.broker_id not in facts.gone),
         lost_records=choice.lost_records,
         lost_committed=choice.lost_committed,
+        unknown_of=tuple(unknown_of_gone(facts, key, choice.candidate_id)),
     )
 
 
@@ -149,7 +156,8 @@ def _lost(one: LedTruncations) -> str:
     if one.lost_records is None:
         return "see the step"
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
-    return f"{one.lost_records} records{proven}" if one.lost_records else "nothing"
+    known = f"{one.lost_records} records{proven}" if one.lost_records else "nothing"
+    return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known
 
 
 def _cell(text: str) -> str:

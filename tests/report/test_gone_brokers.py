@@ -1,0 +1,209 @@
+"""A plan without brokers that will not come back: who leads, what that costs, how the replicas come back, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replica_audit.errors import UsageError
+from replica_audit.report.facts.recovery_facts import ActedCandidate, ActedCut, RecoveryFacts
+from replica_audit.report.plan.gone import without_gone
+from replica_audit.report.plan.plan import plan_of
+from replica_audit.report.plan.plan_text import render_plan
+from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+from tests.report.test_plan import candidate, facts, files, log, offline, roles, verdict
+
+RE_READ = GroupPolicy.RE_READ
+BROKERS = frozenset([1, 2, 3])
+
+
+def cut(broker: int, to: int | None, records: int = 0, committed: int = 0) -> ActedCut:
+    return ActedCut(
+        broker_id=broker,
+        truncation_offset=to,
+        restart_offset=None,
+        removed_offsets=records,
+        removed_records=records,
+        removed_committed=committed,
+        catches_up=True,
+        still_diverged=False,
+    )
+
+
+def outage(*, collected: bool = True, **fields: Any) -> RecoveryFacts:
+    """Broker 3, alone in the ISR, has 9 records more than the others; broker 2 has 2 more than broker 1."""
+    known = {"lost_offsets": 9, "lost_records": 9, "lost_committed": 5}
+    best = candidate(3, rank=1, election="clean", in_isr=True, lost_offsets=2, lost_records=2)
+    if not collected:
+        best = candidate(3, rank=None, election="clean", in_isr=True, lost_records=None, lost_offsets=None, lost_committed=None)
+        known = {"unread_replicas": 1}
+    more = {name: value + 2 for name, value in known.items() if name in ("lost_offsets", "lost_records")}
+    of_two, of_one = candidate(2, **{"rank": 2} | known), candidate(1, **{"rank": 3} | known | more)
+    cuts = [(2, cut(1, None)), (1, cut(2, 10, 2))]
+    under = [
+        ActedCandidate(
+            topic="t",
+            partition=0,
+            candidate_id=leader,
+            log_end_offset=12,
+            follower_cuts=(other, cut(3, 10, 9, 5)) if collected else (other,),
+        )
+        for leader, other in cuts
+    ]
+    ordinary: dict[str, Any] = {
+        "offline": (offline("t", best, of_two, of_one, isr=(3,), last_leader_id=3),),
+        "roles": roles("t", 3, 1, 2),
+        "logs": tuple(log("t", broker) for broker in ((1, 2, 3) if collected else (1, 2))),
+        "candidates": tuple(under),
+        "brokers": BROKERS,
+    }
+    return facts(**ordinary | fields)
+
+
+def plan_without(found: RecoveryFacts, *gone: int) -> Plan:
+    return plan_of(without_gone(found, gone), RE_READ)
+
+
+def test_without_the_word_the_election_is_refused_and_with_it_the_rest_is_chosen_from() -> None:
+    found = outage(collected=False)
+    refused = plan_of(found, RE_READ)
+    assert not [step for step in refused.steps if step.safety is Safety.ELECT]
+    plan = plan_without(found, 3)
+    assert [step.safety for step in plan.steps] == [Safety.ELECT, Safety.START, Safety.REBUILD, Safety.PREFERRED]
+    assert not plan.refusals
+    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
+    assert elect.title == "Elect broker 2 for 1 partition(s): loses nothing that any copy holds, and what only broker 3 held"
+    assert "how much is unknown: it was never collected, and it was in sync last" in elect.reasons[0]
+    assert elect.commands[0].startswith("# broker(s) 1, 3 must not run yet"), "an empty broker 3 would be elected first"
+
+
+def test_what_the_copy_holds_is_said_and_not_started() -> None:
+    plan = plan_without(outage(), 3)
+    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
+    assert elect.title == "Elect broker 2 for 1 partition(s): loses 9 records, 5 offsets of them committed"
+    assert "of these, 9 records (5 committed) were on broker 3: its audited copy has them" in elect.reasons[0]
+    (save,) = [step for step in plan.steps if step.safety is Safety.SAVE]
+    assert "only the audited copy of broker 3 holds" in save.title
+    assert "salvage --local --gone 3" in save.commands[0]
+    started = [line for step in plan.steps for line in step.commands if line.startswith("# start broker")]
+    assert [line for line in started if "broker 3" in line] == ["# start broker 3 on its host"], "once, empty, and last"
+    rows = list(csv.DictReader(io.StringIO(files(plan)["truncations.csv"])))
+    assert {row["broker"] for row in rows} == {"1", "2"}
+    assert {row["leader"] for row in rows} == {"1", "2"}
+    said = [one for one in plan.presumptions if "said with --gone" in one.what]
+    assert [one.what.split(":")[0] for one in said] == ["broker 3 is gone for good"]
+    assert "Broker 3 is gone for good, as you said: 1 partition had a replica on it (t-0)" in plan.decisions[0]
+
+
+def test_a_lost_broker_without_a_spare_one_is_replaced_empty_after_all_elections() -> None:
+    plan = plan_without(outage(), 3)
+    (step,) = [step for step in plan.steps if step.safety is Safety.REBUILD]
+    assert step.title == "Replace broker 3 by an empty one with the same id: it fetches 1 replica(s) anew"
+    assert "--unavailable-partitions   # must print nothing: else stop here" in step.commands[0]
+    assert "kafka-storage.sh format --cluster-id CLUSTER_ID" in step.commands[2]
+    (start,) = [step for step in plan.steps if step.safety is Safety.START]
+    assert "prints nothing but partitions that miss only 3 in `Isr`" in start.check[0]
+    assert "after a while it prints nothing" in step.check[0]
+    assert "miss only" not in step.check[0]
+
+
+def test_other_brokers_take_the_lost_replicas_if_they_can() -> None:
+    plan = plan_without(outage(brokers=BROKERS | {4, 5}), 3)
+    (step,) = [step for step in plan.steps if step.safety is Safety.REBUILD]
+    (moved,) = json.loads(files(plan)["reassign-from-gone.json"])["partitions"]
+    assert moved == {"topic": "t", "partition": 0, "replicas": [4, 1, 2]}
+    (undo,) = json.loads(files(plan)["reassign-from-gone-undo.json"])["partitions"]
+    assert undo["replicas"] == [3, 1, 2]
+    assert "--throttle" in step.commands[0]
+    assert not any("kafka-storage" in line for line in step.commands)
+
+
+def test_a_partition_that_stays_without_a_leader_keeps_the_empty_broker_away() -> None:
+    """The ISR still names it: it would be elected with an empty log."""
+    stuck = offline("u", candidate(2, followers_diverged=1), candidate(3, rank=2), isr=(3,))
+    both = outage(offline=(*outage().offline, stuck), roles=(*roles("t", 3, 1, 2), *roles("u", 2, 3)))
+    plan = plan_without(both, 3)
+    assert not [step for step in plan.steps if step.safety is Safety.REBUILD]
+    (refusal,) = [one for one in plan.refusals if one.what.startswith("replace")]
+    assert refusal.where == ("`u-0`",)
+    assert "with an empty log" in refusal.why
+    assert not [step for step in plan.steps if step.safety is Safety.PREFERRED], "broker 3 is first, and not back by then"
+    spare = plan_without(replace(both, brokers=BROKERS | {4}), 3)
+    assert json.loads(files(spare)["reassign-from-gone.json"])["partitions"][0]["topic"] == "t"
+    assert [one.where for one in spare.refusals if one.what.startswith("rebuild the lost")] == [("`u-0`",)]
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_where_every_replica_is_gone_nothing_is_elected(collected: bool) -> None:
+    logs = (log("s", 3),) if collected else ()
+    alone = facts(offline=(offline("s", candidate(3, election="clean"), isr=(3,)),), roles=roles("s", 3), logs=logs, brokers=BROKERS)
+    plan = plan_without(alone, 3)
+    (refusal,) = plan.refusals
+    assert refusal.what == "elect a leader of"
+    assert ("all that is left of it: keep it" if collected else "nothing of it was collected") in refusal.why
+    (step,) = plan.steps
+    assert any("begin again, empty" in reason for reason in step.reasons)
+    assert "must print nothing but the partitions named above" in step.commands[0]
+
+
+def test_all_brokers_gone_plans_no_election() -> None:
+    plan = plan_without(outage(), 1, 2, 3)
+    assert not [step for step in plan.steps if step.safety in (Safety.ELECT, Safety.START)]
+    assert "brokers 1, 2, 3, which will not come back" in plan.refusals[0].why
+
+
+def test_an_unknown_broker_and_one_that_ran_are_contradicted() -> None:
+    with pytest.raises(UsageError, match=r"--gone 9: cluster c of run run has no such broker; it has: 1, 2, 3"):
+        without_gone(outage(), [9])
+    led = facts(roles=roles("t", 1, 2, leader=1, isr=(1, 2)), brokers=BROKERS)
+    with pytest.raises(UsageError, match=r"saw broker 1 running.*it leads t-0"):
+        without_gone(led, [1])
+    with pytest.raises(UsageError, match=r"saw broker 2 running.*in the ISR of t-0"):
+        without_gone(led, [2])
+    up = outage(offline=(offline("t", candidate(3, broker_up=True), isr=(3,)),))
+    with pytest.raises(UsageError, match=r"up by the cluster's metadata"):
+        without_gone(up, [3])
+    assert without_gone(led, []) is led
+
+
+def test_a_lost_follower_of_a_leader_that_runs_is_neither_started_nor_rebuilt_from() -> None:
+    """Its verdicts ask for nothing any more, its copy is kept, its replica is fetched anew."""
+    of_three = verdict("t", 3, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=4)
+    found = facts(verdicts=(of_three,), roles=roles("t", 1, 2, 3, leader=1, isr=(1, 2)), logs=(log("t", 3),), brokers=BROKERS)
+    assert [step.safety for step in plan_of(found, RE_READ).steps] == [Safety.SAVE, Safety.START]
+    plan = plan_without(found, 3)
+    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.REBUILD]
+    assert "only the audited copy of broker 3 holds" in plan.steps[0].title
+    truncated = plan_without(replace(found, verdicts=(replace(of_three, already_truncated=True),)), 3)
+    assert [step.safety for step in truncated.steps] == [Safety.REBUILD]
+    assert any("the audited copies of broker 3 still hold them" in text for text in truncated.decisions)
+    wrong = replace(found, verdicts=(of_three, verdict("t", 2, "unreadable")))
+    (refusal,) = [one for one in plan_without(wrong, 3).refusals if one.what == "rebuild"]
+    assert "on a broker that is gone is rebuilt in this plan" in refusal.why
+    inconclusive = replace(found, verdicts=(verdict("t", 3, "inconclusive"),), inconclusive=1)
+    assert not any("could not be compared" in text for text in plan_without(inconclusive, 3).decisions)
+
+
+def test_the_text_says_what_is_lost_besides() -> None:
+    text = render_plan(plan_without(outage(collected=False), 3))
+    assert "| nothing known, and what only broker 3 held |" in text
+    assert "## Step 1: Elect broker 2" in text
+
+
+def test_where_the_best_leader_has_to_wait_the_next_one_is_elected_for_nobody_leads_by_itself() -> None:
+    """Broker 2 would be best, but broker 1, before it in the assignment, has to lead another partition before broker 2 starts."""
+    best, worse = candidate(2, lost_offsets=1, lost_records=1), candidate(1, rank=2, lost_offsets=4, lost_records=4)
+    other = offline("a", candidate(1), candidate(2, rank=2, election="clean", lost_offsets=9, lost_records=9), isr=(2,), last_leader_id=2)
+    both = (offline("t", best, worse, candidate(3, rank=3), isr=(3,), last_leader_id=3), other)
+    found = facts(offline=both, roles=(*roles("t", 1, 2, 3), *roles("a", 1, 2)), brokers=BROKERS)
+    plan = plan_without(found, 3)
+    assert [one for one in plan.refusals if one.what.startswith("elect")] == []
+    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
+    assert elect.title.startswith("Elect broker 1 for 2 partition(s): loses 4 records, 0 offsets of them committed")
+    assert len(json.loads(files(plan)["elect-unclean.json"])["partitions"]) == 2
+    assert "(instead: broker 2 loses 1 records" in elect.reasons[0]
