@@ -17,7 +17,7 @@ from replica_audit.protocol.cluster.metadata_claims import nothing_known
 from replica_audit.protocol.cluster.metadata_image import (
     METADATA_LOG,
 )
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.history import CONSUMER_IMPACTS
@@ -386,5 +386,21 @@ def test_an_epoch_that_began_beyond_the_end_of_the_leaders_copy_replaced_nothing
     """Seen on brokers: a leader that was still fetching when its log was copied, whose table was copied later."""
     leader = replica(1, [(0, 0, 19)], epochs=[(0, 0), (2, began_at)], topic_id=TOPIC_ID, alive=True)
     other = replica(3, [(0, 0, 29), (2, 30, 39), (3, 40, 49)], topic_id=TOPIC_ID, alive=True)
-    row = _row(_commit(45, 3), leader=leader, others=[other], metadata=_metadata(leader_epoch=5))
+    row = _row(_commit(45, 3), leader=leader, others=[other], metadata=_metadata(leader_epoch=2))
+    assert row["affected"] is affected
+
+
+@pytest.mark.parametrize(
+    ("options", "affected"),
+    [
+        pytest.param({"alive": True}, None, id="its broker runs: copied before its election, its log was cut since"),
+        pytest.param({"alive": True, "epochs": [(2, 0), (4, 24)]}, True, id="its table knows the epoch: a leader's copy"),
+        pytest.param({"alive": False}, True, id="its broker is down: nothing changed since"),
+    ],
+)
+def test_a_leader_that_was_copied_before_its_election_proves_nothing_of_groups(options: dict[str, Any], affected: bool | None) -> None:
+    """Seen on brokers (3.9.2): the copy holds 20..23 of epoch 2, which the broker cut before it was elected in epoch 4."""
+    leader = replica(1, [(2, 0, 23)], topic_id=TOPIC_ID, **options)
+    other = replica(2, [(2, 0, 19), (3, 20, 29), (4, 30, 39)], topic_id=TOPIC_ID, alive=True)
+    row = _row(_commit(26, 3), leader=leader, others=[other], metadata=_metadata(leader_epoch=4))
     assert row["affected"] is affected

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from replica_audit.model import BatchHeader, BatchRun, Segment
-from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.epochs.replica_log import LoadedLog

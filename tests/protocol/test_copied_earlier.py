@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.copied_earlier import seen_until
-from replica_audit.protocol.comparison.pair import Comparison, Context
+from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict, judge

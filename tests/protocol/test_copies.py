@@ -324,6 +324,21 @@ def test_log_matching_is_bounded_by_both_high_watermarks_of_copies_taken_apart(f
 
 
 @pytest.mark.parametrize(
+    ("leader_runs", "simultaneous", "violates"),
+    [
+        pytest.param(True, False, False, id="it started again after it was copied, and is in the ISR of a leader that runs"),
+        pytest.param(True, True, True, id="at one instant it is in the ISR as it is"),
+        pytest.param(False, False, True, id="the leader does not run either: nothing has changed since"),
+    ],
+)
+def test_a_follower_that_was_copied_between_a_stop_in_order_and_its_start(leader_runs: bool, simultaneous: bool, violates: bool) -> None:
+    """Seen on brokers (3.9.2): what it wrote as the leader until it heard of its successor is still in the copy of the stopped broker."""
+    follower = replica(2, [(1, 0, 19)], high_watermark=10, in_isr=True, alive=False, stopped_cleanly=True)
+    found = _verdict(replace(ISR_LEADER, alive=leader_runs), follower, leader_epoch=5, simultaneous=simultaneous)
+    assert (found is Verdict.LOG_MATCHING_VIOLATION) == violates
+
+
+@pytest.mark.parametrize(
     ("leader", "follower", "verdict"),
     [
         pytest.param([(1, 0, 9)], [(1, 0, 8), (2, 9, 19)], Verdict.INCONCLUSIVE, id="what it had in epoch 1 was cut before it led in 3"),

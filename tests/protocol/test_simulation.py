@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.replay import Protocol

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.replica_log import LoadedLog

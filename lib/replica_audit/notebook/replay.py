@@ -11,7 +11,8 @@ import pandas as pd
 
 from replica_audit.model import BatchHeader, BatchRun
 from replica_audit.notebook.lineage_chart import ChartMark, Stretch, replicas_chart
-from replica_audit.protocol.comparison.pair import Comparison, Context, Effect
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
 from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal

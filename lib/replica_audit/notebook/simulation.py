@@ -11,7 +11,7 @@ import pandas as pd
 
 from replica_audit.errors import UsageError
 from replica_audit.notebook.simulated_replica import SimulatedEpoch, SimulatedLog, SimulatedRun, simulated_replica
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.simulation.orders import Order, orders

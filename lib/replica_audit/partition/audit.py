@@ -36,7 +36,7 @@ from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leade
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.comparison.commitment import CommitHistory
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement

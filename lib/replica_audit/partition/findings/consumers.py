@@ -8,7 +8,7 @@ from replica_audit.model import CommittedOffset, PartitionMetadata
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers import impact
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.tables.history import ConsumerImpact

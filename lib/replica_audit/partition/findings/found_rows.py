@@ -12,7 +12,7 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence
 from replica_audit.protocol.verdict.partition_findings import (

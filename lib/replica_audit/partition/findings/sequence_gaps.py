@@ -8,7 +8,7 @@ from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata, SequenceGap
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import NO_LEADER, Leadership
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.transactions.lost_sequences import LogOfProducers, lost_sequences
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity

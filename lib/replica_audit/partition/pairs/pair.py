@@ -21,8 +21,9 @@ from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.already_cut import has_truncated
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
-from replica_audit.protocol.comparison.pair import Comparison, Context, Effect, catches_up, difference, removal_start, still_diverged
+from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal

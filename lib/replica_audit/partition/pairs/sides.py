@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.copied_earlier import seen_until
-from replica_audit.protocol.comparison.pair import Context
 from replica_audit.protocol.exchange.replica import Replica
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replica_audit.protocol.comparison.pair import Context, difference
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.pair import difference
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
 from replica_audit.protocol.comparison.content import ContentComparison
+from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.comparison.differing_keys import RecordComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
 from replica_audit.protocol.comparison.observed import Disobedience
@@ -24,23 +24,6 @@ from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
 
 _LEADER_EPOCH = attrgetter("leader_epoch")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
-
-    `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
-    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
-    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
-    """
-
-    leader_epoch: int = -1
-    enters_epoch_at_once: bool = False
-    compacted: bool = False
-    simultaneous: bool = False
-    clean_elections: frozenset[int] = frozenset()
-    commits: CommitHistory = field(default_factory=CommitHistory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,15 +114,8 @@ class Comparison:
 
     @property
     def leader_copied_before_its_election(self) -> bool:
-        """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
-
-        Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later. An empty log
-        without any epoch is a follower's that has just begun: on a running broker, and above 0, where retention of its leader was faster.
-        """
-        latest, is_running = latest_epoch(self.leader.log.epochs), bool(self.leader.alive)
-        has_begun = self.leader.empty and (self.leader.log.log_start_offset > 0 or (is_running and self.leader.checkpoint_known))
-        is_of_before = (is_running or self.leader.stopped_cleanly) and not self.context.simultaneous
-        return is_of_before and self.context.enters_epoch_at_once and (latest >= 0 or has_begun) and latest < self.context.leader_epoch
+        """Whether the leader's copy proves nothing of the log that it leads with (`copied_before_its_election`)."""
+        return copied_before_its_election(self.leader, self.context)
 
     @property
     def differs_in_what_was_committed(self) -> bool:
@@ -170,6 +146,16 @@ class Comparison:
     def follower_copied_earlier(self) -> bool:
         """Whether the follower's broker runs and it would be cut: it was when it first fetched in this epoch, its copy is older."""
         return not self.context.simultaneous and bool(self.follower.alive) and not self.follower.frozen and self.cut is not None
+
+    @property
+    def isr_is_newer_than_the_follower(self) -> bool:
+        """Whether the ISR and the leader's high watermark may be of minutes after the follower was copied.
+
+        A broker that stops in order leaves the ISR: if its copy is of a stopped one, and it is in the ISR of a leader that runs, the ISR is
+        of another time.
+        """
+        has_rejoined = self.follower.stopped_cleanly and bool(self.leader.alive)
+        return not self.context.simultaneous and (self.follower.alive is not False or has_rejoined)
 
     @property
     def no_common_range(self) -> bool:

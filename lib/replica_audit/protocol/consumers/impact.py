@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH, Election
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.consumers.positions import Validation, validate_position
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, latest_epoch
 from replica_audit.protocol.epochs.lineage import epoch_at, first_difference, held
@@ -66,13 +66,15 @@ class Known:
 
     `leader_epoch`: the epoch in which the leader's copy leads. `later_than_commit`: the copy is known to be taken after the commit; else a
     position beyond its end proves nothing. `compacted`: batches and epochs may be missing anywhere. `replaced_from`: the offset from which
-    an election after the commit replaced the log, None if there was none.
+    an election after the commit replaced the log, None if there was none. `leader_copied_before_its_election`: what its copy lacks, or has
+    in place of it, may be of before.
     """
 
     leader_epoch: int
     later_than_commit: bool
     compacted: bool
     replaced_from: int | None = None
+    leader_copied_before_its_election: bool = False
 
 
 def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition, context: Context, *, leader_is_down: bool) -> Known:
@@ -99,6 +101,7 @@ def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition,
         later_than_commit=context.simultaneous or is_later or leader_is_down,
         compacted=context.compacted,
         replaced_from=min((starts[e.leader_epoch] for e in after), default=None),
+        leader_copied_before_its_election=copied_before_its_election(leader, context),
     )
 
 
@@ -117,7 +120,10 @@ def assess(leader: Replica, others: Sequence[Replica], commit: GroupPosition, kn
     assessment = _Assessment(leader, others, commit, known)
     if may_be_newer and not known.later_than_commit and assessment.diverged_at is None:
         return unknown("the commit may be newer than the copy of the leader's log, which it points beyond")
-    return assessment.impact()
+    found = assessment.impact()
+    if found.affected and known.leader_copied_before_its_election:
+        return unknown("the leader was copied before its election, so its log may have changed since")
+    return found
 
 
 def _consumed(replica: Replica, commit: GroupPosition) -> bool:

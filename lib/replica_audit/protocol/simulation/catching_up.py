@@ -14,7 +14,8 @@ from replica_audit.model import BatchRun
 from replica_audit.protocol.comparison.already_cut import as_truncated
 from replica_audit.protocol.comparison.candidates import never_begins, taken
 from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.pair import Comparison, Context, Effect, catches_up
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up
 from replica_audit.protocol.epochs.epoch_table import EMPTY, Building
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.replica_log import LoadedLog

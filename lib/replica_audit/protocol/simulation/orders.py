@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.simulation.catching_up import Measure, by_offsets
 from replica_audit.protocol.simulation.simulate import Simulation, simulate

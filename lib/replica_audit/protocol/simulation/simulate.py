@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.lineage import Span, until, without
 from replica_audit.protocol.exchange.healed import with_table
 from replica_audit.protocol.exchange.replay import Protocol

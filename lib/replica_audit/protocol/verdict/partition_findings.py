@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
-from replica_audit.protocol.comparison.pair import Context
+from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
