@@ -1,4 +1,4 @@
-"""Kafka replica audit: where replicas' logs part, what each follower truncates to, what is lost."""
+"""Kafka replica audit: where replicas' logs diverge, what each follower truncates to, what is lost."""
 
 from __future__ import annotations
 

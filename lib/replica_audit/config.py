@@ -41,7 +41,7 @@ class Settings(BaseModel):
     what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")
     simultaneous_copies: bool = Field(default=False, description="all brokers were copied at one instant (a storage snapshot)")
     server_logs_after_copy: bool = Field(
-        default=False, description="the server.log files tell what brokers did after they were copied, not before"
+        default=False, description="the server.log files show what brokers did after they were copied, not before"
     )
     parallelism: int = Field(default=0, ge=0, le=100_000, description="tasks that segments are spread over; 0: four for each core")
 

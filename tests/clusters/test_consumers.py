@@ -146,7 +146,7 @@ def test_groups_of_the_committed_losses(path: Path) -> None:
             assert (row["records_gone"], row["records_reread"], row["records_missed"]) == (0, 0, 0), name
             continue
         if truth.epoch >= 0:
-            # the client is set back to where the logs part, not to the beginning
+            # the client is set back to where the logs diverge, not to the beginning
             assert (row["validation_result"], row["affected"], row["reset_offset"]) == ("truncated", True, truth.parts), name
             assert (row["nearest_offset"], row["diverging_epoch"]) == (truth.parts, 0), name
             assert (row["records_reread"], row["records_missed"]) in ((0, 0), (0, None)), name

@@ -196,7 +196,7 @@ def test_what_brokers_have_truncated_already(capsys: pytest.CaptureFixture[str])
             "fetch fails; 20 lost, 20 committed",
         ),
         ({"verdict": "log_matching_violation"}, "in the ISR; 20 lost, 20 committed"),
-        ({"verdict": "truncated_otherwise", "reason": "the broker's own log contradicts the rule: x"}, "its broker did otherwise"),
+        ({"verdict": "truncated_otherwise", "reason": "server.log contradicts the rule: x"}, "broker truncated elsewhere"),
         ({"verdict": "log_matching_violation", "still_diverged": True, "removed_records": 0}, "stays diverged"),
         ({"verdict": "cannot_rejoin", "removed_records": 0}, "never catches up"),
         ({"verdict": "cannot_rejoin", "removed_committed": 0}, "stays out; 20 lost"),

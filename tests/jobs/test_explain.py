@@ -119,12 +119,16 @@ class TestOfARealAudit:
                 assert told, (replica["topic"], replica["partition"], cut)
                 place, seen = told.end(), seen + 1
             done = [cut["offset"] for cut in replica["fetcher_truncations"] if not cut.get("no_effect")]
-            assert (f"by its own log It truncated to {done[-1]}: what " in said) if done else ("by its own log" not in said)
+            assert (
+                (f"according to its server.log It truncated to {done[-1]}: what " in said)
+                if done
+                else ("according to its server.log" not in said)
+            )
             for restart in replica["full_truncations"]:
                 assert f"ends at {restart['from_offset']}: empties its log and starts again at {restart['start_at']}" in said
             assert replica["fetcher_failed"] == bool(re.search(r"The fetch from \d+ fails", said))
             if not replica["fetcher_truncations"] and not replica["full_truncations"]:
-                assert "truncates to" not in said.split("What goes")[0]
+                assert "truncates to" not in said.split("What is truncated")[0]
         assert seen
 
     def test_the_command_prints_it(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +193,7 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
 
 def test_a_warehouse_that_is_none_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "--warehouse", str(tmp_path / "missing"), "--partition", "orders-0"]) == 2
-    assert "no such directory; give the directory that an audit was told to write its tables to" in capsys.readouterr().err
+    assert "no such directory; give the directory that an audit wrote its tables to (its --warehouse)" in capsys.readouterr().err
     assert not (tmp_path / "missing").exists()
     assert cli.main(["explain", "--warehouse", str(tmp_path), "--partition", "orders-0"]) == 2
     assert "not a warehouse of audits" in capsys.readouterr().err

@@ -73,7 +73,7 @@ class Quiet:
             f"{self.audits} audits, {self.pairs} followers: {len(self.alarms)} false alarms, "
             f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences found; "
             f"planted in records: {records or 'none'}, {len(self.missed)} not found as they are ({verdicts}); "
-            f"problems of the input: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
+            f"input problems: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
         )
 
 

@@ -105,7 +105,7 @@ def test_both_sides_stand_side_by_side_from_the_divergence_on(billing: Partition
     both = billing.side_by_side()
     assert list(both["is"]) == ["same"] * 3 + ["differs"] * 2 + ["only follower"] * 5
     assert list(both["base_offset"]) == [0, 4, 8, 10, 13, 16, 19, 22, 25, 28]
-    assert list(both["goes"]) == [False] * 3 + [True] * 7
+    assert list(both["truncated"]) == [False] * 3 + [True] * 7
     assert list(billing.side_by_side(before=1)["base_offset"])[:2] == [8, 10]
     assert billing.side_by_side(before=0)["base_offset"].iloc[0] == 10
     # what one side was not read far enough for is not said to be missing
@@ -181,7 +181,7 @@ def test_the_lineage_draws_every_batch_run_of_the_tables_once(full: Run, billing
         ("leader 2", "0", 0, 10, "stays"),
         ("leader 2", "2", 10, 15, "stays"),
         ("follower 1", "0", 0, 10, "stays"),
-        ("follower 1", "0", 10, 30, "goes"),
+        ("follower 1", "0", 10, 30, "truncated"),
     }
     by_table = full.table("segment_epochs", topic="billing", partition=0).to_dict("records")
     runs = {(row["broker_id"], row["leader_epoch"], row["first_offset"], row["last_offset"] + 1) for row in by_table}
@@ -193,7 +193,7 @@ def test_the_lineage_marks_what_the_tables_say(full: Run, billing: Partition) ->
     verdict = full.verdicts(topic="billing", partition=0).iloc[0]
     at = {(row["replica"], row["mark"]): row["offset"] for row in marks}
     assert at["follower 1", "cut"] == verdict["truncation_offset"]
-    assert at["follower 1", "logs part"] == verdict["divergence_offset"]
+    assert at["follower 1", "logs diverge"] == verdict["divergence_offset"]
     watermarks = full.replicas(topic="billing", partition=0, state="current").set_index("broker_id")["high_watermark"]
     assert (at["leader 2", "high watermark"], at["follower 1", "high watermark"]) == (watermarks[2], watermarks[1])
     cuts = {row["offset"]: row["detail"] for row in marks if row["mark"].startswith("cut")}
@@ -213,7 +213,7 @@ def test_plots_have_labelled_axes_and_a_text_alternative(full: Run, billing: Par
         titled = {layer["encoding"]["x"].get("title") for layer in spec["layer"] if "x" in layer.get("encoding", {})}
         assert titled - {None}
     said = billing.lineage().to_dict()["description"]
-    assert "Follower 1: offsets 0..9 in epoch 0, stays; offsets 10..29 in epoch 0, goes" in said
+    assert "Follower 1: offsets 0..9 in epoch 0, stays; offsets 10..29 in epoch 0, truncated" in said
     assert "cut at 10" in said
 
 

@@ -53,7 +53,7 @@ class TestTheNews:
             (
                 of({"log_matching_violation": 1, "stale_tail": 4}),
                 "critical",
-                "Silent divergence: 1 replica conflicts with the leader and will go on to.",
+                "Silent divergence: 1 replica conflicts with the leader and will stay diverged.",
             ),
             (of({"stale_tail": 2, "inconclusive": 1}), "error", "2 replicas will cut records; whether they were committed is unknown."),
             (of({"unreadable": 1}), "error", "1 replica cannot be read as a broker would have to."),
@@ -74,7 +74,7 @@ class TestTheNews:
         assert headline(data).more == (
             "1 replica will cut records; whether they were committed is unknown.",
             "1 replica could not be compared: of these nothing is known.",
-            "Leaders of 2 pairs are inferred from the logs: there a clean verdict is no proof.",
+            "Leaders of 2 pairs are inferred from the logs: there a clean verdict proves nothing.",
             "1 problem of the input: see below what could not be read.",
         )
 

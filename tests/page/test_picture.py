@@ -123,11 +123,11 @@ def test_a_known_case(paper: Paper) -> None:
     said = " ".join(words.text for words in made.words)
     for text in ("epoch 1", "epoch 2", "epoch 3", "Broker 1, the leader", "Broker 2, follower", "cuts away 5 records", "to 11"):
         assert text in said
-    assert made.description == "Leader 1: offsets 0..30. Follower 2: offsets 0..15, parts from the leader at 11, is cut to 11."
+    assert made.description == "Leader 1: offsets 0..30. Follower 2: offsets 0..15, diverges from the leader at 11, is cut to 11."
     (gone,) = [box for box in made.boxes if box.css == "gone"]
     (same,) = [box for box in made.boxes if box.css == "same"]
     assert same.x + same.width == gone.x
-    assert gone.title == "offsets 11..15 of broker 2: go"
+    assert gone.title == "offsets 11..15 of broker 2: truncated"
     # an epoch has one colour, whichever replica holds it
     colours = {re.sub(r",.*", "", box.title): box.css.split()[1] for box in bars(made)}
     assert len(set(colours.values())) == len(colours) == 3

@@ -1,4 +1,4 @@
-"""Where two logs part, what survives the cut, what was committed and is lost: by example, and by brute force over offsets."""
+"""Where two logs diverge, what survives the cut, what was committed and is lost: by example, and by brute force over offsets."""
 
 from __future__ import annotations
 

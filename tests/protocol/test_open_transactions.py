@@ -159,8 +159,7 @@ def test_a_producer_that_has_changed_its_id(state: TransactionState, changes: di
 
 def test_the_sentence_of_a_finding() -> None:
     assert hanging_sentence([(10, 7, 3)], 10) == (
-        "the transaction from offset 10 (producer 7, epoch 3) hangs: consumers with read_committed get no further than the last stable "
-        "offset 10"
+        "the transaction from offset 10 (producer 7, epoch 3) hangs: read_committed consumers get no further than the last stable offset 10"
     )
     many = hanging_sentence([(offset, 7, 3) for offset in range(10, 17)], 10)
     assert many.startswith("7 transactions hang, from offsets 10 (producer 7, epoch 3), 11 (")

@@ -65,7 +65,7 @@ class TestNobodyLeads:
         )
         assert "Nobody leads jb-1: offline_partition (error) ISR none, ELR 2, last leader 2" in said
         assert "elect 2: loses nothing" in said
-        assert "leader nobody, by the metadata; compared as if broker 2 led" in said
+        assert "leader nobody, according to the metadata; compared as if broker 2 led" in said
         assert "leader 2" not in said.replace("last leader 2", "").replace("ELR 2", "")
         assert "leader broker 2" not in said
         assert "cluster-metadata.json" not in said, "it was given"

@@ -227,13 +227,13 @@ def test_a_contradiction_that_another_verdict_hides_is_told() -> None:
     tables = tables_of(scenario_1(20, Protocol.KIP_279))
     contradiction = {"offset": 20, "path": "server.log", "line": 3, "rule_offset": 11}
     tables["replica_verdicts"][0] |= {"observed_truncation_offset": 20, "did_otherwise": contradiction}
-    assert "no contradiction" not in section(told(tables), "What broker 2 did, by its own log")
+    assert "no contradiction" not in section(told(tables), "What broker 2 did, according to its server.log")
 
 
 def observed(seen: int, **changed: Any) -> str:
     tables = tables_of(scenario_1(20, Protocol.KIP_279))
     tables["replica_verdicts"][0] |= {"observed_truncation_offset": seen} | changed
-    return section(told(tables), "What broker 2 did, by its own log")
+    return section(told(tables), "What broker 2 did, according to its server.log")
 
 
 def test_what_the_broker_did_beside_what_the_rule_gives() -> None:

@@ -101,8 +101,7 @@ class Output:
             raise UsageError(f"{self.target} exists and is no collection; it is left alone: give another --output") from None
         if not self._replace:
             raise UsageError(
-                f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to put this one in its place, "
-                "or another --output"
+                f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to replace it, or another --output"
             )
 
     def make_folder(self, path: Path) -> None:

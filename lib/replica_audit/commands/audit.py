@@ -20,7 +20,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _AUDIT_HELP = """\
 Read what every broker has on disk and say, for every partition and follower, where its log
-parts from the leader's, what it truncates to, and what is lost.
+diverges from the leader's, what it truncates to, and what is lost.
 
 An input is a directory with one folder per broker (broker-1, broker-2, ...), each holding that
 broker's log directories or text of kafka-dump-log; beside them, if there is one, a

@@ -138,18 +138,18 @@ COMMAND = Command(
         ),
         Option(
             flag="--rate-limit",
-            help="read at most so many bytes a second (default: as many as there come)",
+            help="read at most so many bytes a second (default: unlimited)",
             arguments={"type": _size, "metavar": "SIZE"},
         ),
         Option(
             flag="--verify-crc",
-            help="read every byte, and tell batches whose bytes do not match their CRC; without, only headers are read, which is all "
+            help="read every byte, and report batches whose bytes do not match their CRC; without it, only headers are read, which is all "
             "the same where batches are small (default: on)",
             arguments={"action": argparse.BooleanOptionalAction, "default": True},
         ),
         Option(
             flag="--batch-index",
-            help="write the headers of all batches, which tell exactly what a truncation takes; without, that is told by offsets "
+            help="write the headers of all batches, which show exactly what a truncation removes; without them it is known by offsets only "
             "(default: on)",
             arguments={"action": argparse.BooleanOptionalAction, "default": True},
         ),
@@ -160,13 +160,13 @@ COMMAND = Command(
         ),
         Option(
             flag="--group-offsets-limit",
-            help="copy the records of __consumer_offsets and __transaction_state up to so many bytes in all, which tell the groups "
+            help="copy the records of __consumer_offsets and __transaction_state up to so many bytes in all, which show the groups "
             "that are affected and what became of transactions; 0 for none (default: 2G)",
             arguments={"type": _size, "default": 2 << 30, "metavar": "SIZE"},
         ),
         Option(
             flag="--broker-id",
-            help="the broker's id, where no meta.properties says it",
+            help="the broker's id, where no meta.properties has it",
             arguments={"type": _broker_id, "metavar": "ID"},
         ),
     ),

@@ -25,8 +25,8 @@ a cluster-metadata.json. Put it beside the brokers' folders that you are about t
 the audit then knows the leaders instead of inferring them.
 
 With --verify, ask the leaders instead where each epoch ends that the tables of a run know, and
-tell every answer that differs from the tables, with the cause: the log grew, retention, another
-leader since. What time explains is told, but is no difference.
+list every answer that differs from the tables, with the cause: the log grew, retention, another
+leader since. What time explains is listed, but is no difference.
 
 Only questions are asked: nothing is created, changed or joined. Credentials come from the file
 that Kafka's own tools take as --command-config, and are printed nowhere.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _REPORT_HELP = """\
 Show a past run: as one HTML page to open in a browser, as the text that the audit printed, or
 as the JSON that it wrote. The page says at its top whether anything is lost, lists every
-finding, and draws the worst partitions: who is right, what goes, what to do. It is one file
+finding, and draws the worst partitions: who is right, what is truncated, what to do. It is one file
 that fetches nothing: mail it, archive it, print it.
 
 Only the tables are read: no brokers, no logs, no Spark, no Java.

@@ -22,14 +22,14 @@ reads those parts of the segments again, and writes into a folder of its own:
 
   SALVAGE.md   what was saved, what could not be and why, how to replay it: read it first
   records/     Parquet: each record with offset, epoch, timestamp, key, value, headers, producer, how
-               its transaction ended, and what the leader has in its place
+               its transaction ended, and what the leader has at that offset
   replay/      for each partition a file that kafka-console-producer.sh reads, and one in base64 for
-               what that tool cannot be told
+               what that tool cannot read
   salvage.json all figures, for programs
 
 Not in the replay files, though saved: what the leader has anyway, what was aborted or never
 committed, and values that the leader has newer ones of. Nothing is sent to any broker, nothing is
-written to an input. A salvage that was killed goes on when it is started again.
+written to an input. A salvage that was killed continues when it is started again.
 """
 _SALVAGE_EXIT = """\
 exit codes:
@@ -37,7 +37,7 @@ exit codes:
   2    wrong usage; no such run; the inputs are not to be found; or the output cannot be written
   3    something could not be saved, or is not known to be cut: SALVAGE.md lists it, offsets by offsets
   70   a defect of this program; the traceback says where
-  130  interrupted: start it again, and it goes on
+  130  interrupted: start it again, and it continues
 
 examples:
   ./spark-submit.sh salvage --output /srv/saved
@@ -111,7 +111,7 @@ COMMAND = Command(
     epilog=_SALVAGE_EXIT,
     run=_salvage,
     check=_check,
-    interrupted="interrupted: start it again with the same options, and it goes on",
+    interrupted="interrupted: start it again with the same options, and it continues",
     options=(
         Option(
             flag="--output",

@@ -127,7 +127,7 @@ COMMAND = Command(
     description=_TRIAGE_HELP,
     epilog=_TRIAGE_EXIT,
     run=_triage,
-    interrupted="interrupted; nothing was written, but for what --salvage saved: start it again, and that goes on",
+    interrupted="interrupted; nothing was written, but for what --salvage saved: start it again, and that continues",
     options=(
         INPUT,
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),

@@ -66,5 +66,5 @@ def _each(batches: Batches, work: Callable[[str], str]) -> Batches:
                 row = {"outcome": work(unit), "error": None}
             except OSError as error:  # the output: what cannot be read of the input is an outcome
                 path = error.filename or json.loads(unit).get("output") or "--output"
-                row = {"outcome": None, "error": f"{path} cannot be written: {error.strerror or error}; salvage again, and it goes on"}
+                row = {"outcome": None, "error": f"{path} cannot be written: {error.strerror or error}; salvage again, and it continues"}
             yield pa.RecordBatch.from_pylist([row], schema=_OUTCOME)

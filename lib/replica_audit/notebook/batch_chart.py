@@ -27,11 +27,11 @@ def batch_plot(both: pd.DataFrame, name: str, leader_id: int, follower_id: int) 
     boxes = base.mark_bar(strokeWidth=2).encode(
         x2="end_offset:Q",
         color=alt.Color("epoch:N", title="leader epoch", sort=epochs, scale=alt.Scale(domain=epochs, range=cycled(epochs))),
-        opacity=alt.condition("datum.goes", alt.value(0.6), alt.value(1)),
+        opacity=alt.condition("datum.truncated", alt.value(0.6), alt.value(1)),
         stroke=alt.condition("datum.is == 'same'", alt.value("white"), alt.value(LOUD)),
-        tooltip=["side:N", "base_offset:Q", "last_offset:Q", "epoch:N", "records:Q", "crc:N", "is:N", "goes:N"],
+        tooltip=["side:N", "base_offset:Q", "last_offset:Q", "epoch:N", "records:Q", "crc:N", "is:N", "truncated:N"],
     )
-    struck = base.transform_filter("datum.goes").mark_rule(color=LOUD, strokeWidth=2).encode(x2="end_offset:Q")
+    struck = base.transform_filter("datum.truncated").mark_rule(color=LOUD, strokeWidth=2).encode(x2="end_offset:Q")
     middles = base.mark_text(color=INK, fontWeight="bold", dy=-8).encode(x="middle:Q", text="epoch:N")
     said = "; ".join(
         f"{row['side']}: {offsets(row['base_offset'], row['end_offset'])} epoch {row['epoch']}, {row['fate']}"
@@ -40,7 +40,7 @@ def batch_plot(both: pd.DataFrame, name: str, leader_id: int, follower_id: int) 
     return finished(
         alt.layer(boxes, struck, middles).properties(height=130),
         title=f"{name}: batches of leader {leader_id} and follower {follower_id}",
-        subtitle="numbers are leader epochs; outlined in red: the other side has another batch or none there; struck through: goes",
+        subtitle="numbers are leader epochs; outlined in red: the other side has another batch or none there; struck through: truncated",
         description=f"Batches of both sides of {name}. {said or 'None'}.",
     )
 
@@ -56,10 +56,10 @@ def _side(both: pd.DataFrame, row: str, side: str) -> pd.DataFrame:
             "records": held[f"{side}_records"],
             "crc": held[f"{side}_crc"],
             "is": held["is"],
-            "goes": held["goes"] & (side == "follower"),
+            "truncated": held["truncated"] & (side == "follower"),
         }
     )
     made["end_offset"] = made["last_offset"] + 1
     made["middle"] = (made["base_offset"] + made["end_offset"]) / 2
-    made["fate"] = made["is"].astype(str) + made["goes"].map({True: ", goes", False: ""})
+    made["fate"] = made["is"].astype(str) + made["truncated"].map({True: ", truncated", False: ""})
     return made

@@ -85,18 +85,18 @@ def aligned(leader: pd.DataFrame, follower: pd.DataFrame, place: int, most: int)
     return kept[0], kept[1]
 
 
-def side_by_side(leader: pd.DataFrame, follower: pd.DataFrame, goes_from: int | None) -> pd.DataFrame:
+def side_by_side(leader: pd.DataFrame, follower: pd.DataFrame, truncated_from: int | None) -> pd.DataFrame:
     """The batches of both sides, those that begin at the same offset in one row.
 
     Args:
         leader: as of `batch_frame`.
         follower: likewise.
-        goes_from: the offset from which the follower's files are cut; None where nothing is.
+        truncated_from: the offset from which the follower's files are cut; None where nothing is.
 
     Returns:
-        base_offset; is: `same` (offsets, epoch, records and CRC are equal), `differs`, `only leader` or `only follower`; goes: whether the
-        follower will cut its batch; then leader_… and follower_… last_offset, leader_epoch (without the doubled word), records, crc and
-        max_timestamp.
+        base_offset; is: `same` (offsets, epoch, records and CRC are equal), `differs`, `only leader` or `only follower`; truncated: whether
+        the follower will truncate its batch; then leader_… and follower_… last_offset, leader_epoch (without the doubled word), records,
+        crc and max_timestamp.
     """
     shown = ["base_offset", "last_offset", "leader_epoch", "records", "crc", "max_timestamp"]
     sides = [_side(one, shown, name) for one, name in ((leader, "leader"), (follower, "follower"))]
@@ -107,8 +107,8 @@ def side_by_side(leader: pd.DataFrame, follower: pd.DataFrame, goes_from: int | 
     said = both["is"].astype(str).map({"left_only": "only leader", "right_only": "only follower", "both": "same"})
     both["is"] = said.mask((said == "same") & differs, "differs")
     held = both["is"] != "only leader"
-    both.insert(2, "goes", held & (both["base_offset"] >= goes_from) if goes_from is not None else False)
-    first = ["base_offset", "is", "goes"]
+    both.insert(2, "truncated", held & (both["base_offset"] >= truncated_from) if truncated_from is not None else False)
+    first = ["base_offset", "is", "truncated"]
     return both[first + [name for name in both.columns if name not in first]]
 
 

@@ -13,11 +13,11 @@ from replica_audit.report.facts.explanation import Explained, ExplainedReplica, 
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
-FATES = {KEPT: "stays", CONFLICTS: "conflicts", GOES: "goes"}
+FATES = {KEPT: "stays", CONFLICTS: "conflicts", GOES: "truncated"}
 CONSUMERS = "consumers"
 _SHAPES = {
     "high watermark": "triangle-up",
-    "logs part": "diamond",
+    "logs diverge": "diamond",
     "cut": "triangle-down",
     "cut by another rule": "cross",
     "restart": "square",
@@ -25,14 +25,14 @@ _SHAPES = {
     "committed position": "circle",
 }
 # where a mark stands, in pixels below the middle of its row, so that those of one offset do not hide each other
-_BELOW = {"high watermark": 24, "logs part": 0, "committed position": 0}
+_BELOW = {"high watermark": 24, "logs diverge": 0, "committed position": 0}
 _ABOVE = -24
-_READ = "numbers in the bars are leader epochs; struck through: goes; ! and red: conflicts with the leader; blank: no batches"
+_READ = "numbers in the bars are leader epochs; struck through: truncated; ! and red: conflicts with the leader; blank: no batches"
 _LABEL_ROOM = 0.025  # of the width, which an epoch needs to be written into its bar
 
 
 class Stretch(NamedTuple):
-    """Offsets [first, end) of one replica in one epoch; `fate` is stays, conflicts or goes."""
+    """Offsets [first, end) of one replica in one epoch; `fate` is stays, conflicts or truncated."""
 
     replica: str
     leader_epoch: str
@@ -68,7 +68,7 @@ def _of_replica(name: str, replica: ExplainedReplica) -> Iterator[Stretch]:
 
 
 def marks(explained: Explained) -> list[ChartMark]:
-    """High watermarks, where logs part, every rule's cut, and committed positions of groups."""
+    """High watermarks, where logs diverge, every rule's cut, and committed positions of groups."""
     found: list[ChartMark] = []
     for one in explained.followers[:1]:
         found += _watermark(leader_name(one), one.leader)
@@ -83,14 +83,14 @@ def marks(explained: Explained) -> list[ChartMark]:
 
 def _watermark(name: str, replica: ExplainedReplica) -> Iterator[ChartMark]:
     if replica.log is not None and replica.log.high_watermark is not None:
-        yield ChartMark(name, "high watermark", replica.log.high_watermark, "persisted; what is below had been committed")
+        yield ChartMark(name, "high watermark", replica.log.high_watermark, "checkpointed; what is below had been committed")
 
 
 def _of_follower(one: Explanation) -> Iterator[ChartMark]:
     name, verdict = follower_name(one), one.verdict
     yield from _watermark(name, one.follower)
     if verdict.divergence_offset is not None:
-        yield ChartMark(name, "logs part", verdict.divergence_offset, "first offset at which it is not the leader's log")
+        yield ChartMark(name, "logs diverge", verdict.divergence_offset, "first offset at which it is not the leader's log")
     if one.applied is not None and one.applied.fetcher_fails and one.outcome is not None and one.outcome.exchange.fetch_offset is not None:
         yield ChartMark(leader_name(one), "fetch that fails", one.outcome.exchange.fetch_offset, f"of {name}: inside a batch of the leader")
     cuts: dict[int, list[str]] = {}

@@ -78,7 +78,7 @@ class Partition:
         show(explanation_text.render(self._answer(follower)))
 
     def lineage(self, first: int | None = None, last: int | None = None) -> alt.LayerChart:
-        """Plot every replica as a bar over offsets, with marks where logs part, are cut, and where groups read on.
+        """Plot every replica as a bar over offsets, with marks where logs diverge, are cut, and where groups read on.
 
         Args:
             first: lowest offset to show, inclusive; None for a window around what differs, or all where nothing does.
@@ -142,7 +142,7 @@ class Partition:
         return batch_frame(self._batches(broker, first, last))
 
     def side_by_side(self, follower: int | None = None, *, before: int = 3, most: int = 200) -> pd.DataFrame:
-        """The batches of leader and follower from where their logs part, or the follower is cut, with some before.
+        """The batches of leader and follower from where their logs diverge, or the follower is cut, with some before.
 
         Args:
             follower: its broker; None for the first one that is cut or differs, else the first.

@@ -168,5 +168,5 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "free some space, or give an --output that can be written; a salvage that is started again goes on"
+        remedy = "free some space, or give an --output that can be written; a salvage that is started again continues"
         raise OutputError(f"{error.filename or path} cannot be written: {error.strerror or error}; {remedy}") from error

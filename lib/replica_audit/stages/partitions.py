@@ -32,7 +32,9 @@ from replica_audit.tables.values import (
     transaction_state,
 )
 
-_REMEDY = "audit again, best a copy: the file was there when it was scanned; until then, records and bytes that go are not known"
+_REMEDY = (
+    "audit again, best a copy: the file was there when it was scanned; until then, the records and bytes that are truncated are unknown"
+)
 
 
 def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
@@ -107,7 +109,7 @@ def read_stored(
 
 
 def read_snapshot(replica: ReplicaFiles, name: str) -> tuple[ProducerState, ...] | None:
-    """A producer snapshot of a replica, as of `ReadSnapshot`. What is wrong with the newest one is told with the problems of the input."""
+    """A producer snapshot of a replica, as of `ReadSnapshot`. What is wrong with the newest one is told with the input problems."""
     try:
         return producer_states(whole_content(located(replica.inside(name)), LIST_LIMIT))
     except (SegmentError, OSError):

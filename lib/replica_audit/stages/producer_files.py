@@ -32,7 +32,7 @@ _INDEX_REMEDY = (
     "stop the broker and move this file and the .index of the same segment away: a broker that starts without the .index recovers the "
     "segment, and writes both again"
 )
-_TEXT_REMEDY = "dump that file again and keep the whole text, without what stands around it"
+_TEXT_REMEDY = "dump that file again and keep the whole text, without what is around it"
 _Segments = tuple[tuple[int, Producers | None], ...]  # by base offset, in order
 
 

@@ -17,11 +17,11 @@ class DamagedBatch:
     broker_id: Broker
     damage: Annotated[
         str,
-        "crc: its bytes do not match its CRC; unframed: what stands there is no batch, reading stops; base_offset, leader_epoch: a field"
+        "crc: its bytes do not match its CRC; unframed: the bytes there are no batch, reading stops; base_offset, leader_epoch: a field"
         " that the CRC does not cover is not as on the other replicas, and cannot be right",
     ]
     first_offset: Annotated[Bigint, "first offset that is affected"]
-    last_offset: Annotated[Bigint | None, "last one, inclusive; null: not known how far it goes"]
+    last_offset: Annotated[Bigint | None, "last one, inclusive; null: how far it reaches is unknown"]
     path: Annotated[str, "file"]
     byte_offset: Annotated[Bigint | None, "where it begins in the file"]
     size_bytes: Annotated[Bigint | None, "its size by its header; null: unframed"]
@@ -37,7 +37,7 @@ class DamagedBatch:
     recovery: Annotated[
         str,
         "recoverable: the copies are the batch as it was written, for they have its CRC, or two agree; unconfirmed: one passes, and nothing"
-        " tells that it is the same batch; copies_disagree; no_good_copy",
+        " proves that it is the same batch; copies_disagree; no_good_copy",
     ]
     recover_from_id: Annotated[Int | None, "broker to recover it from: the leader if its copy is good; null: not recoverable"]
     good_path: Annotated[str | None, "its file there"]

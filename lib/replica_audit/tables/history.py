@@ -30,7 +30,7 @@ class LeaderEpoch:
     isr: Annotated[tuple[Int, ...] | None, "ISR after the election"]
     elr: Annotated[tuple[Int, ...] | None, "eligible leader replicas after it (KIP-966)"]
     isr_at_end: Annotated[
-        tuple[Int, ...] | None, "ISR when the epoch ended, or as far as the metadata log goes, by changes within the epoch"
+        tuple[Int, ...] | None, "ISR when the epoch ended, or as far as the metadata log reaches, by changes within the epoch"
     ]
     metadata_offset: Annotated[Bigint, "offset of the record in the metadata log: the order of all elections of the cluster"]
     metadata_epoch: Annotated[Int, "epoch of the metadata log"]
@@ -113,11 +113,11 @@ class ConsumerImpact:
     nearest_offset: Annotated[
         Bigint | None, "offset of the draft of KIP-320 (seekToNearest): start of the first larger epoch; null: no truncation"
     ]
-    records_gone: Annotated[Bigint | None, "consumed offsets whose records no longer exist; null: cannot be told"]
+    records_gone: Annotated[Bigint | None, "consumed offsets whose records no longer exist; null: unknown"]
     records_reread: Annotated[Bigint | None, "offsets that are read again; where the policy decides, with earliest"]
     records_missed: Annotated[Bigint | None, "offsets of the leader's log that are never read; where the policy decides, with latest"]
     history_rewritten: Annotated[bool, "whether the client takes the position for valid although records below it were replaced"]
-    affected: Annotated[bool | None, "whether the group is affected by a truncation; null: cannot be told"]
+    affected: Annotated[bool | None, "whether the group is affected by a truncation; null: unknown"]
     reason: Annotated[str, "what happens, in one sentence"]
     evidence: Annotated[str, "file and offset of the commit"]
 

@@ -44,7 +44,7 @@ NeverCatchesUp = Annotated[
 ]
 WrongLines = Annotated[
     tuple[WrongCheckpointLine, ...] | None,
-    "its lines that its batches contradict: start_offset is right, null where the line has to go; found_offset is what the file "
+    "its lines that its batches contradict: start_offset is right, null where the line has to be removed; found_offset is what the file "
     "has, null where the line is missing",
 ]
 LogHole = Annotated[
@@ -121,14 +121,14 @@ class TruncationPoint:
     falls_back_to_high_watermark: Annotated[bool, "whether the follower falls back to its high watermark"]
     removed_offsets: Annotated[Bigint, "offsets from the physical cut to the log end offset"]
     still_diverged: Annotated[bool, "whether what survives the cut conflicts with the leader"]
-    catches_up: Annotated[bool | None, "whether its fetches then go on until it holds all that the leader holds"]
+    catches_up: Annotated[bool | None, "whether its fetches then continue until it holds all that the leader holds"]
     physical_offset: Annotated[
         Bigint | None,
         "first offset that the files lose: the base offset of the batch that holds the cut; the log start on a restart; null: not cut",
     ]
     fetch_offset: Annotated[Bigint | None, "where records flow again, or where an exchange without end comes back to"]
     stuck: Annotated[bool | None, "whether the exchange has no end: the same request brings the same answer"]
-    ends_with_election: Annotated[bool | None, "whether it ends all the same once the leader, which does not run, is elected anew"]
+    ends_with_election: Annotated[bool | None, "whether it ends nevertheless once the leader, which does not run, is elected again"]
     restarts_once_failed: Annotated[bool | None, "whether a restart after the failed fetch empties the log, so that it catches up"]
     fallback: Annotated[
         HighWatermarkFallback | None,
@@ -166,14 +166,14 @@ class ReplicaVerdict:
     verdict: Annotated[str, "the first rule that holds"]
     severity: Annotated[str, "critical, error, warning or none"]
     common_prefix_end_offset: Annotated[Bigint | None, "exclusive end of what both logs share; null: nothing can be compared"]
-    divergence_offset: Annotated[Bigint | None, "first offset at which the logs part; null: they do not"]
+    divergence_offset: Annotated[Bigint | None, "first offset at which the logs diverge; null: they do not"]
     follower_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the follower's part of the divergence"]
     leader_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the leader's part of the divergence"]
     truncation_offset: Annotated[Bigint | None, "offset to which the follower is cut under the protocol that applies; null: not cut"]
     restart_offset: Annotated[Bigint | None, "offset at which it restarts empty; null: it does not"]
     protocol: Annotated[str, "the protocol that applies"]
     removed_offsets: Annotated[Bigint | None, "offsets that the follower's files lose, from the physical cut to the log end"]
-    removed_records: Annotated[Bigint | None, "records in the batches that go"]
+    removed_records: Annotated[Bigint | None, "records in the truncated batches"]
     removed_bytes: Annotated[Bigint | None, "their bytes"]
     removed_below_high_watermark: Annotated[
         Bigint | None,
@@ -191,12 +191,12 @@ class ReplicaVerdict:
         "those offsets as spans [first, end) with their leader epoch; broker_id: whose checkpoint, or who led; metadata_offset: of the"
         " record that made the ISR what it was; not_ruled_out: why it is only very likely",
     ]
-    first_removed_timestamp_ms: Annotated[Bigint | None, "smallest max timestamp of the batches that go"]
-    last_removed_timestamp_ms: Annotated[Bigint | None, "largest max timestamp of the batches that go"]
+    first_removed_timestamp_ms: Annotated[Bigint | None, "smallest max timestamp of the truncated batches"]
+    last_removed_timestamp_ms: Annotated[Bigint | None, "largest max timestamp of the truncated batches"]
     open_transactions: Annotated[
         tuple[Bigint, ...] | None,
-        "producer ids whose marker goes, and whose transaction is known to have begun below the cut: in its segment, or nothing but "
-        "the marker goes",
+        "producer ids whose marker is truncated, and whose transaction is known to have begun below the cut: in its segment, "
+        "or only the marker is truncated",
     ]
     observed_truncation_offset: Annotated[Bigint | None, "what the broker's own log says it did, if collected"]
     already_truncated: AlreadyTruncated

@@ -53,7 +53,7 @@ class AuditRun:
     versions: Annotated[Mapping[str, str] | None, "versions of the product and of what it runs on"]
     path: Annotated[str | None, "the cluster's root below the inputs"]
     brokers: Annotated[Bigint | None, "brokers that the root has a folder of"]
-    has_metadata: Annotated[bool | None, "whether a cluster-metadata.json told of the cluster"]
+    has_metadata: Annotated[bool | None, "whether a cluster-metadata.json described the cluster"]
     attempt: Annotated[Int | None, "number of the attempt: higher each time a run of this id is begun"]
     holder: Annotated[
         RunHolder | None, "process that makes or made the run: host, boot and container, number, start; null by an older version"

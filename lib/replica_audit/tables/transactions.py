@@ -56,14 +56,14 @@ class TransactionFacts:
     began_at: Annotated[datetime | None, "newest record of its first batch, UTC"]
     last_written_at: Annotated[datetime | None, "newest record of its last batch, UTC"]
     last_stable_offset: Annotated[Bigint, "of the leader: consumers with read_committed get no further"]
-    elsewhere: Annotated[tuple[TransactionElsewhere, ...], "the other replicas whose logs tell it"]
+    elsewhere: Annotated[tuple[TransactionElsewhere, ...], "the other replicas whose logs show it"]
     transactional_id: Annotated[str | None, "by __transaction_state; null: not in the input"]
     coordinator_state: Annotated[str | None, "state of that transactional id by __transaction_state"]
     coordinator_epoch: Annotated[Int | None, "producer epoch of that transactional id by __transaction_state"]
     timeout_ms: Annotated[Bigint | None, "timeout of its transactions"]
     hangs_because: Annotated[
         str | None,
-        "why nobody will end it: marker-removed, coordinator-went-on or past-timeout; null: it may go on, or that is not known",
+        "why nobody will end it: marker-removed, coordinator-went-on or past-timeout; null: it may still end, or that is unknown",
     ]
     waiting_groups: Annotated[
         tuple[str, ...], "groups whose committed offset is the last stable offset, or is below it with nothing but control batches between"

@@ -53,7 +53,7 @@ class WhatIfLeader:
         Bigint | None,
         "offsets of other replicas that no longer exist anywhere, those of each epoch counted once; not those below its log start",
     ]
-    lost_records: Annotated[Bigint | None, "records in them; of a batch that goes in part as many as offsets"]
+    lost_records: Annotated[Bigint | None, "records in them; of a batch that is truncated in part as many as offsets"]
     lost_bytes: Annotated[Bigint | None, "bytes of the batches whose last offset is among them"]
     lost_below_high_watermark: Annotated[Bigint | None, "lost offsets below a checkpointed high watermark of a replica that holds them"]
     lost_committed: Annotated[Bigint | None, "lost offsets that are proven, by any evidence, to have been committed"]

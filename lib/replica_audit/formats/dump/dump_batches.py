@@ -26,7 +26,7 @@ _FLAGS = {b"true": True, b"false": False}
 _ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
 _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
-_SHALLOW = "the text tells records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
+_SHALLOW = "the text lists records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
 _Pick = Callable[[list[bytes]], tuple[bytes, ...]]
 
@@ -186,7 +186,7 @@ class SectionLog:
             self._is_deep, self._records = True, self._records + 1
         elif number == self._first_line and line.startswith(DUMPING):
             self._position, self._file = 0, line.replace(b"\\", b"/").rpartition(b"/")[2].rstrip(b"\r\n")
-            self._ending = self._damage("dump-truncated", "nothing stands behind the 'Dumping' line", number)
+            self._ending = self._damage("dump-truncated", "nothing follows the 'Dumping' line", number)
         elif self._last is None and line.startswith(STARTING):
             self._position, self._ending = 0, None
             self._next_offset = number_in(line.rpartition(b"offset: ")[2]) if self._next_offset is None else self._next_offset

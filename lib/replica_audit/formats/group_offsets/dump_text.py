@@ -56,7 +56,7 @@ def decoded_commit(record: TextRecord) -> tuple[OffsetCommitKey, OffsetCommitVal
     """What a record commits, without a value if it deletes; None if it is of another kind.
 
     Raises:
-        DumpLogError: kafka-dump-log could not decode it, or what it printed is not of a known form or does not have the told sizes.
+        DumpLogError: kafka-dump-log could not decode it, or what it printed is not of a known form or has another size than it statess.
     """
     contents = record.contents or b""
     if contents.startswith(_FAILED):
@@ -69,7 +69,7 @@ def decoded_commit(record: TextRecord) -> tuple[OffsetCommitKey, OffsetCommitVal
             if size != record.key_size or (value is None) != (record.value_size < 0):
                 raise ValueError
     except (ValueError, RecursionError):
-        raise DumpLogError("what kafka-dump-log printed of it cannot be read, or does not have the told size") from None
+        raise DumpLogError("what kafka-dump-log printed of it cannot be read, or has another size than it states") from None
     return found
 
 

@@ -21,7 +21,7 @@ _REMEDIES = {
     log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker that has the same bytes does not start, or takes the log directory offline. "
     "Copy the replica's segments, too: the corrected lines follow from its batches",
     log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
-    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic cannot be told from the old one",
+    log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic looks like the old one",
 }
 
 

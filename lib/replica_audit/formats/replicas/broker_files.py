@@ -137,7 +137,7 @@ class _Walk:
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
         if store.lacks_indexes(segments):
-            detail = "not every batch index is there: what a truncation takes is told by offsets, not by batches"
+            detail = "not every batch index is there: what a truncation removes is known by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)

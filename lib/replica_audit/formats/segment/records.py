@@ -29,7 +29,7 @@ FREE_BYTES, MOST_TIMES = 64 << 20, 100
 BAD_CRC, BAD_RECORDS, BEYOND_LIMIT = "bad-crc", "bad-records", "records-beyond-limit"
 REMEDIES = {
     BAD_CRC: "the bytes changed after they were written: restore the segment from a replica whose copy of the batch matches its CRC",
-    BAD_RECORDS: "the CRC matches, so the batch was written like this and consumers fail at it, too: let them go on behind it, and look "
+    BAD_RECORDS: "the CRC matches, so the batch was written like this and consumers fail at it, too: let them continue after it, and look "
     "for its producer",
     BEYOND_LIMIT: "nothing is known to be wrong: these records are not looked at, for reading them takes too much memory or time",
 }

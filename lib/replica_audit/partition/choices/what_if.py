@@ -48,7 +48,7 @@ class Cut(NamedTuple):
 
 
 def cuts_since(measured: Measured) -> dict[int, Cut]:
-    """Where a follower's broker has truncated since it was copied, by its own log: as the rule says, or otherwise; empty if it has not."""
+    """Where a follower's broker has truncated since it was copied, according to its server.log; empty if it has not."""
     comparison, seen = measured.comparison, measured.observed
     truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
     if seen is None:

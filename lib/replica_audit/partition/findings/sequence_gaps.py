@@ -103,7 +103,7 @@ def _summary(rows: Sequence[MissingSequences]) -> str:
     times = first.written_after, first.written_before
     when = f" (written {times[0]:%Y-%m-%d %H:%M:%S} to {times[1]:%Y-%m-%d %H:%M:%S} UTC)" if times[0] and times[1] else ""
     return (
-        f"{much}: they were written, and no replica has them. Producer {first.producer_id} (epoch {first.producer_epoch}) goes {before}"
+        f"{much}: they were written, and no replica has them. Producer {first.producer_id} (epoch {first.producer_epoch}) jumps {before}"
         f"to sequence {first.sequence_after} between offsets {first.last_offset_before} and {first.first_offset_after}{when}, and Kafka "
         "refuses a batch that does not follow the one before it"
     )

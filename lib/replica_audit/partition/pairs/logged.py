@@ -1,4 +1,4 @@
-"""What a follower did by its broker's own log, held against the rule."""
+"""What a follower did according to its server.log, held against the rule."""
 
 from __future__ import annotations
 

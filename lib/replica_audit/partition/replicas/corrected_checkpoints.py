@@ -19,7 +19,7 @@ from replica_audit.protocol.exchange.replica import Replica
 
 _SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
 _NEVER = "do not delete or rename the file: after a clean stop a broker does not make it again from the log"
-_ANEW = "have the replica fetched anew from a leader that is well: stop the broker, move the replica's directory out of the log directory"
+_ANEW = "rebuild the replica from a healthy leader: stop the broker, move the replica's directory out of the log directory"
 _UNDETERMINED = {
     Undetermined.CORRUPT_BATCH: "one of them does not match its CRC",
     Undetermined.BROKEN_SEGMENT: "a segment is damaged, or overlaps the one before it",

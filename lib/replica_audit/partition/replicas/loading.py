@@ -229,7 +229,7 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     for one in loaded:
         if one.is_compared and current[one.broker_id] > 1:
             twins = current[one.broker_id]
-            reason = f"{one.files.directory} stands in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
+            reason = f"{one.files.directory} is in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
             problem = Problem(
                 path=one.files.log_dir,
                 kind="directory",

@@ -15,7 +15,7 @@ _LOG_WAS_LONGER = (
     "broker's own log ends here too, it lost its end after the stop"
 )
 _NO_RECOVERY = (
-    "before the broker starts, move the replica's directory away, so that it fetches the log anew, or cut the file off at this byte: the "
+    "before the broker starts, move the replica's directory away, so that it fetches the whole log, or cut the file off at this byte: the "
     "broker was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and appends behind these bytes what nobody can read"
 )
 _RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts, and cuts these bytes off"

@@ -87,11 +87,11 @@ def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochE
             f"broker {now.leader_id} leads now; the topic is compacted, and replicas may know other epochs of what is gone",
         )
     if now.log_start_offset is None and _is_retention(before, answer.start_offset, requested_epoch, answer):
-        return AnswerCause.UNDECIDED, "an answer differs as retention would make it, and the leader did not tell where its log begins"
+        return AnswerCause.UNDECIDED, "an answer differs as retention would make it, and the leader did not say where its log begins"
     if now.compacted is None and now.leader_id != then.leader_id:
         return (
             AnswerCause.UNDECIDED,
-            "another broker leads and answers otherwise; compaction would explain it, and cleanup.policy was not told",
+            "another broker leads and answers differently; compaction would explain it, and cleanup.policy is not known",
         )
     return AnswerCause.DIFFERS, _difference(then, now, before, answer)
 

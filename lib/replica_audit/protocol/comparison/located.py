@@ -33,7 +33,7 @@ class MismatchKind(StrEnum):
 
     OTHER_RECORDS = "other_records"  # a record is not the same, or only one of them has it
     OTHER_BATCHING = "other_batching"  # the same records, in other batches
-    OTHER_ENCODING = "other_encoding"  # the same records in the same batches, compressed otherwise
+    OTHER_ENCODING = "other_encoding"  # the same records in the same batches, compressed differently
     NOT_READ = "not_read"  # records could not be compared
 
 

@@ -1,4 +1,4 @@
-"""One leader and one of its followers: where their logs part, what survives the cut, what was committed and is lost.
+"""One leader and one of its followers: where their logs diverge, what survives the cut, what was committed and is lost.
 
 Nothing below the larger cleaner checkpoint is evidence (compaction runs on every replica by itself), nothing below the larger log start
 (retention does), and no offset beyond what both sides can hold.
@@ -164,7 +164,7 @@ class Comparison:
 
     @property
     def divergence_offset(self) -> int | None:
-        """The first offset at which the logs part: the follower's first that is not the leader's; None if they do not."""
+        """The first offset at which the logs diverge: the follower's first that is not the leader's; None if they do not."""
         was_ahead = self.leader_copied_earlier and self.written_since is None
         if self.no_common_range or was_ahead or self.metadata_is_older:
             return None
@@ -183,7 +183,7 @@ class Comparison:
     def content_decides(self) -> bool:
         """Whether nothing but the batches themselves can still tell: all that the rules go by agrees, and no cleaner has been at them.
 
-        Without epochs nothing but them tells where the logs part, be there a cut or not.
+        Without epochs nothing but them tells where the logs diverge, be there a cut or not.
         """
         unreadable = self.leader.unreadable or self.follower.unreadable
         has_epochs = self.leader.has_epochs or self.follower.has_epochs

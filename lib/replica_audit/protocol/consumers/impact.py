@@ -216,7 +216,7 @@ class _Assessment:
             records_gone=None,
             records_missed=held(self.leader.history, self.diverged_at, self.commit.offset),
             reason=f"the commit has no epoch: if the group consumed offsets {self.diverged_at}..{self.commit.offset - 1} before they were "
-            "replaced it never reads what stands there now",
+            "replaced it never reads what is there now",
         )
 
     def _goes_on_unaware(self, diverged: int) -> GroupImpact:
@@ -227,7 +227,7 @@ class _Assessment:
             records_gone=self.commit.offset - diverged,
             records_missed=held(self.leader.history, diverged, self.commit.offset),
             reason="the commit has no epoch and is not validated, but an election after it replaced the log from offset "
-            f"{diverged} on: what stands there now is never read",
+            f"{diverged} on: what is there now is never read",
         )
 
     def _valid(self) -> GroupImpact:
@@ -271,7 +271,7 @@ class _Assessment:
             records_gone=None if parts is None else self.commit.offset - parts,
             records_reread=None if consumed is None else held(self.leader.history, self.start, consumed),
             records_missed=self._held(consumed, self.end),
-            reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest goes on at {self.end}",
+            reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest continues at {self.end}",
         )
 
     def _retention(self, result: ValidationResult) -> GroupImpact:

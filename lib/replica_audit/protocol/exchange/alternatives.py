@@ -169,11 +169,11 @@ def high_watermark_epoch(leader: ReplicaState, follower: ReplicaState) -> Altern
     said = epoch_for_offset(follower.epochs, follower.high_watermark - 1)
     epoch = follower.epochs[0].epoch if said is None else said
     end = kip101_end_offset_for(leader.epochs, epoch, leader.log_end_offset)
-    reason = f"the high watermark {follower.high_watermark} stands in epoch {epoch}"
+    reason = f"the high watermark {follower.high_watermark} is in epoch {epoch}"
     if end == UNDEFINED_EPOCH_OFFSET:
         replay.ask(epoch, None, end)
         replay.fall_back(follower.high_watermark)
-        reason += ", whose end the leader cannot tell"
+        reason += ", whose end the leader does not know"
     else:
         _truncate(replay, EpochEntry(epoch, end))
         known = knows(leader.epochs, epoch)
@@ -196,9 +196,9 @@ def leave_isr_on_preferred_election(
     Returns:
         KIP-101's cut, and whether the leader's election would still have been clean: None where the elections do not tell.
     """
-    clean, reason = None, "who was elected, and how, is not known: nothing tells what this would have changed"
+    clean, reason = None, "who was elected, and how, is not known: what this would have changed is unknown"
     if elections and elections[-1].leader_epoch >= latest_epoch(leader.epochs):
-        untold = None, "the elections that are known do not tell whether this would have put the leader out of the ISR"
+        untold = None, "the known elections do not show whether this would have put the leader out of the ISR"
         clean, reason = _still_clean(elections, lambda epoch: _never_followed(leader, follower, epoch)) or untold
     truncation = kip_101(leader, follower)
     cost = traffic(truncation)

@@ -124,7 +124,7 @@ def follower_step(answer: EpochEntry, own_lookup: EpochEntry, log_end_offset: in
 
 
 def diverging_epoch(leader: ReplicaState, fetch_offset: int, last_fetched_epoch: int) -> EpochEntry | None:
-    """The leader's check of a fetch that carries the last fetched epoch (Partition.readRecords): where the logs part, or None.
+    """The leader's check of a fetch that carries the last fetched epoch (Partition.readRecords): where the logs diverge, or None.
 
     Raises:
         OffsetOutOfRange: the epoch is unknown to the leader, or the offset lies below its log start.

@@ -59,7 +59,7 @@ def kip_279(leader: ReplicaState, follower: ReplicaState) -> Truncation:
 
 
 def truncate_on_fetch(leader: ReplicaState, follower: ReplicaState) -> Truncation:
-    """2.8 and later (KAFKA-10554): every fetch carries the last fetched epoch, and the leader answers where the logs part."""
+    """2.8 and later (KAFKA-10554): every fetch carries the last fetched epoch, and the leader answers where the logs diverge."""
     replay = Replay(Protocol.TRUNCATE_ON_FETCH, leader, follower)
     if not follower.epochs:
         replay.fall_back(follower.high_watermark, FallsBack.NO_EPOCHS)

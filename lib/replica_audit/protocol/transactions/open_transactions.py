@@ -72,7 +72,7 @@ def open_transactions(producers: Producers | None) -> tuple[OpenTransaction, ...
 
 
 def last_stable_offset(opened: Iterable[OpenTransaction], log_start_offset: int, log_end_offset: int) -> int:
-    """Where consumers with read_committed stand still: at the first open transaction, or at the log end if none is open.
+    """Where read_committed consumers are stuck: at the first open transaction, or at the log end if none is open.
 
     It is never below the log start, though the transaction may be (UnifiedLog.maybeIncrementFirstUnstableOffset). The high watermark, which
     may hold consumers up below that, is not looked at.
@@ -162,4 +162,4 @@ def hanging_sentence(hanging: Sequence[tuple[int, int, int]], stable_offset: int
     where = ", ".join(f"{first} (producer {producer}, epoch {epoch})" for first, producer, epoch in hanging[:_NAMED])
     where += f" and {len(hanging) - _NAMED} more" if len(hanging) > _NAMED else ""
     what = f"{len(hanging)} transactions hang, from offsets {where}" if len(hanging) > 1 else f"the transaction from offset {where} hangs"
-    return f"{what}: consumers with read_committed get no further than the last stable offset {stable_offset}"
+    return f"{what}: read_committed consumers get no further than the last stable offset {stable_offset}"

@@ -89,7 +89,7 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
 
 def rebatched(found: LocatedDifference, first_offset: int) -> str:
     """That two logs hold the same records, and what is not the same."""
-    how = "in other batches" if found.kind is MismatchKind.OTHER_BATCHING else "in the same batches, compressed otherwise"
+    how = "in other batches" if found.kind is MismatchKind.OTHER_BATCHING else "in the same batches, compressed differently"
     return f"the same records as the leader's, {how} from offset {first_offset} on"
 
 
@@ -117,7 +117,7 @@ def cut_besides(c: Comparison) -> str:
     """What a follower loses whose verdict speaks of something else."""
     lost = c.lost
     committed = f"{lost} of them were committed, and the leader does not hold them" if lost else "none is known to have been committed"
-    return f"it truncates to {c.cut}: offsets {removed(c)} go, {committed}"
+    return f"it truncates to {c.cut}: offsets {removed(c)} are removed, {committed}"
 
 
 def removed(c: Comparison) -> str:
@@ -133,7 +133,7 @@ def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
         answer = "is answered OFFSET_OUT_OF_RANGE, again and again"
     else:
         answer = (
-            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it goes back to {refused.back_to} and "
+            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it truncates to {refused.back_to} and "
             "fetches the same again, for ever"
         )
     loop = f"the follower's fetch from {refused.fetch_offset}{carries} {answer}"

@@ -206,7 +206,7 @@ def _cannot_rejoin(c: Comparison) -> Judgement | None:
 def _truncated_otherwise(c: Comparison) -> Judgement | None:
     if c.did_otherwise is None:
         return None
-    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"the broker's own log contradicts the rule: {c.did_otherwise.sentence}")
+    return Judgement(verdict=Verdict.TRUNCATED_OTHERWISE, reason=f"server.log contradicts the rule: {c.did_otherwise.sentence}")
 
 
 def _stale_tail(c: Comparison) -> Judgement | None:

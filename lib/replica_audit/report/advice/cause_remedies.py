@@ -21,8 +21,8 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
             )
         case Cause.NO_COMMON_RANGE:
             yield (
-                f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether what it holds is what the "
-                "leader once held can no longer be told."
+                f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether it holds what the "
+                "leader once held can no longer be determined."
             )
             yield f"If its records matter, {save}: nobody else may have them."
         case Cause.NO_EPOCHS:
@@ -35,7 +35,7 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
         case Cause.LEADER_UNKNOWN:
             yield (
                 "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
-                "until it is known which of them is to lead: the first fetch from a leader that lost its log cuts them."
+                "until you have chosen which of them leads: the first fetch from a leader that lost its log cuts them."
             )
         case Cause.RECORDS_NOT_COMPARED:
             yield (

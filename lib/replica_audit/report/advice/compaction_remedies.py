@@ -27,11 +27,11 @@ def write_again(verdict: ExplainedVerdict, path: str, refetch: str) -> str:
         return (
             f"Copy {path} away. Table compaction_differences lists the keys that only one replica has, with the cause "
             f"{CompactionCause.KEY_MISSING_OR_DELETED}: their owner has to say whether they were deleted. Have them written, or deleted, "
-            f"again; then have follower {verdict.follower_id} fetch all anew."
+            f"again; then rebuild follower {verdict.follower_id} from the leader."
         )
     if not any(one.broker_id == verdict.leader_id for one in verdict.differing_keys or ()):
-        return f"Have the follower fetch all anew: {refetch}."
+        return f"Rebuild the follower from the leader: {refetch}."
     return (
         f"Copy {path} away: for the keys of which leader {verdict.leader_id} is wrong (table compaction_differences) it holds what is "
-        f"right. Have their owner write these keys again; then have follower {verdict.follower_id} fetch all anew."
+        f"right. Have their owner write these keys again; then rebuild follower {verdict.follower_id} from the leader."
     )

@@ -11,7 +11,7 @@ def rebatched(refetch: str) -> Iterator[str]:
     """Logs with the same records in other batches; `refetch`: how the follower fetches anew."""
     yield (
         "Nothing has to be done for the records: every one of them is the same on both, and consumers see no difference whichever leads. "
-        "But replication never writes batches anew."
+        "But replication never rewrites batches."
     )
     yield (
         "Find out who did: files that were restored from elsewhere, or by a tool; a truncation that went unnoticed, after which the "

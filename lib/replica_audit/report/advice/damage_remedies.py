@@ -9,8 +9,8 @@ from replica_audit.report.layout.paragraphs import listed
 
 _DAMAGE = {
     "crc": "the batch does not match its CRC",
-    "unframed": "what stands there is no batch, and reading stops",
-    "base_offset": "the batch stands at other offsets than it was written",
+    "unframed": "the bytes there are no batch, and reading stops",
+    "base_offset": "the batch is at other offsets than it was written at",
     "leader_epoch": "the batch has a leader epoch that it cannot have",
 }
 _MOST = 5

@@ -138,8 +138,8 @@ def _not_to_be_started(facts: RecoveryFacts) -> Iterator[DueDecision]:
 _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
     (
         Verdict.LOG_MATCHING_VIOLATION,
-        "stays diverged and Kafka does not notice: do not let it lead, and have it fetched anew",
-        "stay diverged and Kafka does not notice: do not let them lead, and have them fetched anew",
+        "stays diverged and Kafka does not notice: do not let it lead, and rebuild it from its leader",
+        "stay diverged and Kafka does not notice: do not let them lead, and rebuild them from their leaders",
     ),
     (
         Verdict.CANNOT_REJOIN,
@@ -158,8 +158,8 @@ _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and w
     ),
     (
         Verdict.UNREADABLE,
-        "cannot be read: copy it again, and if that does not help, have it fetched anew",
-        "cannot be read: copy them again, and if that does not help, have them fetched anew",
+        "cannot be read: copy it again, and if that does not help, rebuild it from its leader",
+        "cannot be read: copy them again, and if that does not help, rebuild them from their leaders",
     ),
 )
 

@@ -22,11 +22,11 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
         )
         return
     if side is explanation.follower:
-        yield f"Have the follower fetch anew: {refetch}. The leader's table is sound."
+        yield f"Rebuild the follower from the leader: {refetch}. The leader's table is sound."
         return
     if verdict.stuck is not None and verdict.stuck.fresh_replica_too:
         yield (
-            f"Do not move the directory of follower {verdict.follower_id} away: a replica that begins empty is refused at the same epoch. "
+            f"Do not move the directory of follower {verdict.follower_id} away: a replica that starts empty is refused at the same epoch. "
             f"It is the file of broker {verdict.leader_id} that is wrong."
         )
     file = "leader-epoch-checkpoint" if side.path is None else f"{side.path}/leader-epoch-checkpoint"
@@ -39,7 +39,7 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
     )
     yield (
         "Or let another member of the ISR lead whose own leader-epoch-checkpoint has the right lines (kafka-leader-election.sh, or a "
-        f"reassignment), then have broker {verdict.leader_id} fetch anew: its file stays wrong until then."
+        f"reassignment), then rebuild broker {verdict.leader_id}'s replica: its file stays wrong until then."
     )
 
 
@@ -69,10 +69,10 @@ def hole_of_the_leader(explanation: Explanation, hole: ExplainedHole, if_it_led:
     follower = f"follower {verdict.follower_id}"
     yield f"Copy both directories away: {follower} may hold the only copy of {offsets(hole.first_offset, hole.end_offset)}."
     yield (
-        f"Consumers miss these offsets now, for broker {verdict.leader_id} leads. Do not have {follower} fetch anew: it would come to lack "
+        f"Consumers miss these offsets now, for broker {verdict.leader_id} leads. Do not rebuild {follower}: it would come to lack "
         f"them, too. {if_it_led}"
     )
     yield (
-        f"If the offsets matter, let {follower} lead and then have broker {verdict.leader_id} fetch anew; else keep the copy, and have "
+        f"If the offsets matter, let {follower} lead and then rebuild broker {verdict.leader_id}'s replica; else keep the copy, and have "
         f"{follower} take the leader's version."
     )

@@ -37,7 +37,7 @@ def steps(explanation: Explanation) -> Iterator[str]:
         cleaned = explanation.follower.log.cleaner_offset if explanation.follower.log else None
         yield (
             f"The cleaner had compacted this replica up to {cleaned}, beyond the cut: once it has caught up it may lack keys that the "
-            f"leader has, and no broker notices. Have it fetch all anew: {_refetch(explanation)}. Which keys, --compare records tells."
+            f"leader has, and no broker notices. Rebuild it from the leader: {_refetch(explanation)}. --compare records shows which keys."
         )
     elif verdict.differing_keys and verdict.verdict != Verdict.COMPACTION_DIFFERS:
         again = compaction_remedies.write_again(verdict, _path(explanation), _refetch(explanation))
@@ -76,15 +76,15 @@ def _save(explanation: Explanation) -> str:
 
 
 def is_cut_already(explanation: Explanation) -> bool:
-    """Whether the follower has been cut since its files were copied, and to where the rule has it, by its broker's own log."""
+    """Whether the follower has been cut since its files were copied, and to where the rule has it, according to its server.log."""
     return bool(explanation.verdict.already_truncated)
 
 
 def _committed_loss(explanation: Explanation) -> Iterator[str]:
     if is_cut_already(explanation):
         yield (
-            f"By its broker's own log the follower has been cut since: keep the audited copy of {_path(explanation)}, which may be the "
-            "last one with the lost records."
+            f"According to its server.log the follower has truncated since: keep the audited copy of {_path(explanation)}, which may be "
+            "the last one with the lost records."
         )
         yield "Read them from it (kafka-dump-log.sh --print-data-log), and have the application write them again."
     else:
@@ -96,7 +96,7 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
             "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
             f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
         )
-    yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than those that they left."
+    yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than the ones they stopped at."
     yield (
         "Find out how a replica without these records came to lead: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
         "that lost what had been acknowledged."
@@ -170,7 +170,7 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     elif outcome.exchange.stuck and explanation.verdict.stuck is None:
         yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
     elif outcome.exchange.stuck:
-        yield f"The exchange has no end; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+        yield f"The exchange has no end; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
     leader, physical = explanation.leader.state, outcome.physical_offset
@@ -180,7 +180,7 @@ def _failing(explanation: Explanation) -> Iterator[str]:
             f"{leader.log_start_offset}, so it starts again, empty, and catches up."
         )
         return
-    yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it begins anew: {_refetch(explanation)}."
+    yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
 
 
 def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
@@ -195,10 +195,11 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
     yield (
         "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
         "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
-        "have been told that they are stored, and after an unclean election those with acks=all, too."
+        "have received an acknowledgement for them, and after an unclean election those with acks=all, too."
     )
     if is_cut_already(explanation):
-        yield f"By its broker's own log the follower has been cut since: the audited copy of {_path(explanation)} still has these records."
+        kept = f"the audited copy of {_path(explanation)} still has these records"
+        yield f"According to its server.log the follower has truncated since: {kept}."
     yield from _failing(explanation)
 
 
@@ -211,12 +212,12 @@ def _unreadable(explanation: Explanation) -> Iterator[str]:
         "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
         "next start it takes the log directory offline, or recovers less than was written."
     )
-    yield f"With a leader that is well: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
+    yield f"With a healthy leader: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
 
 
 def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
     yield (
-        "The directory belongs to a topic of this name that was deleted; nothing in it belongs to the topic of now. KRaft brokers set it "
+        "The directory belongs to a topic of this name that was deleted; nothing in it belongs to the current topic. KRaft brokers set it "
         "aside as stray (-stray) when they start."
     )
     yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
@@ -229,13 +230,13 @@ def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
         "may cut too much, too little, or nothing."
     )
     if list(corrected_lines(explanation)):
-        yield "If the corrected lines cannot be written, have that replica fetch its log anew; if it leads, let another one lead first."
+        yield "If the corrected lines cannot be written, rebuild that replica from its leader; if it leads, let another one lead first."
     elif verdict.wrong_epoch is None:  # a run of an older version has it in its reason only
-        yield "Have the replica whose table the reason names fetch its log anew; if it leads, let another one lead first."
+        yield "Rebuild the replica whose table the reason names from its leader; if it leads, let another one lead first."
     elif verdict.wrong_epoch.broker_id == verdict.leader_id:
-        yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then have broker {verdict.leader_id} fetch anew."
+        yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then rebuild broker {verdict.leader_id}'s replica."
     else:
-        yield f"Have the follower fetch anew: {_refetch(explanation)}."
+        yield f"Rebuild the follower from the leader: {_refetch(explanation)}."
     if not list(corrected_lines(explanation)):
         yield "Do not delete the checkpoint: after a clean stop a broker does not make it again from the log."
     yield from _failing(explanation)
@@ -248,7 +249,7 @@ def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
         f"Check the rule: whether the cluster ran {verdict.protocol} ({run.protocol_reason or 'reason not recorded'}) when the broker "
         "truncated. If not, audit again with --protocol."
     )
-    yield "If both hold, believe the broker's log, keep the copies, and report it: then the rule is wrong for this case."
+    yield "If both hold, believe server.log, keep the copies, and report it: then the rule is wrong for this case."
 
 
 def _clean(explanation: Explanation) -> Iterator[str]:

@@ -15,7 +15,7 @@ _START_OFFSET, _BY_PRODUCER = "start-offset", "producer-id"  # open_transactions
 _MOST = 5
 _WHY: dict[str, str] = {
     HangsBecause.MARKER_REMOVED: "its marker was written to another replica, and the leader's log is without it",
-    HangsBecause.COORDINATOR_WENT_ON: "its coordinator completed it and has gone on to another epoch, and the leader's log has no marker",
+    HangsBecause.COORDINATOR_WENT_ON: "its coordinator completed it and is in another epoch now, and the leader's log has no marker",
     HangsBecause.PAST_TIMEOUT: "its coordinator knows nothing of it, and its producer wrote last longer ago than any transaction may take",
 }
 

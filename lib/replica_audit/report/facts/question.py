@@ -102,7 +102,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     if not tables.has("audit_runs"):
         raise UsageError(
             f"--warehouse {tables.location}: not a warehouse of audits, it has no table audit_runs; "
-            "give the directory that an audit was told to write its tables to"
+            "give the directory that an audit wrote its tables to (its --warehouse)"
         )
     known = tables.rows("audit_runs", ExplainedRun)
     if cluster_id is not None:

@@ -48,9 +48,9 @@ def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
 def known_from(one: ComparedWith) -> str:
     """Who leads, and where that is known from."""
     if one.leader_id < 0:
-        return "nobody, by the metadata" if has_no_leader(one) else "unknown"
+        return "nobody, according to the metadata" if has_no_leader(one) else "unknown"
     if has_no_leader(one):
-        return f"nobody, by the metadata; compared as if broker {one.leader_id} led"
+        return f"nobody, according to the metadata; compared as if broker {one.leader_id} led"
     return f"broker {one.leader_id}, {'inferred from the logs' if is_inferred(one) else f'known from {one.leader_source}'}"
 
 
@@ -61,8 +61,8 @@ def caveat(one: ComparedWith) -> str:
     match one.inferred_because:
         case InferredBecause.NO_LEADER:
             return (
-                f"Nobody leads this partition, by the metadata. Broker {one.leader_id} has the most advanced log, and the others are "
-                "compared as if it led."
+                f"Nobody leads this partition, according to the metadata. Broker {one.leader_id} has the most advanced log, and the others "
+                "are compared as if it led."
             )
         case InferredBecause.METADATA_OUTDATED:
             return "The leader is inferred from the logs: one of them has a leader epoch that the metadata in the input does not know yet."

@@ -141,19 +141,19 @@ def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
     """The numbers of a finding."""
     verdict, outcome, state = one.verdict, one.outcome, one.follower.state
     if verdict.divergence_offset is not None:
-        yield "Logs part at", f"{verdict.divergence_offset}"
+        yield "Logs diverge at", f"{verdict.divergence_offset}"
     if verdict.restart_offset is not None:
         yield "Starts again at", f"{verdict.restart_offset}"
     elif verdict.truncation_offset is not None:
         yield "Cut to", f"{verdict.truncation_offset}"
     physical = outcome.physical_offset if outcome else None
     if state is not None and physical is not None and physical < state.log_end_offset:
-        yield "What goes", offsets(physical, state.log_end_offset)
+        yield "What is truncated", offsets(physical, state.log_end_offset)
         yield from _removed(verdict)
     if verdict.open_transactions:
         yield "Transactions left open", f"producer {listed(verdict.open_transactions)}"
     if verdict.observed_truncation_offset is not None:
-        yield "By its broker's log", f"truncated to {verdict.observed_truncation_offset}"
+        yield "According to server.log", f"truncated to {verdict.observed_truncation_offset}"
     if one.folder:
         yield "Paths are below", one.folder
     yield "Rule", f"{verdict.protocol}: {one.run.protocol_reason or 'reason not recorded'}"

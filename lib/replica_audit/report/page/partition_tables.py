@@ -63,4 +63,4 @@ def grids_of_partition(facts: PartitionFacts) -> Iterator[PageTable]:
     if facts.roles:
         yield PageTable("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))
     if facts.elections:
-        yield PageTable("Elections, by the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))
+        yield PageTable("Elections in the metadata log", elections_text.HEAD, tuple(elections_text.election_rows(facts.elections)))

@@ -155,7 +155,7 @@ def _segments(sheet: Sheet, segments: Iterable[Stroke], top: float, height: floa
         fate = {KEPT: "", GOES: " goes", CONFLICTS: " differs"}[segment.fill]
         known = segment.label.isdigit()
         says = f"{f'epoch {segment.label}' if known else segment.label}, {offsets(segment.first_offset, segment.end_offset)}"
-        says += {KEPT: "", GOES: ": goes", CONFLICTS: ": not what the leader has"}[segment.fill]
+        says += {KEPT: "", GOES: ": truncated", CONFLICTS: ": not what the leader has"}[segment.fill]
         css = f"epoch {sheet.colours.get(segment.label, 'ex')}{fate}"
         width = sheet.span(segment.first_offset, segment.end_offset, top, height, css, says)
         if fate:
@@ -169,7 +169,7 @@ def _segments(sheet: Sheet, segments: Iterable[Stroke], top: float, height: floa
 def _follower(sheet: Sheet, one: Explanation) -> None:
     verdict, outcome = one.verdict, one.outcome
     physical = outcome.physical_offset if outcome else None
-    parts = f"parts from the leader at {verdict.divergence_offset}" if verdict.divergence_offset is not None else verdict.verdict
+    parts = f"diverges from the leader at {verdict.divergence_offset}" if verdict.divergence_offset is not None else verdict.verdict
     segments = strokes(one.follower.history, one.differences, physical)
     top = _log(sheet, f"Broker {verdict.follower_id}, follower", one.follower, segments, parts) + _BAR + 2
     state, leader = one.follower.state, one.leader.state
@@ -199,7 +199,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
     state = one.follower.state
     if state is None or physical is None or physical >= state.log_end_offset:
         return
-    gone = f"{offsets(physical, state.log_end_offset)} of broker {one.verdict.follower_id}: go"
+    gone = f"{offsets(physical, state.log_end_offset)} of broker {one.verdict.follower_id}: truncated"
     sheet.span(physical, state.log_end_offset, top, 4, "gone", gone)
     records = one.verdict.removed_records
     said = count(state.log_end_offset - physical, "offset") if records is None else count(records, "record")
@@ -271,7 +271,7 @@ def _described(followers: Sequence[Explanation]) -> Iterator[str]:
             continue
         said = [offsets(state.log_start_offset, state.log_end_offset)]
         if one.verdict.divergence_offset is not None:
-            said.append(f"parts from the leader at {one.verdict.divergence_offset}")
+            said.append(f"diverges from the leader at {one.verdict.divergence_offset}")
         if one.verdict.truncation_offset is not None:
             said.append(f"is cut to {one.verdict.truncation_offset}")
         yield f"Follower {one.verdict.follower_id}: {', '.join(said)}."

@@ -27,15 +27,15 @@ class Headline(NamedTuple):
 MEANINGS: dict[str, str] = {
     Verdict.UNREADABLE: "the follower has files that a broker could not load",
     Verdict.STALE_TOPIC_ID: "the follower holds an earlier topic of the same name",
-    Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will go on to after it truncates",
-    Verdict.COMMITTED_LOSS: "the follower will cut records that had been committed and that the leader does not hold",
+    Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will stay diverged after it truncates",
+    Verdict.COMMITTED_LOSS: "the follower will truncate records that had been committed and that the leader does not hold",
     Verdict.CANNOT_REJOIN: "the follower never catches up: its leader refuses what it fetches, again and again",
-    Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, by its broker's own log, to another offset than the rule gives",
-    Verdict.STALE_TAIL: "the follower will cut records that had not been known as committed",
+    Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, according to its server.log, to another offset than the rule gives",
+    Verdict.STALE_TAIL: "the follower will truncate records that had not been known to be committed",
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
     Verdict.COMPACTION_DIFFERS: "the newest records of some keys are not the leader's, and compaction does not allow that",
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
-    Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed otherwise",
+    Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed differently",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
     Verdict.CONSISTENT: "the follower agrees with its leader as far as the leader's copy reaches; the leader was copied earlier",
     Verdict.LAGGING: "the follower is a clean prefix of its leader",
@@ -124,8 +124,8 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "{n} partitions lack records in the middle of a producer's sequence: they were written, and no replica has them.",
     ),
     PartitionCode.HANGING_TRANSACTION: (
-        "1 partition has a transaction that nobody will end: consumers with read_committed stand still.",
-        "{n} partitions have transactions that nobody will end: consumers with read_committed stand still.",
+        "1 partition has a transaction that nobody will end: read_committed consumers are stuck.",
+        "{n} partitions have transactions that nobody will end: read_committed consumers are stuck.",
     ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
         "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
@@ -137,7 +137,7 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
     ),
 }
 _SENTENCES: dict[str, str] = {
-    Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will go on to.",
+    Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will stay diverged.",
     Verdict.REBATCHED: "{n} hold{s} the leader's records in other batches than the leader does: nothing is lost.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
     Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
@@ -154,7 +154,7 @@ _SENTENCES: dict[str, str] = {
 def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
     if inferred:
-        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict is no proof."
+        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict proves nothing."
     if data.report.problem_count:
         yield f"{counted(data.report.problem_count, 'problem')} of the input: see below what could not be read."
 
@@ -196,12 +196,12 @@ def who_is_right(one: Explanation) -> str:
             lead = f"{leads[:1].upper()}{leads[1:]}"
             return f"{lead}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
         case Verdict.TRUNCATED_OTHERWISE:
-            return f"Open: the broker's own log contradicts the rule. Keep the copies of both, {leader} and {follower}."
+            return f"Open: server.log contradicts the rule. Keep the copies of both, {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
             return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
         case Verdict.CONSISTENT | Verdict.LAGGING | Verdict.IDENTICAL | Verdict.REBATCHED:
             return f"Both: {follower} has what {leads}, has, as far as it got."
-    return "Cannot be told from this input: neither is known to be right."
+    return "Unknown from this input: neither is known to be right."
 
 
 def in_short(one: Explanation) -> str:
@@ -220,7 +220,7 @@ def in_short(one: Explanation) -> str:
     if verdict.restart_offset is not None:
         how = f"empties its log and starts again at {verdict.restart_offset}"
     elif is_done:
-        how = f"has truncated to {verdict.truncation_offset} since, by its own log"
+        how = f"has truncated to {verdict.truncation_offset} since, according to its server.log"
     else:
         how = f"truncates to {verdict.truncation_offset}"
     loses = "has lost" if is_done else "loses"

@@ -11,7 +11,7 @@ from replica_audit.report.layout.paragraphs import epoch
 
 def in_few_words(step: ExplainedStep) -> tuple[str, str, str]:
     """Question, answer and effect; the exchange in full stands below the picture."""
-    does = "" if step.truncate_to is None else f"cuts to {step.truncate_to}"
+    does = "" if step.truncate_to is None else f"truncates to {step.truncate_to}"
     if step.case is Case.OUT_OF_RANGE_RESTART:
         does = f"starts again, empty, at {step.offset}"
     if step.number is None:
@@ -23,7 +23,7 @@ def in_few_words(step: ExplainedStep) -> tuple[str, str, str]:
         case Case.RECORDS:
             answer = "leader: records"
         case Case.UNDEFINED:
-            answer = "leader: cannot tell"
+            answer = "leader: does not know"
         case Case.NO_EPOCH:
             answer = f"leader: {step.answered_end_offset}"
         case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:

@@ -34,7 +34,7 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
 
 def _refused(log: ActedLog) -> str | None:
     if log.not_corrected_because is not None:
-        return f"the batches of the log determine no table ({log.not_corrected_because}): have the replica fetched anew from a sound leader"
+        return f"the batches of the log determine no table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
     if log.corrected_checkpoint is not None and stuck:
         return f"replayed with the corrected lines, follower(s) {', '.join(map(str, stuck))} still do not catch up"

@@ -11,9 +11,7 @@ from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, Pla
 
 _SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
 _RE_READ = "read again from where the leader's log leaves what they consumed: nothing of it is missed, records may be handled twice"
-_SKIP = (
-    "stay where they are, or go to the leader's end: nothing is handled twice, what the leader has in place of consumed records is missed"
-)
+_SKIP = "stay where they are, or move to the leader's end: nothing is handled twice; what the leader has at those offsets is missed"
 
 
 def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:

@@ -24,7 +24,7 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
         elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
             why = "who leads is not known: audit again once the partition is online"
         elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
-            why = "these brokers are asked by the coordinator's epoch, which the input does not tell: see `explain`"
+            why = "these brokers are asked by the coordinator's epoch, which the input does not have: see `explain`"
         else:
             waiting = f"; waiting: {len(one.waiting_groups)} group(s)" if one.waiting_groups else ""
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")

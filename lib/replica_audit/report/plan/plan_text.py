@@ -10,7 +10,7 @@ from replica_audit.report.plan.steps import Plan, PlanStep, Safety
 
 _MARKDOWN = re.compile(r"[\\`<\[*_]")
 _MOST = 20  # places named in a refusal
-_HOLDS = {True: "the run bears it out", False: "THE RUN CONTRADICTS IT", None: "the run cannot tell"}
+_HOLDS = {True: "the run confirms it", False: "THE RUN CONTRADICTS IT", None: "the run does not show it"}
 
 
 def render_plan(plan: Plan) -> str:
@@ -73,7 +73,7 @@ def _files(step: PlanStep) -> Iterator[str]:
 def _afterwards(plan: Plan) -> Iterator[str]:
     if plan.steps:
         yield from ("## Afterwards", "")
-        yield "- Audit again, with new copies, and plan again: what is not known yet (who leads, where groups stand) is known then."
+        yield "- Audit again, with new copies, and plan again: what is not known yet (who leads, where groups are) is known then."
         if any(step.safety is Safety.SAVE for step in plan.steps):
             yield "- When every replica is in sync, send the saved records again: the lines are in `SALVAGE.md` of the salvage."
         yield ""

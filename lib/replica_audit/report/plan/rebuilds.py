@@ -97,12 +97,12 @@ def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int]
         ),
         commands=(f"{tool} {names[0]} --execute",),
         check=(f"{tool} {names[0]} --verify   # is complete for each partition",),
-        undo=f"`{tool} {names[2]} --execute`: the same assignment as before; a replica that is deleted by then is fetched anew.",
+        undo=f"`{tool} {names[2]} --execute`: the same assignment as before; a replica that is deleted by then is fetched again.",
         files=(PlanFile(name=names[0], content=reassignment_json(before)), PlanFile(name=names[2], content=reassignment_json(after))),
     )
     yield PlanStep(
         safety=Safety.REBUILD,
-        title=f"Put the {len(after)} replica(s) back: they are fetched anew from their leaders",
+        title=f"Put the {len(after)} replica(s) back: they are fetched again from their leaders",
         reasons=(
             f"Only when the step before is complete. The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
         ),

@@ -59,7 +59,7 @@ class PlanRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presumption:
-    """What the plan rests on. `holds` says whether the run bears it out: None where it cannot tell; `how_to_check` is for a person."""
+    """What the plan rests on. `holds` says whether the run confirms it: None where it cannot tell; `how_to_check` is for a person."""
 
     what: str
     holds: bool | None

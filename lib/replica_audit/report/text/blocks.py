@@ -18,22 +18,22 @@ MEANING = {
     0: "nothing found at or above '{fail_on}'",
     1: "there are findings at or above '{fail_on}'",
     2: "no input could be read",
-    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas not be compared",
+    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas could not be compared",
 }
 _NOTHING_COMPARED = "nothing was compared, so nothing is known: "
 _WHY = {
     False: "no partition has a leader and a follower in the input",
-    True: "no follower could be held against its leader; the reasons of the verdicts say why",
+    True: "no follower could be compared with its leader; the reasons of the verdicts show why",
 }
 _LEGEND = (
     "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
-    "PARTS AT: first offset at which the follower's log is not the leader's. "
-    "CUTS TO: where the follower truncates when it fetches again "
+    "DIVERGES AT: first offset at which the follower's log is not the leader's. "
+    "TRUNCATES TO: where the follower truncates when it fetches again "
     "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
     "offsets that are proven to have been committed and that the leader does not hold."
 )
 _IMPACT_LEGEND = (
-    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group goes on (policy: its auto.offset.reset decides). "
+    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group continues (policy: its auto.offset.reset decides). "
     "MISSES: offsets that it will not read (with latest, where the policy decides)."
 )
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
@@ -85,7 +85,7 @@ def blocks(report: Report) -> Iterator[Block]:
         yield _findings(report)
     if report.unreadable_leaders > 0:
         title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
-        yield Notes(title=title, lines=("Followers cannot be compared with them. The problems of the input say why.",), severity="error")
+        yield Notes(title=title, lines=("Followers cannot be compared with them. The input problems show why.",), severity="error")
     yield from _others(report)
     if report.impacts:
         yield _impacts(report)
@@ -115,7 +115,7 @@ def meaning(report: Report) -> str:
 
 
 def problems(report: Report) -> Iterator[Notes]:
-    """The problems of the input: the place of each, and what to do."""
+    """The input problems: the place of each, and what to do."""
     for problem in report.problems:
         where = f":{problem.line}" if problem.line is not None else "" if problem.byte_offset is None else f" at byte {problem.byte_offset}"
         yield Notes(title=f"{problem.path}{where}", lines=(f"{problem.detail}. Remedy: {problem.remedy}",))
@@ -123,7 +123,7 @@ def problems(report: Report) -> Iterator[Notes]:
 
 def problems_title(report: Report) -> str:
     """The title above them."""
-    return f"Problems of the input{_shown(len(report.problems), report.problem_count, 'first')}"
+    return f"Input problems{_shown(len(report.problems), report.problem_count, 'first')}"
 
 
 def _shown(shown: int, total: int, which: str) -> str:
@@ -139,10 +139,11 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
     yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
     if cluster.offline_partitions:
-        yield f"without a leader by the metadata: {_count(cluster.offline_partitions, 'partition')}"
+        yield f"without a leader, according to the metadata: {_count(cluster.offline_partitions, 'partition')}"
     if cluster.inferred_leaders:
         which = "" if cluster.metadata else " (no cluster-metadata.json)"
-        yield f"leaders of {_count(cluster.inferred_leaders, 'pair')} are inferred from the logs{which}: there a clean verdict is no proof"
+        pairs = _count(cluster.inferred_leaders, "pair")
+        yield f"leaders of {pairs} are inferred from the logs{which}: there a clean verdict proves nothing"
     if cluster.unclean_elections:
         which = "table leader_epochs" if report.warehouse else f"those of a partition: {_EXPLAINED}"
         yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
@@ -194,7 +195,7 @@ def _findings(report: Report) -> Grid:
     ]
     grid = Grid(
         title=f"Findings{_shown(len(report.findings), findings_about_followers(report.clusters), 'worst')}",
-        header=("PARTITION", "L>F", "PARTS AT", "CUTS TO", "LOSES"),
+        header=("PARTITION", "L>F", "DIVERGES AT", "TRUNCATES TO", "LOSES"),
         parts=tuple(parts),
         right=frozenset({2, 3}),
         shrinks=(0,),

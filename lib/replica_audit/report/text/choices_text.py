@@ -30,7 +30,7 @@ def weighed(facts: PartitionFacts) -> str | None:
     if len(able) < 2 or all(choice.reason == _NOTHING for choice in able):
         return None
     costs = [f"broker {choice.candidate_id}{' (leads now)' if choice.is_leader else ''}: {choice.reason}" for choice in able]
-    return f"Weigh who is to lead: {'; '.join(costs)}."
+    return f"Choose a leader: {'; '.join(costs)}."
 
 
 def choice_row(choice: LeaderChoice) -> tuple[str, ...]:

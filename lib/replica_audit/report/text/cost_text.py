@@ -41,9 +41,9 @@ def _assumptions() -> Iterator[str]:
     )
     yield from paragraph(
         f"From disk: the bytes at {size(DISK)}/s, which is assumed, not measured; the longer of the two columns counts. epochs reads "
-        "headers only: of batches above 8 KiB that is 8 KiB each, so it may read far less; no listing tells how large batches are."
+        "headers only: of batches above 8 KiB that is 8 KiB each, so it may read far less; a listing does not show how large batches are."
     )
-    yield from paragraph("Batches that replicas do not share are read a second time: not in it, for nothing but the audit tells which.")
+    yield from paragraph("Batches that replicas do not share are read a second time: not included, because only the audit finds out which.")
 
 
 def size(number: int) -> str:

@@ -17,12 +17,12 @@ _LETTERS = {
     "S": "log start",
     "E": "log end",
     "H": "high watermark (checkpoint)",
-    "D": "the logs part",
+    "D": "the logs diverge",
     "C": "the follower is cut",
     "R": "it starts again, empty",
     "F": "the fetch that fails",
 }
-_FILLS = {GOES: "goes", CONFLICTS: "stays and conflicts", SHORTENED: "drawn shorter", HIDDEN: "left out: as many epochs"}
+_FILLS = {GOES: "truncated", CONFLICTS: "stays, and conflicts", SHORTENED: "drawn shorter", HIDDEN: "left out: as many epochs"}
 
 
 def drawing_lines(explanation: Explanation) -> Iterator[str]:
@@ -54,7 +54,7 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(", ".join(legend))
     for side in (explanation.leader, explanation.follower):
         if side.by_table:
-            yield from paragraph(f"Broker {side.broker_id} is drawn by its epoch table: which batches are its log's cannot be told.")
+            yield from paragraph(f"Broker {side.broker_id} is drawn from its epoch table: which batches belong to its log is unknown.")
 
 
 def _bar(name: str, side: ExplainedReplica, marks: Sequence[Mark]) -> Bar:

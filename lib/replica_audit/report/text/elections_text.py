@@ -10,7 +10,7 @@ from replica_audit.report.facts.partition_rows import ExplainedElection
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import count, listed, paragraph
 
-HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "gave up")
+HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "lost in it")
 _UNCLEAN = "unclean"
 _MOST = 16
 _FIRST, _LAST, _LAST_UNCLEAN = 3, 7, 5
@@ -21,13 +21,13 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
     elections = facts.elections
     if not elections:
         return
-    yield "Elections, by the metadata log"
+    yield "Elections in the metadata log"
     yield from fitted(HEAD, election_rows(elections))
     unclean = sum(election.election == _UNCLEAN for election in elections)
     if unclean:
         yield from paragraph(
-            f"{count(unclean, 'unclean election')}. Gave up: offsets of earlier epochs that a replica still holds and the elected one did "
-            "not hold; what nobody holds any more is not counted."
+            f"{count(unclean, 'unclean election')}. Lost in it: offsets of earlier epochs that a replica still holds and the elected one "
+            "did not hold; what nobody holds any more is not counted."
         )
 
 

@@ -17,7 +17,7 @@ _MEANINGS = {
     "trivial-epoch": "elected at the log end, nothing written yet",
     "legal-lag": "a crash may leave the file behind, or ahead of, the log",
     "log-start": "the log start has moved",
-    "compaction": "the cleaner took the batches, and never touches the table",
+    "compaction": "the cleaner removed the batches, and leaves the table as it is",
     "refetched-compacted-range": "fetched after the leader was cleaned",
     "corrupt": "file and batches contradict each other",
 }

@@ -91,7 +91,7 @@ class StepWords:
                 is_at_end = self.leader_log is not None and step.log_end_offset == self.leader_log.log_end_offset
                 return f"with {'nothing, for its log ends there' if is_at_end else 'records'}"
             case Case.UNDEFINED:
-                return "-1: it cannot tell the end"
+                return "-1: it does not know the end"
             case Case.NO_EPOCH:
                 return f"{step.answered_end_offset}, and names no epoch"
             case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
@@ -107,7 +107,7 @@ class StepWords:
         start = None if self.leader_log is None else self.leader_log.log_start_offset
         match step.out_of_range:
             case OutOfRange.EPOCH:
-                return f"it cannot tell where {epoch(step.requested_epoch)} ends; its log ends at {step.answered_end_offset}"
+                return f"it does not know where {epoch(step.requested_epoch)} ends; its log ends at {step.answered_end_offset}"
             case OutOfRange.BELOW_START:
                 return f"its log starts at {start} and ends at {step.answered_end_offset}"
             case _:
@@ -159,12 +159,15 @@ class StepWords:
             return rule, _OLD_OUT_OF_RANGE if is_old and source == _OUT_OF_RANGE else source
         match step.because:
             case FallsBack.ASKS_NOTHING:
-                return "who begins to follow cuts what is not known as committed", "ReplicaManager.makeFollowers of 0.10"
+                return "a new follower truncates what is not known to be committed", "ReplicaManager.makeFollowers of 0.10"
             case FallsBack.UNDEFINED:
                 source = f"KIP-101; {_OLD_TRUNCATE}" if is_old else f"KIP-279; {_STATE}"
-                return "the leader cannot tell the end: cut what is not known as committed", source
+                return "the leader does not know the end: truncate what is not known to be committed", source
             case FallsBack.NO_EPOCHS:
-                return "a follower without epochs: cut what is not known as committed", "AbstractFetcherThread.truncateToHighWatermark"
+                return (
+                    "a follower without epochs: truncate what is not known to be committed",
+                    "AbstractFetcherThread.truncateToHighWatermark",
+                )
             case _ as never:
                 assert_never(never)
 
@@ -186,7 +189,7 @@ class StepWords:
         elif exchanged.stuck and self.stuck is None:
             yield (
                 "This has no end as the leader's table is now. It does not run, and begins a new epoch when it leads again: then it "
-                "answers otherwise."
+                "answers differently."
             )
         elif exchanged.stuck:
             yield (

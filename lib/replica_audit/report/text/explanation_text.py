@@ -70,9 +70,9 @@ def _head(explanation: Explanation) -> Iterator[str]:
 
 def _what_goes(explanation: Explanation) -> Iterator[str]:
     verdict, outcome, point = explanation.verdict, explanation.outcome, explanation.applied
-    yield "What goes"
+    yield "What is truncated"
     if outcome is None or point is None or explanation.follower.state is None:
-        yield from paragraph("Cannot be told: the two logs could not be compared.")
+        yield from paragraph("Unknown: the two logs could not be compared.")
         return
     physical, end = outcome.physical_offset, explanation.follower.state.log_end_offset
     if physical is None or physical >= end:
@@ -91,8 +91,8 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
     if cut is not None and physical < cut and verdict.restart_offset is None:
         between = offsets(physical, cut)
         yield from paragraph(
-            f"The cut at {cut} lies inside a batch, which goes whole: the file is cut at {physical}, but the next fetch begins at {cut}: "
-            f"{between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
+            f"The cut at {cut} lies inside a batch, which is removed whole: the file is cut at {physical}, but the next fetch begins at "
+            f"{cut}: {between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
         )
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield from paragraph(f"Batches written {span_of_time(verdict.first_removed_timestamp_ms, verdict.last_removed_timestamp_ms)} UTC.")
@@ -102,11 +102,13 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
             f"Committed and lost: {count(below, 'offset')} that the leader does not hold{_proven_by(verdict.removed_committed_offsets)}."
         )
     elif verdict.verdict == Verdict.INCONCLUSIVE:
-        yield from paragraph("Whether any of it was committed and is lost cannot be told.")
+        yield from paragraph("Whether any of it was committed and is lost is unknown.")
     else:
         yield from paragraph("Whether any of it that the leader does not hold was committed is unknown.")
     if verdict.open_transactions:
-        yield from paragraph(f"Left open, for their end marker goes: transactions of producer {listed(verdict.open_transactions)}.")
+        yield from paragraph(
+            f"Left open, because their end marker is truncated: transactions of producer {listed(verdict.open_transactions)}."
+        )
 
 
 def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
@@ -130,14 +132,14 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: ExplainedPoin
         return
     stays_to = follower.log_end_offset if outcome.physical_offset is None else outcome.physical_offset
     if point.still_diverged:
-        yield from paragraph("What stays conflicts with the leader's log.")
+        yield from paragraph("What stays on the follower conflicts with the leader's log.")
     elif not clipped(explanation.follower.history, 0, stays_to):
         yield from paragraph("Nothing stays.")
     elif follower.log_start_offset < leader.log_start_offset:
         below = offsets(follower.log_start_offset, min(stays_to, leader.log_start_offset))
         yield from paragraph(f"Of what stays, {below} cannot be compared: the leader's log starts at {leader.log_start_offset}.")
     elif outcome.physical_offset is not None:
-        yield from paragraph("What stays agrees with the leader's log.")
+        yield from paragraph("What stays on the follower agrees with the leader's log.")
 
 
 def _who_has(explanation: Explanation, piece: ExplainedDifference) -> str:
@@ -223,7 +225,9 @@ def _remedy(explanation: Explanation) -> Iterator[str]:
 def _limits(explanation: Explanation) -> Iterator[str]:
     """What was too long to be read whole: then the explanation may lack something."""
     if explanation.cut_short:
-        yield from paragraph(f"Not all rows were read of: {', '.join(explanation.cut_short)}. This explanation may lack something.", 0)
+        yield from paragraph(
+            f"Not all rows were read of these tables: {', '.join(explanation.cut_short)}. This explanation may be incomplete.", 0
+        )
 
 
 SECTIONS: tuple[Section, ...] = (

@@ -37,7 +37,7 @@ def loses(finding: Finding) -> str:
 
 
 LOSES: dict[Verdict, str] = {
-    Verdict.TRUNCATED_OTHERWISE: "its broker did otherwise",
+    Verdict.TRUNCATED_OTHERWISE: "broker truncated elsewhere",
     Verdict.CONTENT_MISMATCH: "stays; other bytes",
     Verdict.COMPACTION_DIFFERS: "keys differ, for good",
     Verdict.REBATCHED: "nothing; other batches",

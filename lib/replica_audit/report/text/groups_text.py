@@ -22,7 +22,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     hit = [impact for impact in facts.impacts if impact.affected]
     untold = [impact for impact in facts.impacts if impact.affected is None]
     spared = len(facts.impacts) - len(hit) - len(untold)
-    counts = ((len(hit), "affected"), (len(untold), "not to be told"), (spared, "not affected"))
+    counts = ((len(hit), "affected"), (len(untold), "unknown"), (spared, "not affected"))
     yield "Consumer groups"
     said = ", ".join(f"{number} {what}" for number, what in counts if number)
     yield from paragraph(f"{count(len(facts.impacts), 'group')} with a committed offset: {said}.")

@@ -26,7 +26,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
     "partitions": ("Partitions whose followers have a verdict", lambda one: one.partitions),
     "replicas": ("Replicas that were read", lambda one: one.replicas),
     "replica_bytes": ("Bytes of the batches of all replicas", lambda one: one.replica_bytes),
-    "input_errors": ("Problems of the input: files that could not be read, or not to their end", lambda one: one.input_errors),
+    "input_errors": ("Input problems: files that could not be read, or not to their end", lambda one: one.input_errors),
     "affected_groups": ("Consumer groups with a committed offset that a truncation affects", lambda one: one.affected_groups),
 }
 _OF_FOUND = tuple(severity for severity in Severity if severity is not Severity.NONE)

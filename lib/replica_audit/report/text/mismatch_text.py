@@ -13,8 +13,8 @@ from replica_audit.report.layout.paragraphs import epoch, moment, paragraph
 TITLE = "Where the batches first differ"
 _KINDS = {
     "other_records": "The records are not the same.",
-    "other_batching": "The same records stand in other batches.",
-    "other_encoding": "The same records stand in the same batches, compressed otherwise.",
+    "other_batching": "The same records are in other batches.",
+    "other_encoding": "The same records are in the same batches, compressed differently.",
     "not_read": "Whether the records are the same is not known.",
 }
 _NONE = "-"

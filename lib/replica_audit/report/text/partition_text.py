@@ -53,7 +53,7 @@ def finding_lines(facts: PartitionFacts) -> Iterator[str]:
 def _limits(facts: PartitionFacts) -> Iterator[str]:
     short = [name for name in facts.cut_short if name in PARTITION_TABLES or facts.alone is not None]
     if short:
-        yield from paragraph(f"Not all rows were read of: {', '.join(short)}. This explanation may lack something.", 0)
+        yield from paragraph(f"Not all rows were read of these tables: {', '.join(short)}. This explanation may be incomplete.", 0)
 
 
 PARTITION_SECTIONS: tuple[Section, ...] = (

@@ -9,14 +9,14 @@ from replica_audit.report.facts.partition_rows import ExplainedFuture, Explained
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
 
-HEAD = ("broker", "standing", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
+HEAD = ("broker", "role", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
 _STANDINGS = {
-    "zombie-leader": "takes itself for the leader, in an epoch that ended",
-    "zombie-follower": "takes itself for a follower, in an epoch that ended",
+    "zombie-leader": "considers itself the leader, in an epoch that has ended",
+    "zombie-follower": "considers itself a follower, in an epoch that has ended",
     "ahead": "knows an epoch that the leader does not know yet",
     "behind": "its metadata is older: copied earlier, or a zombie",
     "down": "its broker does not run",
-    "unknown": "no copy of the metadata log tells what its broker takes it for",
+    "unknown": "no copy of the metadata log shows its role on its broker",
 }
 
 
@@ -72,4 +72,4 @@ def _progress(future: ExplainedFuture) -> Iterator[str]:
     elif future.truncation_offset is not None:
         yield f"is cut to {future.truncation_offset} by {future.protocol}"
     if future.removed_records:
-        yield f"{future.removed_records} records of the future replica go"
+        yield f"{future.removed_records} records of the future replica are truncated"

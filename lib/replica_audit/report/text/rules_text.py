@@ -84,7 +84,7 @@ def observed_lines(explanation: Explanation) -> Iterator[str]:
     verdict, seen = explanation.verdict, explanation.verdict.observed_truncation_offset
     if seen is None:
         return
-    yield f"What broker {verdict.follower_id} did, by its own log"
+    yield f"What broker {verdict.follower_id} did, according to its server.log"
     cut = verdict.truncation_offset
     if seen == cut:
         yield from paragraph(f"It truncated to {seen}: what {verdict.protocol} gives.")
@@ -93,7 +93,7 @@ def observed_lines(explanation: Explanation) -> Iterator[str]:
     yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
     is_known = explanation.applied is not None and explanation.applied.is_recorded
     if is_known and verdict.did_otherwise is None:
-        yield from paragraph("That alone is no contradiction: the log may tell of another exchange, before these copies or after them.")
+        yield from paragraph("That alone is no contradiction: server.log may be about another exchange, before these copies or after them.")
 
 
 def _same(explanation: Explanation, seen: int) -> str:

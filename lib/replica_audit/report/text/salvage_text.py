@@ -210,10 +210,10 @@ def _replay(saved: SavedRecords) -> list[str]:
         "Consumers that read the lost records before will read them again.",
         "",
         "Of each partition the records are in the order in which they were written. `.console.txt` holds all up to the first one that",
-        "the console producer cannot be told (line feeds, bytes that are no UTF-8); from there on they are in `.base64.jsonl`. Replay",
+        "the console producer cannot read (line feeds, bytes that are no UTF-8); from there on they are in `.base64.jsonl`. Replay",
         "the first file, then the second one.",
-        "`--sync` stops at the first record that is refused; without it the tool logs that, and goes on. Tried with the tools of Kafka 3.9",
-        "and 4.3, whatever the brokers run.",
+        "`--sync` stops at the first record that is refused; without it the tool logs that, and continues. Tried with the tools of Kafka",
+        "3.9 and 4.3, whatever the brokers run.",
         "",
         "```sh",
         f"cd {shlex.quote(saved.folder)}",
@@ -224,7 +224,7 @@ def _replay(saved: SavedRecords) -> list[str]:
         encoded = encoded or one.encoded is not None
     lines.append("```")
     if encoded:
-        lines += ["", "`replay_base64.py` stands in docs/salvaging.md: it sends each record to its partition, with its timestamp."]
+        lines += ["", "`replay_base64.py` is in docs/salvaging.md: it sends each record to its partition, with its timestamp."]
     return lines
 
 

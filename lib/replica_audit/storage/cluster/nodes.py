@@ -58,7 +58,7 @@ def nodes(brokers: Brokers, named: Iterable[int], missing: list[Missing]) -> tup
             why = brokers.unreachable.get(broker) or (
                 "the cluster has fenced it" if broker in fenced else "the cluster does not hold it for alive"
             )
-            missing.append(Missing(what="everything that only it tells: its state, log directories and groups", why=why, broker=broker))
+            missing.append(Missing(what="everything that only it knows: its state, log directories and groups", why=why, broker=broker))
     told = {broker: answer for broker, answer in versions.items() if not isinstance(answer, Unanswered)}
     for broker, answer in told.items():
         found[broker]["kafka_version"] = _version(answer)

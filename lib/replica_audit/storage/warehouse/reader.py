@@ -39,7 +39,7 @@ class WarehouseTables(ArrowTables):
                 f"--warehouse {location}: a name in Spark's catalog cannot be read without Spark; give the directory or URI of its tables"
             )
         what = "is a file, not a directory" if exists else "no such directory"
-        raise UsageError(f"--warehouse {location}: {what}; give the directory that an audit was told to write its tables to")
+        raise UsageError(f"--warehouse {location}: {what}; give the directory that an audit wrote its tables to (its --warehouse)")
 
     def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table as of now, without the files that cannot hold a wanted row; of files no unwanted columns are read anyway."""

@@ -1,0 +1,74 @@
+"""The worst of the words that people at 3 am read twice do not come back into what the product says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "lib").rglob("*.py"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# a pattern of what not to say, and what to say
+WORDS = {
+    r"\bparts? (at|from the leader)\b|\blogs? parts?\b": "diverges at",
+    r"\bcuts to\b": "truncates to",
+    r"\bwhat goes\b|\bbatch(es)? that goe?s?\b": "is truncated, is removed",
+    r"\bis told\b|\bnot to be told\b|\bcan(not| no longer) be told\b": "is reported; unknown",
+    r"\bcannot tell\b": "does not know",
+    r"\bweigh\b|\bwho is to lead\b": "choose a leader",
+    r"\bwill go on to\b": "will stay diverged",
+    r"\bis no proof\b": "proves nothing",
+    r"\bgave up\b": "lost in the election",
+    r"\bas many as there come\b": "unlimited",
+    r"\bby (its|the) broker's (own )?log\b|\bby its own log\b": "according to its server.log",
+    r"\bpersisted high watermark\b": "checkpointed high watermark",
+    r"\bfetch(ed)? (it |them |all )?anew\b|\bbegins anew\b": "rebuild",
+    r"\bproblems? of the input\b": "input problems",
+    r"\bstands? (still|there)\b": "is there; is stuck",
+    r"\bby and by\b|\bempty of blame\b": "later; no cause",
+}
+
+
+def said(source: str) -> Iterator[tuple[int, str]]:
+    """The texts of a module that reach people: string literals, those of f-strings joined, but no docstrings; each with its line."""
+    tree = ast.parse(source)
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    documented = (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+    docstrings = {id(node.body[0].value) for node in documented if node.body and isinstance(node.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | inside:
+            yield node.lineno, node.value
+
+
+def grating(text: str) -> list[str]:
+    """What to say instead, for each pattern that a text has; text is taken as one line."""
+    return [better for pattern, better in WORDS.items() if re.search(pattern, " ".join(text.split()), re.IGNORECASE)]
+
+
+def test_no_text_of_the_product_grates() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{line}: {text!r}": better
+        for path in SOURCES
+        for line, text in said(path.read_text(encoding="utf-8"))
+        if (better := grating(text))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_document_grates(path: Path) -> None:
+    paragraphs = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL).split("\n\n")
+    assert not {text: better for text in paragraphs if (better := grating(text))}
+
+
+def test_each_pattern_fires_on_texts_and_not_on_docstrings() -> None:
+    source = '"""What goes."""\n\ndef one(at: int) -> str:\n    """The logs part."""\n    return f"it cuts to {at}, " "which is told"\n'
+    assert [(line, grating(text)) for line, text in said(source)] == [(5, ["truncates to", "is reported; unknown"])]
+    assert grating("The two logs\n  part at 5") == ["diverges at"]
+    assert not grating("part of the log starts at 5, told by nobody")
