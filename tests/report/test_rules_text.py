@@ -125,7 +125,7 @@ def test_why_is_told_where_an_alternative_cuts_elsewhere() -> None:
 def test_without_rules_the_protocols_stand_alone() -> None:
     said = section(told(tables_of(scenario_1(20, Protocol.KIP_101))), TITLE)
     assert said.startswith(
-        f"{TITLE} (> applies here) cuts round falls removed then to trips back offsets high-watermark 11 0 yes 10 > kip-101"
+        f"{TITLE} (> applies here) cut round falls removed then to trips back offsets high-watermark 11 0 yes 10 > kip-101"
     )
     assert "bytes" not in said.lower()
 

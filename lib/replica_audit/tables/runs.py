@@ -102,7 +102,7 @@ class ReportedProblem:
 INPUT_ERRORS = table(
     ReportedProblem,
     name="input_errors",
-    grain="one row per problem of the input",
+    grain="one row per input problem",
     constraints={
         "line_from_one": "line IS NULL OR line >= 1",
         "byte_from_zero": "byte_offset IS NULL OR byte_offset >= 0",

@@ -9,7 +9,7 @@ from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import listed, paragraph
 
-HEAD = ("", "", "cuts\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
+HEAD = ("", "", "cut\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
 _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
 
 
