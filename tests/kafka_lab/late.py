@@ -30,16 +30,20 @@ def write_late(lab: Lab, java: JavaClient, age_ms: int) -> list[Place]:
     places = [place for place in sorted(lab.partitions()) if not place[0].startswith("__")]
     chosen = places[:: max(1, len(places) // _MOST)][:_MOST]
     for number, place in enumerate(chosen):
-        _write(lab, java, f"late-{number}", place, int(time.time() * 1000) - age_ms)
+        write_one_late(lab, java, f"late-{number}", place, int(time.time() * 1000) - age_ms)
     return chosen
 
 
-def _write(lab: Lab, java: JavaClient, name: str, place: Place, timestamp_ms: int) -> None:
+def write_one_late(lab: Lab, java: JavaClient, name: str, place: Place, timestamp_ms: int, *, commits: bool = True) -> None:
+    """Write such a batch to a partition, of a transactional id whose transaction was committed or aborted."""
     producer = java.producer(name, timeout_ms=60_000)
     producer.init()
     producer.begin()
     producer.acknowledged([producer.send(*place, b"1", b"in time")])
-    producer.commit()
+    if commits:
+        producer.commit()
+    else:
+        producer.abort()
     producer.kill()
     leader = lab.brokers[lab.partitions(place[0])[place]["leader_id"]]
     producer_id = lab.ask(lambda client: client.describe_transactions([name]))[name].producer_id

@@ -56,11 +56,10 @@ def tools(lab: Lab, folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedStep:
-    """A step of PLAN.md: its title, the partitions that it mends, where its file belongs as it was audited, the lines to type."""
+    """A step of PLAN.md: its title, the partitions that it mends, the lines to type."""
 
     title: str
     partitions: tuple[str, ...]
-    place: str
     commands: tuple[str, ...]
     checks: tuple[str, ...]
 
@@ -70,13 +69,16 @@ def printed_steps(folder: Path) -> list[PrintedStep]:
     found = []
     for title, text in _STEP.findall((folder / "PLAN.md").read_text(encoding="utf-8")):
         blocks = {kind: tuple(lines.strip().split("\n")) for kind, lines in _BLOCK.findall(text)}
-        names = tuple(re.findall(r"^- `([^`]+)`: broker \d+ loses|(?<=checkpoint of `)([^`]+)", f"{title}\n{text}", re.MULTILINE))
-        names = tuple(first or second for first, second in names)
+        names = tuple(
+            "".join(found)
+            for found in re.findall(
+                r"^- `([^`]+)`: (?:broker \d+ loses|the file contradicts)|^- `([^`]+)`, from offset", text, re.MULTILINE
+            )
+        )
         found.append(
             PrintedStep(
                 title=title,
                 partitions=names,
-                place="".join(re.findall(r"PLACE below is `([^`]+)`", text)),
                 commands=blocks["Do"],
                 checks=blocks["Check"],
             )
@@ -88,7 +90,7 @@ class Operator:
     """Somebody who does what a plan says, and nothing else. `safe` is where copies go, `audited` the copy that the plan is about."""
 
     def __init__(self, lab: Lab, tools_folder: Path, safe: Path, audited: Path | None = None) -> None:
-        self.audited, self.step = audited, PrintedStep(title="", partitions=(), place="", commands=(), checks=())
+        self.audited, self.step = audited, PrintedStep(title="", partitions=(), commands=(), checks=())
         self.lab, self.tools, self.safe = lab, tools_folder, safe
         self.ran: list[str] = []
         self.printed = ""
@@ -99,8 +101,7 @@ class Operator:
             r"# stop broker (\d+)\b.*": self._stop,
             r"# broker\(s\) ([\d, ]+) must not run yet.*": self._not_running,
             r"# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/": self._copy,
-            r"# on its host, with PLACE as above: (cp -p PLACE PLACE.before)   # if the file is there": self._at_its_place,
-            r"# (cp checkpoints/\S+ PLACE)": self._at_its_place,
+            r"# on its host, in a copy of this folder: sh (checkpoints/\S+)": self._in_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY.*": lambda: None,
             r"# (audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
@@ -145,13 +146,15 @@ class Operator:
     def _check(self, line: str, step: PrintedStep) -> None:
         if line.startswith("#"):
             self._line(line)
-        elif "nothing of this partition" in line:
+        elif "after a while none of these" in line:
             wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
         elif missing := re.search(r"prints nothing but partitions that miss only ([\d, ]+) in `Isr`", line):
             brokers = {int(broker) for broker in missing[1].split(", ")}
             wait_until(line, lambda: all(one <= brokers for one in _missing(self.shell(line, self.folder))))
         elif "prints nothing" in line:
             wait_until(line, lambda: not self.shell(line, self.folder).strip())
+        elif "find-hanging" in line:
+            wait_until(line, lambda: not set(_hanging(self.shell(line, self.folder))) & set(step.partitions))
         elif "listed" in line:
             wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
         elif "# is complete" in line:
@@ -176,11 +179,13 @@ class Operator:
     def _stop(self, broker: str) -> None:
         self.lab.brokers[int(broker)].terminate()
 
-    def _at_its_place(self, line: str) -> None:
+    def _in_place(self, script: str) -> None:
+        """The audit read copies: the broker's own log directories are given, as the plan says."""
         assert self.audited
-        place = self.lab.root / Path(self.step.place).relative_to(self.audited)
-        words = [shlex.quote(str(place) + word.removeprefix("PLACE")) if word.startswith("PLACE") else word for word in line.split()]
-        self.shell(" ".join(words), self.folder)
+        found = re.findall(r"^(DIR_\d+)=\$\{DIR_\d+:-(.*)\}$", (self.folder / script).read_text(encoding="utf-8"), re.MULTILINE)
+        own = {name: self.lab.root / Path(*shlex.split(quoted)).relative_to(self.audited) for name, quoted in found}
+        said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
+        self.shell(f"{said} sh {script}", self.folder)
 
     def _not_running(self, brokers: str) -> None:
         for broker in brokers.split(", "):
@@ -197,6 +202,11 @@ class Operator:
 def _listed(said: str) -> list[str]:
     """The partitions that kafka-topics.sh lists."""
     return [f"{topic}-{partition}" for topic, partition in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", said)]
+
+
+def _hanging(said: str) -> list[str]:
+    """The partitions that kafka-transactions.sh lists, below its head."""
+    return [f"{words[0]}-{words[1]}" for words in map(str.split, said.splitlines()[1:]) if len(words) > 1]
 
 
 def _missing(said: str) -> list[set[int]]:

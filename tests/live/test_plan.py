@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import csv
 import re
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
 
 from replica_audit import cli
-from tests.kafka_lab.cluster import Lab
+from tests.kafka_lab.cluster import Lab, wait_until
 from tests.kafka_lab.console import say
 from tests.kafka_lab.files import batches, checkpointed_epochs, replica_directories
-from tests.kafka_lab.load import delete_topics
+from tests.kafka_lab.java_client import JavaClient
+from tests.kafka_lab.late import write_one_late
+from tests.kafka_lab.load import create_topic, delete_topics
 from tests.kafka_lab.planted import plant
 from tests.kafka_lab.snapshot import copy_all
 from tests.live.outage import (
@@ -39,6 +44,7 @@ from tests.salvage.made import rows as records
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 _TRUNCATED = re.compile(r"partition=([\w-]+), dir=[^\]]*\] Truncating to offset (\d+) ")
+PAYMENTS, _AN_HOUR_MS = "payments", 3_600_000
 _REPLAYED = 3  # partitions, by a JVM each
 
 
@@ -96,7 +102,7 @@ def test_the_outage_is_planned_and_put_right(lab: Lab, tmp_path: Path, capfd: py
     gone = _gone(root, rows, sent)
     assert found == Counter(value for _partition, value in gone.elements())
     assert not list(tmp_path.rglob("pwned"))
-    delete_topics(lab, ORDERS, LEDGER)
+    delete_topics(lab, ORDERS, LEDGER, PAYMENTS)
 
 
 def _gone(root: Path, rows: list[dict[str, str]], partitions: set[int]) -> Counter[tuple[int, bytes]]:
@@ -114,6 +120,28 @@ def _gone(root: Path, rows: list[dict[str, str]], partitions: set[int]) -> Count
     return found
 
 
+def _hang(lab: Lab, operator: Operator, folder: Path) -> int:
+    """Leave a transaction that nobody will end: brokers that verify nothing let it begin. Returns where read_committed consumers stand."""
+    create_topic(lab, PAYMENTS, {0: [2, 3, 1]}, min_insync_replicas=1)
+    lab.wait_in_sync(PAYMENTS)
+    config = 'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type brokers --entity-default'
+    operator.shell(f"{config} --add-config transaction.partition.verification.enable=false", folder)
+    with JavaClient(lab) as java:
+        write_one_late(lab, java, "payer", (PAYMENTS, 0), int(time.time() * 1000) - _AN_HOUR_MS, commits=False)
+        goes_on = java.producer("payer", timeout_ms=60_000)
+        goes_on.init()
+        goes_on.kill()
+    operator.shell(f"{config} --delete-config transaction.partition.verification.enable", folder)
+    wait_until("the transaction is open", lambda: _last_stable_offset(lab) < _last_stable_offset(lab, "read_uncommitted"))
+    return _last_stable_offset(lab)
+
+
+def _last_stable_offset(lab: Lab, isolation: str = "read_committed") -> int:
+    place = TopicPartition(PAYMENTS, 0)
+    found = lab.ask(lambda client: client.list_partition_offsets({place: OffsetSpec.LATEST}, isolation_level=isolation))
+    return int(found[place].offset)
+
+
 def _rebuild_and_reset(lab: Lab, operator: Operator, committed: dict[int, int], folder: Path) -> None:
     """A second audit: of groups, whose positions can be known now, and of a replica that has diverged since, unnoticed."""
     for broker in (2, 3):
@@ -125,6 +153,7 @@ def _rebuild_and_reset(lab: Lab, operator: Operator, committed: dict[int, int], 
     for broker in (2, 3):
         lab.brokers[broker].start()
     lab.wait_in_sync(ORDERS, LEDGER, OFFSETS)
+    stands_at = _hang(lab, operator, folder)
     root, plan = copy_all(lab, folder / "second"), folder / "second-plan"
     assert cli.main(["triage", "--input", str(root), "--plan", str(plan)]) == 1
     own, leads = replica_directories(root)[planted], replica_directories(root)[LEDGER, 0, leader]
@@ -132,6 +161,11 @@ def _rebuild_and_reset(lab: Lab, operator: Operator, committed: dict[int, int], 
 
     say("\n".join(step.title for step in operator.do(plan)))
     lab.wait_in_sync(LEDGER)
+    assert "sh abort-transactions.sh" in operator.ran
+    for broker in lab.brokers:
+        line = f'kafka-transactions.sh --bootstrap-server "$BOOTSTRAP" find-hanging --broker-id {broker} --max-transaction-timeout 0'
+        assert PAYMENTS not in operator.shell(line, plan)
+    assert _last_stable_offset(lab) > stands_at, "consumers with read_committed go on"
     rebuilt = replica_directories(lab.root)
     assert batches(rebuilt[planted]) == batches(rebuilt[LEDGER, 0, leader])
     end = batches(rebuilt[planted])[-1].last + 1  # an epoch without a batch comes with its first one

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -259,11 +260,17 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
         ),
     )
     plan = plan_of(facts(logs=(wrong,)), RE_READ)
-    assert files(plan) == {"checkpoints/broker-1/t-0/leader-epoch-checkpoint": "0\n2\n6 0\n7 1800\n"}
-    assert "/var/lib/kafka/data-0/t-0/leader-epoch-checkpoint" in plan.steps[0].reasons[0]
-    assert plan.steps[0].reasons[2:4] == (
-        "Line `7 1800` is from the table of another replica: broker 3.",
-        "Replayed with it: follower 2 of leader 1 truncates nothing and catches up.",
+    made = files(plan)
+    assert made.pop("checkpoints/broker-1/t-0/leader-epoch-checkpoint") == "0\n2\n6 0\n7 1800\n"
+    assert made.keys() == {"checkpoints/broker-1/put-in-place.sh"}
+    assert "DIR_1 is `/var/lib/kafka/data-0`" in plan.steps[0].reasons[0]
+    assert (
+        plan.steps[0]
+        .reasons[1]
+        .endswith(
+            "Line `7 1800` is from the table of another replica: broker 3. "
+            "Replayed with it: follower 2 of leader 1 truncates nothing and catches up."
+        )
     )
     stuck = replace(
         wrong,
@@ -277,6 +284,49 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
         (True, False),
         (False, True),
     ]
+
+
+def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ActedLog:
+    return log(topic, broker, log_dir=str(log_dir), corrected_checkpoint=content, corrected_entries=())
+
+
+def test_files_of_one_broker_share_one_restart_and_one_script(tmp_path: Path) -> None:
+    """Put in place and taken back, in two log directories whose names and whose topics' names would do harm if they were obeyed."""
+    disks = [tmp_path / "a disk" / "$(touch pwned)", tmp_path / "it's"]
+    topics = ["t", "`touch pwned`", "o'clock"]
+    logs = [_corrected(topic, 1, disks[number % 2], f"0\n1\n{number} 0\n") for number, topic in enumerate(topics)]
+    old = {}
+    for one in logs[:2]:
+        old[one.directory] = Path(one.log_dir, one.directory, "leader-epoch-checkpoint")
+        old[one.directory].parent.mkdir(parents=True)
+        old[one.directory].write_text("0\n0\n")
+    Path(logs[2].log_dir, logs[2].directory).mkdir(parents=True)
+    plan = plan_of(facts(logs=(*logs, _corrected("t", 2, disks[0], "0\n0\n"))), RE_READ)
+    assert [step.title for step in plan.steps] == [
+        "Correct 3 leader-epoch-checkpoint file(s) on broker 1, in one restart",
+        "Correct 1 leader-epoch-checkpoint file(s) on broker 2, in one restart",
+    ]
+    assert [line.split(":")[0] for line in plan.steps[0].commands] == [
+        "# stop broker 1",
+        "# on its host, in a copy of this folder",
+        "# start broker 1",
+    ]
+    _write(plan, tmp_path / "plan")
+    script = ["/bin/sh", str(tmp_path / "plan" / "checkpoints" / "broker-1" / "put-in-place.sh")]
+    for _again in range(2):
+        subprocess.run(script, check=True, cwd=tmp_path)
+        for number, one in enumerate(logs):
+            assert Path(one.log_dir, one.directory, "leader-epoch-checkpoint").read_text() == f"0\n1\n{number} 0\n"
+    subprocess.run([*script, "undo"], check=True, cwd=tmp_path)
+    assert [file.read_text() for file in old.values()] == ["0\n0\n"] * 2
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(disks[1], moved)
+    shutil.rmtree(disks[1])
+    wrong = subprocess.run(script, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert (wrong.returncode, "no such directory" in wrong.stderr) == (1, True)
+    subprocess.run(script, check=True, cwd=tmp_path, env={**os.environ, "DIR_2": str(moved)})
+    assert (moved / logs[1].directory / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
+    assert not list(tmp_path.rglob("pwned"))
 
 
 def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None:
@@ -400,7 +450,7 @@ def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None
     plan = plan_of(_hostile(HOSTILE), RE_READ)
     _write(plan, work / "plan")
     before = sorted(tmp_path.rglob("*"))
-    scripts = [file.name for file in plan.files if file.executable]
+    scripts = [file.name for file in plan.files if file.executable and not file.name.startswith("checkpoints/")]
     assert scripts == ["abort-transactions.sh", "reset-groups-preview.sh", "reset-groups.sh"]
     for name in scripts:
         subprocess.run(["/bin/sh", str(work / "plan" / name)], check=True, cwd=work, env={"PATH": str(stubs), "BOOTSTRAP": "h:1"})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from shlex import quote
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
@@ -12,6 +13,8 @@ from replica_audit.report.plan.rebuilds import REBUILT
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 
 _NAME = "leader-epoch-checkpoint"
+_SCRIPT = "put-in-place.sh"
+_MOST = 20
 _NOT_EXACT = {
     "other_replica": "is from the table of another replica: broker {broker}",
     "first_batch_left": "begins at the first batch that compaction left; the epoch may have begun earlier",
@@ -20,19 +23,23 @@ _NOT_EXACT = {
 
 
 def checkpoints(facts: RecoveryFacts) -> PlanPart:
-    """A step for each file that is wrong; what cannot be corrected, or does not heal, is refused."""
-    steps, refusals = [], []
+    """A step for each broker with files that are wrong; what cannot be corrected, or does not heal, is refused."""
+    found: dict[int, list[ActedLog]] = {}
+    refusals = []
     rebuilt = {(*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in REBUILT}  # with its file, or refused there
     for log in (one for one in facts.logs if one.state == "current" and (one.topic, one.partition, one.broker_id) not in rebuilt):
         why = _refused(log)
         if why is not None:
             refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=(_where(log),), why=why))
         elif log.corrected_checkpoint is not None:
-            steps.append(_step(log, log.corrected_checkpoint))
-    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
+            found.setdefault(log.broker_id, []).append(log)
+    steps = tuple(_step(broker, logs, facts.gone) for broker, logs in sorted(found.items()))
+    return PlanPart(steps=steps, refusals=tuple(refusals))
 
 
 def _refused(log: ActedLog) -> str | None:
+    if log.corrected_checkpoint is not None and "/" in log.directory:
+        return "its directory has no name that can be written into a file of commands"
     if log.not_corrected_because is not None:
         return f"the batches of the log determine no table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
@@ -45,29 +52,64 @@ def _where(log: ActedLog) -> str:
     return f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}"
 
 
-def _step(log: ActedLog, content: str) -> PlanStep:
-    name = f"checkpoints/broker-{log.broker_id}/{file_name(log.directory)}/{_NAME}"
-    place = f"{log.log_dir.rstrip('/')}/{log.directory}/{_NAME}"
+def _step(broker: int, logs: Sequence[ActedLog], gone: Collection[int]) -> PlanStep:
+    below = f"checkpoints/broker-{broker}"
+    directories = list(dict.fromkeys(log.log_dir for log in logs))
+    names = {log_dir: f"DIR_{number}" for number, log_dir in enumerate(directories, 1)}
+    run = f"sh {below}/{_SCRIPT}"
+    said = "; ".join(f"{name} is {shown(log_dir)}" for log_dir, name in list(names.items())[:_MOST])
+    missing = f" but those that miss only {', '.join(map(str, sorted(gone)))} in `Isr`" if gone else ""
     return PlanStep(
         safety=Safety.CHECKPOINT,
-        title=f"Correct the {_NAME} of {_where(log)}",
+        title=f"Correct {len(logs)} {_NAME} file(s) on broker {broker}, in one restart",
         reasons=(
-            f"PLACE below is {shown(place)}, as it was audited; of a copy, the same below the broker's own `log.dirs`.",
-            *_reasons(log),
+            f"The script keeps each old file beside the new one, as {_NAME}.before. It takes the log directories to be where they were "
+            f"audited: {said}. If the audit read copies, or they are elsewhere on the host, say where: "
+            f"`DIR_1=/var/lib/kafka/data {run}`. Run it as the user that Kafka runs as.",
+            *(f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:_MOST]),
+            *([f"and {len(logs) - _MOST} more files."] if len(logs) > _MOST else []),
             _ALONE,
         ),
         commands=(
-            f"# stop broker {log.broker_id}: it overwrites the file while it runs",
-            "# on its host, with PLACE as above: cp -p PLACE PLACE.before   # if the file is there",
-            f"# cp {name} PLACE",
-            f"# start broker {log.broker_id}",
+            f"# stop broker {broker}: it overwrites the files while it runs",
+            f"# on its host, in a copy of this folder: {run}",
+            f"# start broker {broker}",
         ),
-        check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # prints nothing of this partition, after a while",),
-        undo="Stop the broker, `cp -p PLACE.before PLACE`, start it. Never delete or rename the file: a broker does not make it again.",
-        files=(PlanFile(name=name, content=content),),
+        check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # after a while none of these{missing}",),
+        undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not make it again.",
+        files=(
+            *(PlanFile(name=f"{below}/{file_name(log.directory)}/{_NAME}", content=log.corrected_checkpoint or "") for log in logs),
+            PlanFile(name=f"{below}/{_SCRIPT}", content=_script(logs, names), executable=True),
+        ),
     )
 
 
+def _script(logs: Sequence[ActedLog], names: Mapping[str, str]) -> str:
+    """A shell script that puts each file into its replica's directory."""
+    lines = [f"{name}=${{{name}:-{quote(log_dir)}}}\n" for log_dir, name in names.items()]
+    lines += [f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)}\n' for log in logs]
+    return _PLACING + "".join(lines)
+
+
+_PLACING = f"""\
+#!/bin/sh
+# Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
+# The log directories are those that were audited; where they are others, say so: DIR_1=/var/lib/kafka/data sh {_SCRIPT}
+# It stops at the first line that fails. With the word undo behind it, it brings the old files back.
+set -eu
+mode=${{1:-put}}
+here=$(dirname -- "$0")
+place() {{
+  target=$2/{_NAME}
+  [ -d "$2" ] || {{ printf '%s: no such directory; which log directories does the broker have?\\n' "$2" >&2; exit 1; }}
+  if [ "$mode" = undo ]; then
+    if [ -e "$target.before" ]; then cp -p -- "$target.before" "$target"; fi
+    return
+  fi
+  if [ -e "$target" ] && [ ! -e "$target.before" ]; then cp -p -- "$target" "$target.before"; fi
+  cp -- "$here/$1/{_NAME}" "$target"
+}}
+"""
 _ALONE = (
     "Where the broker is the only member of the ISR its partitions have no leader while it is stopped. With "
     "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds be lost: set it to false first."
@@ -76,7 +118,7 @@ _ALONE = (
 
 def _reasons(log: ActedLog) -> Iterator[str]:
     count = len(log.corrected_entries or ())
-    yield f"The file contradicts the batches beside it, or keeps followers out. The corrected one has {count} entries."
+    yield f"the file contradicts the batches beside it, or keeps followers out; the corrected one has {count} entries."
     for line in log.corrected_entries or ():
         if line.source in _NOT_EXACT:
             yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."

@@ -17,6 +17,7 @@ _INFERRED, _COMMITTED, _BY_PRODUCER = "inferred", "CompleteCommit", "producer-id
 def hanging(facts: RecoveryFacts) -> PlanPart:
     """One step with all that can be aborted without taking what a producer holds for committed."""
     lines, reasons, refusals = [], [], []
+    leaders: set[int] = set()
     for one in facts.transactions:
         where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
         if one.may_be_committed or (one.may_be_committed is None and one.coordinator_state == _COMMITTED):
@@ -28,6 +29,7 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
         else:
             waiting = f"; waiting: {len(one.waiting_groups)} group(s)" if one.waiting_groups else ""
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")
+            leaders.add(one.leader_id)
             lines.append(("kafka-transactions.sh", "abort", *split(abort_command(one, one.topic, one.partition)[1])))
             continue
         refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
@@ -38,7 +40,9 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
         title=f"Abort {len(lines)} transaction(s) that nobody will end",
         reasons=tuple(reasons),
         commands=(f"sh {_SCRIPT}",),
-        check=(f"kafka-transactions.sh {SERVER} find-hanging --broker-id LEADER   # prints none of these",),
+        check=tuple(
+            f"kafka-transactions.sh {SERVER} find-hanging --broker-id {broker}   # lists none of these" for broker in sorted(leaders)
+        ),
         undo="None: an aborted transaction stays aborted. The records stay in the log; read_uncommitted consumers see them.",
         files=(PlanFile(name=_SCRIPT, content=script(lines), executable=True),),
     )
