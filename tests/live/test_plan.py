@@ -18,6 +18,7 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 
 from replica_audit import cli
+from replica_audit.collect import CollectRequest, collect
 from tests.kafka_lab.cluster import Lab, wait_until
 from tests.kafka_lab.console import say
 from tests.kafka_lab.files import batches, checkpointed_epochs, replica_directories
@@ -45,6 +46,7 @@ from tests.salvage.made import rows as records
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 _TRUNCATED = re.compile(r"partition=([\w-]+), dir=[^\]]*\] Truncating to offset (\d+) ")
 PAYMENTS, _AN_HOUR_MS = "payments", 3_600_000
+_SETTLED_S = 11.0  # what a coordinator wrote less than 10 s before may be newer than a log: clocks differ
 _REPLAYED = 3  # partitions, by a JVM each
 
 
@@ -154,8 +156,12 @@ def _rebuild_and_reset(lab: Lab, operator: Operator, committed: dict[int, int], 
         lab.brokers[broker].start()
     lab.wait_in_sync(ORDERS, LEDGER, OFFSETS)
     stands_at = _hang(lab, operator, folder)
+    time.sleep(_SETTLED_S)
     root, plan = copy_all(lab, folder / "second"), folder / "second-plan"
-    assert cli.main(["triage", "--input", str(root), "--plan", str(plan)]) == 1
+    collected = folder / "collected"  # which says when it was made: without, nobody knows that a transaction hangs
+    for node in lab.brokers.values():
+        collect(CollectRequest(output=collected, log_dirs=tuple(node.log_dirs)), lambda _line: None)
+    assert cli.main(["triage", "--input", str(collected), "--plan", str(plan)]) == 1
     own, leads = replica_directories(root)[planted], replica_directories(root)[LEDGER, 0, leader]
     assert batches(own) != batches(leads)
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.recovery_facts import (
     ActedCandidate,
     ActedCut,
@@ -375,7 +376,7 @@ def test_a_transaction_that_may_be_committed_is_not_aborted() -> None:
 
 
 def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> None:
-    assert decisions(facts()) == []
+    assert decisions(due_of(facts())) == []
     found = facts(
         offline=(offline("t", candidate(2)),),
         verdicts=(
@@ -387,7 +388,7 @@ def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> No
         transactions=(transaction("w"),),
         inconclusive=2,
     )
-    made = decisions(found)
+    made = decisions(due_of(found))
     assert [one.urgency for one in made] == sorted(one.urgency for one in made)
     assert [one.urgency.name for one in made] == ["OFFLINE", "DO_NOT_START", "STUCK", "GROUPS", "TRANSACTIONS", "UNKNOWN", "CAN_WAIT"]
     assert made[2].partitions == (("v", 0),)

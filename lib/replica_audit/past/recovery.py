@@ -34,14 +34,11 @@ from replica_audit.tables.runs import NO_CLUSTER
 Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
 
-def recovery_facts(
-    run: PastRun, *, with_replicas: bool = True, cluster_id: str | None = None, gone: Collection[int] = ()
-) -> list[RecoveryFacts]:
+def recovery_facts(run: PastRun, *, cluster_id: str | None = None, gone: Collection[int] = ()) -> list[RecoveryFacts]:
     """What there is to act upon in each cluster of a run, in the order of their ids.
 
     Args:
         run: which is complete.
-        with_replicas: also where it is, as a plan needs it.
         cluster_id: only of this cluster.
         gone: brokers of the only cluster, or of this one, that never come back.
 
@@ -54,10 +51,10 @@ def recovery_facts(
     chosen = found if cluster_id is None else [cluster_id]
     if gone and len(chosen) > 1:
         raise UsageError(f"--gone {min(gone)}: of which cluster? run {run.run_id} has {len(chosen)}; give --cluster: {', '.join(chosen)}")
-    return [recovery_of(run, cluster, with_replicas=with_replicas, gone=gone) for cluster in chosen]
+    return [recovery_of(run, cluster, gone=gone) for cluster in chosen]
 
 
-def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True, gone: Collection[int] = ()) -> RecoveryFacts:
+def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) -> RecoveryFacts:
     """The same of one cluster; `gone`: brokers that never come back, whose replicas are no longer there.
 
     Raises:
@@ -67,17 +64,12 @@ def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True, go
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
     offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
     is_found = own & (ds.field("severity") != str(Severity.NONE))
-    if not with_replicas:  # those that could not be compared may be most of a cluster, and are counted
-        is_found &= ds.field("verdict") != str(Verdict.INCONCLUSIVE)
     verdicts = _rows(run, tables.REPLICA_VERDICTS, ActedVerdict, is_found)
     groups = _rows(run, tables.CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
     transactions = _rows(run, tables.OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
-    keys: set[PartitionKey] = set()
-    if with_replicas:
-        corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
-        keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected)
-        keys |= _keys_on(run, own, gone)
+    corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
+    keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected) | _keys_on(run, own, gone)
     inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
         run_id=run.run_id,
@@ -87,7 +79,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, with_replicas: bool = True, go
         roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
         logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else (),
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
-        candidates=_candidates(run, own, keys_of(offline)) if with_replicas and offline else (),
+        candidates=_candidates(run, own, keys_of(offline)) if offline else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),
         problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.errors import UsageError
-from replica_audit.past.recovery import recovery_facts
+from replica_audit.past.due import due_facts
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
@@ -89,7 +89,8 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
 
 def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[ReportedDecision]:
     """What to decide, worst first; with the cluster's label where there are several."""
-    made = [(one, facts.cluster_id) for facts in recovery_facts(run, with_replicas=False) for one in decisions(facts)]
+    found = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
+    made = [(one, cluster) for cluster in found for one in decisions(due_facts(run, cluster))]
     for one, cluster in sorted(made, key=lambda row: row[0].urgency):
         yield ReportedDecision(
             text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,

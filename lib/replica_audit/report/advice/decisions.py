@@ -5,17 +5,15 @@ From typed facts alone; how they are shown is the renderers' business. A sentenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
-from replica_audit.report.facts.run_report import Electable, OfflinePartition
-
-_NAMED = 3
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions
+from replica_audit.report.facts.recovery_facts import PartitionKey
 
 
 class Urgency(IntEnum):
@@ -33,105 +31,91 @@ class Urgency(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueDecision:
-    """One sentence; `partitions` are those that it is about, where `explain --partition` has the evidence."""
+    """One sentence; `partitions` are the first of those that it is about, where `explain --partition` has the evidence."""
 
     urgency: Urgency
     text: str
     partitions: tuple[PartitionKey, ...] = ()
 
 
-def decisions(facts: RecoveryFacts) -> list[DueDecision]:
+def decisions(facts: DueFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
-    makers: tuple[Callable[[RecoveryFacts], Iterator[DueDecision]], ...]
+    makers: tuple[Callable[[DueFacts], Iterator[DueDecision]], ...]
     makers = (_gone, _offline, _lost, _not_to_be_started, _stuck, _groups, _transactions, _unknown, _can_wait)
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
-def _names(keys: Sequence[PartitionKey]) -> str:
-    said = ", ".join(visible(f"{topic}-{partition}") for topic, partition in keys[:_NAMED])
-    return said + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+def _names(found: DuePartitions) -> str:
+    said = ", ".join(visible(f"{topic}-{partition}") for topic, partition in found.first)
+    return said + _more(found.count)
 
 
-def _brokers(brokers: Sequence[int]) -> str:
+def _more(count: int) -> str:
+    return f" and {count - NAMED} more" if count > NAMED else ""
+
+
+def _brokers(brokers: tuple[int, ...]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
-def _count(keys: Sequence[PartitionKey]) -> str:
-    return f"{len(keys)} partition{'s' if len(keys) != 1 else ''}"
+def _count(found: DuePartitions) -> str:
+    return f"{found.count} partition{'s' if found.count != 1 else ''}"
 
 
-def _best(one: OfflinePartition) -> Electable | None:
-    return next((choice for choice in one.candidates or () if choice.rank == 1), None)
-
-
-def _gone(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    for broker in sorted(facts.gone):
-        keys = sorted(key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles))
-        named = f" ({_names(keys)})" if keys else ""
-        one_is = "a replica" if len(keys) == 1 else "replicas"
+def _gone(facts: DueFacts) -> Iterator[DueDecision]:
+    for broker, found in facts.gone.items():
+        named = f" ({_names(found)})" if found.count else ""
+        one_is = "a replica" if found.count == 1 else "replicas"
         yield DueDecision(
             urgency=Urgency.OFFLINE,
-            text=f"Broker {broker} is gone for good, as you said: {_count(keys)} had {one_is} on it{named}. "
+            text=f"Broker {broker} is gone for good, as you said: {_count(found)} had {one_is} on it{named}. "
             "Do not start an empty broker in its place before these have leaders.",
-            partitions=tuple(keys),
+            partitions=found.first,
         )
 
 
-def _offline(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    groups: dict[tuple[int | None, str], list[tuple[PartitionKey, Electable | None]]] = {}
-    all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
-    for key, one in facts.leaderless.items():
-        best = _best(one)
-        how = "stopped" if all_stopped else "unknown" if best is None or best.unread_replicas else str(best.election)
-        groups.setdefault((best.candidate_id if best and how not in ("stopped", "unknown") else None, how), []).append((key, best))
-    for (broker, how), rows in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0] or 0)):
-        keys = [key for key, _best_one in rows]
-        said = f"{_count(keys)} ha{'ve' if len(keys) > 1 else 's'} no leader ({_names(keys)})"
-        lost = sum(best.lost_records or 0 for _key, best in rows if best)
-        committed = sum(best.lost_committed or 0 for _key, best in rows if best)
-        costs = "nothing is lost" if not lost else f"{lost} records are lost, {committed} offsets of them committed"
-        if how == "stopped":
-            text = f"{said}: the whole cluster was stopped in order. Start it; nothing is lost."
-        elif how == "unknown":
-            text = f"{said}, and what an election loses is not known: collect from the brokers that are missing before you elect anyone."
-        elif how == ElectionType.CLEAN:
-            text = f"{said}: start broker {broker}, which is then elected cleanly; {costs}."
-        else:
-            text = f"{said}: an unclean election of broker {broker} is the best choice; {costs}."
-        yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=tuple(keys))
-    if len({broker for broker, _how in groups if broker is not None}) > 1:
+def _offline(facts: DueFacts) -> Iterator[DueDecision]:
+    for one in facts.elections:
+        yield DueDecision(urgency=Urgency.OFFLINE, text=_elected(one), partitions=one.partitions.first)
+    if len({one.broker_id for one in facts.elections if one.broker_id is not None}) > 1:
         text = (
             "Do not start all brokers at once: a member of the ISR leads as soon as it starts. The order is in the plan (command `plan`)."
         )
-        yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=tuple(facts.leaderless))
+        yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=facts.leaderless.first)
 
 
-def _lost(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    found = (*facts.verdicts, *facts.cut_copies)
-    gone = [one for one in found if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
-    if gone:
-        keys = sorted({one.key for one in gone})
-        brokers = sorted({one.follower_id for one in gone})
+def _elected(one: DueElection) -> str:
+    found = one.partitions
+    said = f"{_count(found)} ha{'ve' if found.count > 1 else 's'} no leader ({_names(found)})"
+    costs = "nothing is lost" if not found.records else f"{found.records} records are lost, {found.committed} offsets of them committed"
+    if one.how == STOPPED:
+        return f"{said}: the whole cluster was stopped in order. Start it; nothing is lost."
+    if one.how == UNKNOWN:
+        return f"{said}, and what an election loses is not known: collect from the brokers that are missing before you elect anyone."
+    if one.how == ElectionType.CLEAN:
+        return f"{said}: start broker {one.broker_id}, which is then elected cleanly; {costs}."
+    return f"{said}: an unclean election of broker {one.broker_id} is the best choice; {costs}."
+
+
+def _lost(facts: DueFacts) -> Iterator[DueDecision]:
+    found = facts.truncated
+    if found.count:
         yield DueDecision(
             urgency=Urgency.LOST,
-            text=f"Committed records of {_count(keys)} are already truncated ({_names(keys)}): the audited copies of {_brokers(brokers)} "
-            "still hold them; do not delete these copies.",
-            partitions=tuple(keys),
+            text=f"Committed records of {_count(found)} are already truncated ({_names(found)}): the audited copies of "
+            f"{_brokers(facts.truncated_on)} still hold them; do not delete these copies.",
+            partitions=found.first,
         )
 
 
-def _not_to_be_started(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    cut = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless]
-    for broker in sorted({one.follower_id for one in cut}):
-        own = [one for one in cut if one.follower_id == broker]
-        keys = [one.key for one in own]
-        records, committed = sum(one.removed_records or 0 for one in own), sum(one.removed_committed or 0 for one in own)
-        proven = f", {committed} offsets of them committed" if committed else ""
+def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
+    for broker, found in facts.to_be_cut.items():
+        proven = f", {found.committed} offsets of them committed" if found.committed else ""
         yield DueDecision(
             urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} before its directories are copied: it truncates {records} records{proven} that the "
-            f"leaders of {_count(keys)} do not hold ({_names(keys)}).",
-            partitions=tuple(keys),
+            text=f"Do not start broker {broker} before its directories are copied: it truncates {found.records} records{proven} that the "
+            f"leaders of {_count(found)} do not hold ({_names(found)}).",
+            partitions=found.first,
         )
 
 
@@ -164,47 +148,43 @@ _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and w
 )
 
 
-def _stuck(facts: RecoveryFacts) -> Iterator[DueDecision]:
+def _stuck(facts: DueFacts) -> Iterator[DueDecision]:
     for verdict, one_does, several_do in _STUCK:
-        found = [one for one in facts.verdicts if one.verdict == verdict]
-        if found:
-            keys = sorted({one.key for one in found})
-            what = one_does if len(found) == 1 else several_do
-            text = f"{_replicas(len(found))} of {_count(keys)} ({_names(keys)}) {what}."
-            yield DueDecision(urgency=Urgency.STUCK, text=text, partitions=tuple(keys))
+        found = facts.stuck.get(verdict)
+        if found is not None:
+            what = one_does if found.rows == 1 else several_do
+            text = f"{_replicas(found.rows)} of {_count(found)} ({_names(found)}) {what}."
+            yield DueDecision(urgency=Urgency.STUCK, text=text, partitions=found.first)
 
 
 def _replicas(count: int) -> str:
     return f"{count} replica{'' if count == 1 else 's'}"
 
 
-def _groups(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    groups = sorted({one.group_id for one in facts.groups})
-    if groups:
-        gone = sum(one.records_gone or 0 for one in facts.groups)
-        again, missed = sum(one.records_reread or 0 for one in facts.groups), sum(one.records_missed or 0 for one in facts.groups)
-        named = ", ".join(map(visible, groups[:_NAMED])) + (f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else "")
+def _groups(facts: DueFacts) -> Iterator[DueDecision]:
+    found = facts.groups
+    if found.count:
+        named = ", ".join(map(visible, found.names)) + _more(found.count)
         yield DueDecision(
             urgency=Urgency.GROUPS,
-            text=f"{len(groups)} consumer group{'s' if len(groups) > 1 else ''} consumed {gone} records that a truncation removes "
-            f"({named}). Left alone, up to {again} records are read again and up to {missed} are missed.",
-            partitions=tuple(sorted({(one.topic, one.partition) for one in facts.groups})),
+            text=f"{found.count} consumer group{'s' if found.count > 1 else ''} consumed {found.gone} records that a truncation removes "
+            f"({named}). Left alone, up to {found.reread} records are read again and up to {found.missed} are missed.",
+            partitions=found.partitions.first,
         )
 
 
-def _transactions(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    keys = sorted({(one.topic, one.partition) for one in facts.transactions})
-    if keys:
-        count = len(facts.transactions)
+def _transactions(facts: DueFacts) -> Iterator[DueDecision]:
+    found = facts.transactions
+    if found.count:
         yield DueDecision(
             urgency=Urgency.TRANSACTIONS,
-            text=f"{count} transaction{'s hang' if count > 1 else ' hangs'} in {_count(keys)} ({_names(keys)}): read_committed "
+            text=f"{found.rows} transaction{'s hang' if found.rows > 1 else ' hangs'} in {_count(found)} ({_names(found)}): read_committed "
             "consumers wait there for ever.",
-            partitions=tuple(keys),
+            partitions=found.first,
         )
 
 
-def _unknown(facts: RecoveryFacts) -> Iterator[DueDecision]:
+def _unknown(facts: DueFacts) -> Iterator[DueDecision]:
     if facts.inconclusive:
         yield DueDecision(
             urgency=Urgency.UNKNOWN,
@@ -212,13 +192,12 @@ def _unknown(facts: RecoveryFacts) -> Iterator[DueDecision]:
         )
 
 
-def _can_wait(facts: RecoveryFacts) -> Iterator[DueDecision]:
-    found = [one for one in facts.verdicts if one.verdict == Verdict.EPOCH_TABLE_ONLY]
-    if found:
-        keys = sorted({one.key for one in found})
+def _can_wait(facts: DueFacts) -> Iterator[DueDecision]:
+    found = facts.wrong_tables
+    if found.count:
         yield DueDecision(
             urgency=Urgency.CAN_WAIT,
-            text=f"It can wait: in {_count(keys)} ({_names(keys)}) a leader-epoch-checkpoint contradicts the batches beside it; the "
+            text=f"It can wait: in {_count(found)} ({_names(found)}) a leader-epoch-checkpoint contradicts the batches beside it; the "
             "records agree.",
-            partitions=tuple(keys),
+            partitions=found.first,
         )

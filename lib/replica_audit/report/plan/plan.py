@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
 from replica_audit.report.plan.checkpoints import checkpoints
 from replica_audit.report.plan.elections import elections, leaders_by_plan
@@ -41,7 +42,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
     return Plan(
         run_id=facts.run_id,
         cluster_id=facts.cluster_id,
-        decisions=tuple(one.text for one in decisions(facts)),
+        decisions=tuple(one.text for one in decisions(due_of(facts))),
         steps=tuple(steps),
         refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
         presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
+from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.report.facts.explained_rows import ExplainedVerdict as VerdictRow
 from replica_audit.report.facts.explained_structs import ExplainedDifference
@@ -44,7 +45,7 @@ def render(explained: Explained) -> str:
 
 
 def _decisions(explained: Explained) -> Iterator[str]:
-    for place, one in enumerate(decisions(explained.recovery)):
+    for place, one in enumerate(decisions(due_of(explained.recovery))):
         if not place:
             yield "What to decide, worst first"
         yield from paragraph(one.text)

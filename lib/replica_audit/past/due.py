@@ -1,0 +1,146 @@
+"""The tables of a past run → what its decisions are made of, counted and summed as Arrow columns: no Python object for each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.dataset as ds
+
+from replica_audit import tables
+from replica_audit.past.run import PastRun
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions
+from replica_audit.report.facts.recovery_facts import PartitionKey
+
+pc: Any = pyarrow.compute  # whose stubs lack overloads that are used here
+_KEY = ("topic", "partition")
+_VERDICTS = (
+    *_KEY,
+    "follower_id",
+    "verdict",
+    "truncation_offset",
+    "restart_offset",
+    "divergence_offset",
+    "removed_records",
+    "removed_committed",
+    "already_truncated",
+)
+_SUMS = {"lost_records": "removed_records", "lost_committed": "removed_committed"}
+
+
+def due_facts(run: PastRun, cluster_id: str) -> DueFacts:
+    """Read one cluster; equal to `due_of` of its `recovery_of`.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    own = ds.field("cluster_id") == cluster_id
+    offline = _offline(run, own)
+    is_found = own & (ds.field("severity") != str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.INCONCLUSIVE))
+    verdicts = run.read(tables.REPLICA_VERDICTS, _VERDICTS, is_found)
+    truncated = verdicts.filter(pc.and_kleene(pc.field("already_truncated"), pc.field("verdict") == str(Verdict.COMMITTED_LOSS)))
+    cut = _to_be_cut(verdicts).join(offline.select(_KEY), list(_KEY), join_type="left anti")
+    inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
+    stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
+    hanging = run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid())
+    return DueFacts(
+        elections=tuple(_elections(offline)),
+        leaderless=_partitions(offline.select(_KEY)),
+        truncated=_partitions(truncated),
+        truncated_on=tuple(_values(truncated, "follower_id")),
+        to_be_cut={broker: _partitions(cut.filter(pc.field("follower_id") == broker)) for broker in _values(cut, "follower_id")},
+        stuck={verdict: _partitions(found) for verdict, found in stuck.items() if found.num_rows},
+        groups=_groups(run, own),
+        transactions=_partitions(hanging),
+        wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
+        inconclusive=sum(inconclusive.values()),
+    )
+
+
+def _to_be_cut(verdicts: pa.Table) -> pa.Table:
+    """`ActedVerdict.will_be_cut` of every row."""
+    is_cut = pc.field("truncation_offset").is_valid() | pc.field("restart_offset").is_valid()
+    loses = pc.field("verdict").isin([str(Verdict.STALE_TAIL), str(Verdict.COMMITTED_LOSS)])
+    is_done = pc.coalesce(pc.field("already_truncated"), pc.scalar(False))
+    return verdicts.filter(is_cut & (pc.field("divergence_offset").is_valid() | loses) & ~is_done)
+
+
+def _values(found: pa.Table, column: str) -> list[Any]:
+    values: list[Any] = pc.unique(found[column]).to_pylist()
+    return sorted(values)
+
+
+def _partitions(found: pa.Table) -> DuePartitions:
+    """`DuePartitions` of rows that have the key of a partition, and perhaps what is summed."""
+    keys = found.group_by(list(_KEY)).aggregate([])
+    first = pc.select_k_unstable(keys, min(NAMED, keys.num_rows), [(name, "ascending") for name in _KEY])
+    return DuePartitions(
+        rows=found.num_rows,
+        count=keys.num_rows,
+        first=tuple(_key_of(row) for row in keys.take(first).to_pylist()),
+        records=_sum(found, "removed_records"),
+        committed=_sum(found, "removed_committed"),
+    )
+
+
+def _key_of(row: dict[str, Any]) -> PartitionKey:
+    return row["topic"], row["partition"]
+
+
+def _sum(found: pa.Table, column: str) -> int:
+    return int(pc.sum(found[column]).as_py() or 0) if column in found.column_names else 0
+
+
+def _offline(run: PastRun, own: ds.Expression) -> pa.Table:
+    """Partitions without a leader, each with the columns of the candidate that loses least: null where there is none."""
+    is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
+    found = run.read(tables.FINDINGS, (*_KEY, "cluster_stopped", "candidates"), is_offline)
+    lists: Any = found["candidates"].combine_chunks()
+    of, choices = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    is_best = pc.fill_null(pc.equal(pc.struct_field(choices, "rank"), 1), False)
+    of, choices = of.filter(is_best), choices.filter(is_best)
+    place = pc.index_in(pa.array(np.arange(found.num_rows), of.type), value_set=of)
+    made = found.drop_columns(["candidates"])
+    for name in ("candidate_id", "election", "unread_replicas", *_SUMS):
+        made = made.append_column(_SUMS.get(name, name), pc.struct_field(choices, name).take(place))
+    return made
+
+
+def _elections(offline: pa.Table) -> Sequence[DueElection]:
+    if not offline.num_rows:
+        return []
+    if pc.all(pc.fill_null(offline["cluster_stopped"], False)).as_py():
+        return [DueElection(how=STOPPED, broker_id=None, partitions=_partitions(offline))]
+    is_unknown = pc.or_(pc.is_null(offline["candidate_id"]), pc.greater(pc.fill_null(offline["unread_replicas"], 0), 0))
+    how = pc.if_else(is_unknown, UNKNOWN, pc.fill_null(offline["election"], str(None)))
+    known = offline.append_column("how", how)
+    known = known.append_column("leads", pc.if_else(is_unknown, None, known["candidate_id"]))
+    groups = known.group_by(["how", "leads"]).aggregate([]).to_pylist()
+    made = []
+    for group in sorted(groups, key=lambda one: (one["how"], one["leads"] or 0)):
+        leads = pc.field("leads").is_null() if group["leads"] is None else pc.field("leads") == group["leads"]
+        rows = known.filter((pc.field("how") == group["how"]) & leads)
+        made.append(DueElection(how=group["how"], broker_id=group["leads"], partitions=_partitions(rows)))
+    return made
+
+
+def _groups(run: PastRun, own: ds.Expression) -> DueGroups:
+    sums = ("records_gone", "records_reread", "records_missed")
+    found = run.read(tables.CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected"))
+    names = found.group_by("group_id").aggregate([])
+    first = pc.select_k_unstable(names, min(NAMED, names.num_rows), [("group_id", "ascending")])
+    gone, reread, missed = (_sum(found, name) for name in sums)
+    return DueGroups(
+        count=names.num_rows,
+        names=tuple(str(name) for name in names["group_id"].take(first).to_pylist()),
+        gone=gone,
+        reread=reread,
+        missed=missed,
+        partitions=_partitions(found),
+    )

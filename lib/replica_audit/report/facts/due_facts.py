@@ -1,0 +1,130 @@
+"""What a cluster's decisions are made of: counts, sums, and the first partitions by name, never a row for each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.recovery_facts import ActedVerdict, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.run_report import Electable, OfflinePartition
+
+NAMED = 3  # partitions, or groups, of each decision
+STUCK = (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS, Verdict.UNREADABLE)
+STOPPED, UNKNOWN = "stopped", "unknown"  # `how` of elections besides the types of elections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePartitions:
+    """Rows about partitions: how many rows, of how many partitions, the first NAMED of these by name, and sums over the rows."""
+
+    rows: int = 0
+    count: int = 0
+    first: tuple[PartitionKey, ...] = ()
+    records: int = 0
+    committed: int = 0
+
+
+NONE = DuePartitions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueElection:
+    """Partitions without a leader that one election brings back: of `broker_id`, or `how` says that none is known."""
+
+    how: str
+    broker_id: int | None
+    partitions: DuePartitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueGroups:
+    """Consumer groups behind a truncation. `names` are the first NAMED of `count`."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+    gone: int = 0
+    reread: int = 0
+    missed: int = 0
+    partitions: DuePartitions = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueFacts:
+    """One cluster. `elections` are in the order of how and broker, `leaderless` all partitions of them.
+
+    `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `to_be_cut`: followers that will truncate
+    what their leaders do not hold, by broker. `stuck`: by verdict, in the order of STUCK. `gone`: partitions of brokers that will not come
+    back.
+    """
+
+    elections: tuple[DueElection, ...] = ()
+    leaderless: DuePartitions = NONE
+    truncated: DuePartitions = NONE
+    truncated_on: tuple[int, ...] = ()
+    to_be_cut: Mapping[int, DuePartitions] = field(default_factory=dict)
+    stuck: Mapping[Verdict, DuePartitions] = field(default_factory=dict)
+    groups: DueGroups = DueGroups()
+    transactions: DuePartitions = NONE
+    wrong_tables: DuePartitions = NONE
+    inconclusive: int = 0
+    gone: Mapping[int, DuePartitions] = field(default_factory=dict)
+
+
+def due_of(facts: RecoveryFacts) -> DueFacts:
+    """Of what a plan or an explanation has read row by row."""
+    cut = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless]
+    truncated = [one for one in (*facts.verdicts, *facts.cut_copies) if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
+    by_verdict = {verdict: [one for one in facts.verdicts if one.verdict == verdict] for verdict in STUCK}
+    groups = sorted({one.group_id for one in facts.groups})
+    return DueFacts(
+        elections=tuple(_elections(facts)),
+        leaderless=_partitions(list(facts.leaderless)),
+        truncated=_of_verdicts(truncated),
+        truncated_on=tuple(sorted({one.follower_id for one in truncated})),
+        to_be_cut={
+            broker: _of_verdicts([one for one in cut if one.follower_id == broker]) for broker in sorted({one.follower_id for one in cut})
+        },
+        stuck={verdict: _of_verdicts(found) for verdict, found in by_verdict.items() if found},
+        groups=DueGroups(
+            count=len(groups),
+            names=tuple(groups[:NAMED]),
+            gone=sum(one.records_gone or 0 for one in facts.groups),
+            reread=sum(one.records_reread or 0 for one in facts.groups),
+            missed=sum(one.records_missed or 0 for one in facts.groups),
+            partitions=_partitions([(one.topic, one.partition) for one in facts.groups]),
+        ),
+        transactions=_partitions([(one.topic, one.partition) for one in facts.transactions]),
+        wrong_tables=_of_verdicts([one for one in facts.verdicts if one.verdict == Verdict.EPOCH_TABLE_ONLY]),
+        inconclusive=facts.inconclusive,
+        gone={
+            broker: _partitions([key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles)])
+            for broker in sorted(facts.gone)
+        },
+    )
+
+
+def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int = 0) -> DuePartitions:
+    keys = sorted(set(rows))
+    return DuePartitions(rows=len(rows), count=len(keys), first=tuple(keys[:NAMED]), records=records, committed=committed)
+
+
+def _of_verdicts(rows: Sequence[ActedVerdict]) -> DuePartitions:
+    removed = sum(one.removed_records or 0 for one in rows)
+    return _partitions([one.key for one in rows], removed, sum(one.removed_committed or 0 for one in rows))
+
+
+def _best(one: OfflinePartition) -> Electable | None:
+    return next((choice for choice in one.candidates or () if choice.rank == 1), None)
+
+
+def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
+    found: dict[tuple[str, int | None], list[tuple[PartitionKey, Electable | None]]] = {}
+    all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
+    for key, one in facts.leaderless.items():
+        best = _best(one)
+        how = STOPPED if all_stopped else UNKNOWN if best is None or best.unread_replicas else str(best.election)
+        found.setdefault((how, best.candidate_id if best and how not in (STOPPED, UNKNOWN) else None), []).append((key, best))
+    for (how, broker), rows in sorted(found.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
+        records, committed = (sum(getattr(best, name) or 0 for _key, best in rows if best) for name in ("lost_records", "lost_committed"))
+        yield DueElection(how=how, broker_id=broker, partitions=_partitions([key for key, _best in rows], records, committed))
