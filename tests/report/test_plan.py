@@ -291,6 +291,29 @@ def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ActedLog
     return log(topic, broker, log_dir=str(log_dir), corrected_checkpoint=content, corrected_entries=())
 
 
+def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it_is_cut() -> None:
+    """With the right epochs it notices: the replay says where it then truncates to. Another on the broker is cut by the same restart."""
+    rejoins = (RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)
+    wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
+    cut = verdict("u", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_offsets=5, removed_committed=4)
+    known = {"leader": 1, "isr": (1, 2), "min_insync_replicas": 1}
+    found = facts(
+        verdicts=(verdict("t", 2, "log_matching_violation"), cut),
+        roles=(*roles("t", 1, 2, **known), *roles("u", 1, 2, **known)),
+        logs=(wrong, log("u", 2)),
+    )
+    plan = plan_of(found, RE_READ)
+    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.CHECKPOINT]
+    assert [row[2] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]] == ["t-0", "u-0"]
+    assert "`u-0`: it truncates to 10, which removes 5 records, 4 offsets of it committed." in plan.steps[1].reasons
+    cuts = [row[:9] for row in list(csv.reader(io.StringIO(files(plan)["truncations.csv"])))[1:]]
+    assert cuts == [["t", "0", "1", "yes", "2", "13", "", "", ""], ["u", "0", "1", "yes", "2", "10", "", "5", "5"]]
+    stuck = replace(wrong, rejoins_once_corrected=(replace(rejoins[0], truncation_offset=None, catches_up=False),))
+    rebuilt = plan_of(replace(found, logs=(stuck, log("u", 2))), RE_READ)
+    assert [step.safety for step in rebuilt.steps] == [Safety.SAVE, Safety.START, Safety.REBUILD, Safety.REBUILD]
+    assert not rebuilt.refusals
+
+
 def test_files_of_one_broker_share_one_restart_and_one_script(tmp_path: Path) -> None:
     """Put in place and taken back, in two log directories whose names and whose topics' names would do harm if they were obeyed."""
     disks = [tmp_path / "a disk" / "$(touch pwned)", tmp_path / "it's"]

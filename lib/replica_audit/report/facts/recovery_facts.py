@@ -104,6 +104,18 @@ class ActedLog:
     rejoins_once_corrected: tuple[RejoinOnceCorrected, ...] | None = None
     not_corrected_because: str | None = None
 
+    @property
+    def is_healed(self) -> bool:
+        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower catches up."""
+        return self.corrected_checkpoint is not None and all(one.catches_up for one in self.rejoins_once_corrected or ())
+
+    @property
+    def cut_once_corrected(self) -> RejoinOnceCorrected | None:
+        """What this replica truncates as a follower once its file is corrected; None where it truncates nothing, or is not healed by it."""
+        own = (one for one in self.rejoins_once_corrected or () if one.follower_id == self.broker_id)
+        cut = next((one for one in own if one.truncation_offset is not None or one.restart_offset is not None), None)
+        return cut if self.is_healed else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedCut:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
+from replica_audit.report.plan.followers import cut_when_started, cuts_shown
 from replica_audit.report.plan.kafka_files import SERVER
 from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.rebuilds import REBUILT
@@ -26,14 +27,16 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
     """A step for each broker with files that are wrong; what cannot be corrected, or does not heal, is refused."""
     found: dict[int, list[ActedLog]] = {}
     refusals = []
-    rebuilt = {(*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in REBUILT}  # with its file, or refused there
-    for log in (one for one in facts.logs if one.state == "current" and (one.topic, one.partition, one.broker_id) not in rebuilt):
+    rebuilt = {(*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in REBUILT}
+    for log in (one for one in facts.logs if one.state == "current"):
+        if (log.topic, log.partition, log.broker_id) in rebuilt and not log.is_healed:
+            continue  # rebuilt with its file, or refused there
         why = _refused(log)
         if why is not None:
             refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=(_where(log),), why=why))
         elif log.corrected_checkpoint is not None:
             found.setdefault(log.broker_id, []).append(log)
-    steps = tuple(_step(broker, logs, facts.gone) for broker, logs in sorted(found.items()))
+    steps = tuple(_step(facts, broker, logs) for broker, logs in sorted(found.items()))
     return PlanPart(steps=steps, refusals=tuple(refusals))
 
 
@@ -52,13 +55,13 @@ def _where(log: ActedLog) -> str:
     return f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}"
 
 
-def _step(broker: int, logs: Sequence[ActedLog], gone: Collection[int]) -> PlanStep:
+def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanStep:
     below = f"checkpoints/broker-{broker}"
     directories = list(dict.fromkeys(log.log_dir for log in logs))
     names = {log_dir: f"DIR_{number}" for number, log_dir in enumerate(directories, 1)}
     run = f"sh {below}/{_SCRIPT}"
     said = "; ".join(f"{name} is {shown(log_dir)}" for log_dir, name in list(names.items())[:_MOST])
-    missing = f" but those that miss only {', '.join(map(str, sorted(gone)))} in `Isr`" if gone else ""
+    missing = f" but those that miss only {', '.join(map(str, sorted(facts.gone)))} in `Isr`" if facts.gone else ""
     return PlanStep(
         safety=Safety.CHECKPOINT,
         title=f"Correct {len(logs)} {_NAME} file(s) on broker {broker}, in one restart",
@@ -68,6 +71,7 @@ def _step(broker: int, logs: Sequence[ActedLog], gone: Collection[int]) -> PlanS
             f"`DIR_1=/var/lib/kafka/data {run}`. Run it as the user that Kafka runs as.",
             *(f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:_MOST]),
             *([f"and {len(logs) - _MOST} more files."] if len(logs) > _MOST else []),
+            *_started(facts, broker),
             _ALONE,
         ),
         commands=(
@@ -76,12 +80,21 @@ def _step(broker: int, logs: Sequence[ActedLog], gone: Collection[int]) -> PlanS
             f"# start broker {broker}",
         ),
         check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # after a while none of these{missing}",),
-        undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not make it again.",
+        undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not make it again. "
+        "What was truncated since is only in the copies.",
         files=(
             *(PlanFile(name=f"{below}/{file_name(log.directory)}/{_NAME}", content=log.corrected_checkpoint or "") for log in logs),
             PlanFile(name=f"{below}/{_SCRIPT}", content=_script(logs, names), executable=True),
         ),
     )
+
+
+def _started(facts: RecoveryFacts, broker: int) -> Iterator[str]:
+    """What the broker truncates besides, when it is started again."""
+    found = [one for one in cut_when_started(facts) if one.follower_id == broker]
+    if found:
+        yield "Only after the copies are made: started again, it also truncates, with files that need no correction:"
+        yield from cuts_shown(found)
 
 
 def _script(logs: Sequence[ActedLog], names: Mapping[str, str]) -> str:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.checkpoints import checkpoints
 from replica_audit.report.plan.elections import elections, leaders_by_plan
+from replica_audit.report.plan.followers import followers
 from replica_audit.report.plan.group_resets import group_resets
 from replica_audit.report.plan.hanging import hanging
-from replica_audit.report.plan.kafka_files import SERVER, election_json, in_sync
-from replica_audit.report.plan.names import partition_shown
+from replica_audit.report.plan.kafka_files import SERVER, election_json
 from replica_audit.report.plan.rebuilds import rebuilds
 from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
 from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 from replica_audit.report.plan.truncations import truncations, truncations_text
-
-_MOST = 20
-_TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
 
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
@@ -31,7 +27,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
         saving(facts),
         checkpoints(facts),
         elections(facts),
-        _followers(facts),
+        followers(facts),
         hanging(facts),
         replaced,
         rebuilds(facts),
@@ -57,46 +53,6 @@ def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:
         found.setdefault((one.what, one.why), []).extend(one.where)
     for (what, why), where in found.items():
         yield PlanRefusal(what=what, where=tuple(where), why=why)
-
-
-def _followers(facts: RecoveryFacts) -> PlanPart:
-    """Followers that will be cut by a leader that runs: started last, once what they hold is copied."""
-    found = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless and Verdict(one.verdict) in _TRUNCATES]
-    brokers = sorted({one.follower_id for one in found})
-    refusals = [
-        PlanRefusal(
-            what=f"start broker {one.follower_id} for",
-            where=(partition_shown(*one.key),),
-            why="who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again",
-        )
-        for one in found
-        if one.leader_source == "inferred"
-    ]
-    steps = (
-        PlanStep(
-            safety=Safety.START,
-            title=f"Only after the copies are made: start broker {broker}",
-            reasons=tuple(_cuts([one for one in found if one.follower_id == broker])),
-            commands=(f"# start broker {broker} on its host, if it does not run",),
-            check=(in_sync(facts.gone),),
-            undo="None: what is truncated is only in the copies.",
-        )
-        for broker in brokers
-        if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)
-    )
-    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
-
-
-def _cuts(found: list[ActedVerdict]) -> Iterator[str]:
-    worst = sorted(found, key=lambda one: (-(one.removed_committed or 0), -(one.removed_records or 0), one.key))
-    for one in worst[:_MOST]:
-        does = (
-            f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
-        )
-        proven = f", {one.removed_committed} offsets of it committed" if one.removed_committed else ""
-        yield f"{partition_shown(*one.key)}: it {does}, which removes {one.removed_records} records{proven}."
-    if len(found) > _MOST:
-        yield f"and {len(found) - _MOST} more partitions."
 
 
 def _preferred(facts: RecoveryFacts, away: Collection[int]) -> PlanPart:

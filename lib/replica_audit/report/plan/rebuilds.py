@@ -22,7 +22,7 @@ _UNDECIDED = {
 
 def rebuilds(facts: RecoveryFacts) -> PlanPart:
     """Two steps for the replicas that will not come right by themselves; what would leave too few in sync is refused."""
-    corrected = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.corrected_checkpoint is not None}
+    corrected = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.is_healed}
     before, after = {}, {}
     refusals, presumptions, reasons = [], [], []
     for verdict in facts.verdicts:

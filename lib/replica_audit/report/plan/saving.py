@@ -91,6 +91,9 @@ def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
     for verdict in (*facts.verdicts, *facts.cut_copies):
         if verdict.will_be_cut and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
+    for log in facts.logs:
+        if log.cut_once_corrected is not None and (log.topic, log.partition) not in facts.leaderless and log.state == "current":
+            yield log.topic, log.partition, log.broker_id
     for key, choice in leaders_by_plan(facts).items():
         cuts = facts.cuts_under(*key, choice.candidate_id)
         if cuts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from replica_audit.report.facts.recovery_facts import ActedCut, ActedVerdict, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import ActedCut, ActedVerdict, PartitionKey, RecoveryFacts, RejoinOnceCorrected
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
@@ -95,21 +95,48 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_pla
 
 
 def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
-    """Of partitions with a leader what their followers will truncate."""
-    found: dict[PartitionKey, list[ActedVerdict]] = {}
+    """Of partitions with a leader what their followers will truncate; those with a corrected file as they do with it."""
+    found: dict[tuple[PartitionKey, int], list[ActedCut]] = {}
+    healed = set()
+    verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
+    for log in facts.logs:
+        key, corrected = (log.topic, log.partition), log.cut_once_corrected
+        if log.state == "current" and log.is_healed:
+            healed.add((*key, log.broker_id))
+        if corrected is not None and key not in facts.leaderless and log.state == "current":
+            found.setdefault((key, corrected.leader_id), []).append(_once_corrected(corrected, verdicts.get((*key, log.broker_id))))
     for verdict in facts.verdicts:
-        if verdict.will_be_cut and verdict.key not in facts.leaderless:
-            found.setdefault(verdict.key, []).append(verdict)
-    for key, verdicts in found.items():
+        if verdict.will_be_cut and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
+            found.setdefault((verdict.key, verdict.leader_id), []).append(_as_cut(verdict))
+    for (key, leader), cuts in sorted(found.items()):
         yield LedTruncations(
             key=key,
-            leader_id=verdicts[0].leader_id,
+            leader_id=leader,
             is_planned=True,
             election=None,
-            cuts=tuple(_as_cut(verdict) for verdict in verdicts),
+            cuts=tuple(sorted(cuts, key=lambda cut: cut.broker_id)),
             lost_records=None,
             lost_committed=None,
         )
+
+
+def _once_corrected(corrected: RejoinOnceCorrected, verdict: ActedVerdict | None) -> ActedCut:
+    """How much it removes is known only if it is cut there without the correction, too."""
+    if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (
+        corrected.truncation_offset,
+        corrected.restart_offset,
+    ):
+        return _as_cut(verdict)
+    return ActedCut(
+        broker_id=corrected.follower_id,
+        truncation_offset=corrected.truncation_offset,
+        restart_offset=corrected.restart_offset,
+        removed_offsets=None,
+        removed_records=None,
+        removed_committed=None,
+        catches_up=True,
+        still_diverged=False,
+    )
 
 
 def _as_cut(verdict: ActedVerdict) -> ActedCut:

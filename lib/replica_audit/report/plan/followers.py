@@ -1,0 +1,63 @@
+"""Followers of leaders that run, which truncate as soon as they are started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
+from replica_audit.report.plan.kafka_files import in_sync
+from replica_audit.report.plan.names import partition_shown
+from replica_audit.report.plan.steps import PlanPart, PlanRefusal, PlanStep, Safety
+
+_MOST = 20
+_TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
+
+
+def followers(facts: RecoveryFacts) -> PlanPart:
+    """Followers that will be cut by a leader that runs: started last, once what they hold is copied."""
+    restarted = {log.broker_id for log in facts.logs if log.state == "current" and log.is_healed}  # with corrected files: said there
+    found = [one for one in cut_when_started(facts) if one.follower_id not in restarted]
+    brokers = sorted({one.follower_id for one in found})
+    refusals = [
+        PlanRefusal(
+            what=f"start broker {one.follower_id} for",
+            where=(partition_shown(*one.key),),
+            why="who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again",
+        )
+        for one in found
+        if one.leader_source == "inferred"
+    ]
+    steps = (
+        PlanStep(
+            safety=Safety.START,
+            title=f"Only after the copies are made: start broker {broker}",
+            reasons=tuple(cuts_shown([one for one in found if one.follower_id == broker])),
+            commands=(f"# start broker {broker} on its host, if it does not run",),
+            check=(in_sync(facts.gone),),
+            undo="None: what is truncated is only in the copies.",
+        )
+        for broker in brokers
+        if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)
+    )
+    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
+
+
+def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
+    """The followers that truncate as soon as they run, but for those whose epochs are corrected first: these then truncate elsewhere."""
+    healed = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.state == "current" and log.is_healed}
+    found = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless and Verdict(one.verdict) in _TRUNCATES]
+    return [one for one in found if (*one.key, one.follower_id) not in healed]
+
+
+def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
+    """A sentence for each partition, the worst first."""
+    worst = sorted(found, key=lambda one: (-(one.removed_committed or 0), -(one.removed_records or 0), one.key))
+    for one in worst[:_MOST]:
+        does = (
+            f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
+        )
+        proven = f", {one.removed_committed} offsets of it committed" if one.removed_committed else ""
+        yield f"{partition_shown(*one.key)}: it {does}, which removes {one.removed_records} records{proven}."
+    if len(found) > _MOST:
+        yield f"and {len(found) - _MOST} more partitions."
