@@ -100,9 +100,10 @@ class Operator:
             r"# start every broker, each on its host": self._start_all,
             r"# stop broker (\d+)\b.*": self._stop,
             r"# broker\(s\) ([\d, ]+) must not run yet.*": self._not_running,
-            r"# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/": self._copy,
+            r"# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
+            r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
             r"# on its host, in a copy of this folder: sh (checkpoints/\S+)": self._in_place,
-            r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY.*": lambda: None,
+            r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
             r"# (audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
         }

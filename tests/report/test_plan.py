@@ -232,8 +232,12 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     found = facts(verdicts=(cut,), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(log("t", 2),))
     plan = plan_of(found, RE_READ)
     assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.START]
-    assert plan.steps[1].reasons == ("`t-0`: it truncates to 10, which removes 5 records, 4 offsets of it committed.",)
+    assert plan.steps[1].reasons == ("`t-0`: broker 2 truncates to 10, which removes 5 records, 4 offsets of it committed.",)
     assert "Do not start broker 2 before its directories are copied" in plan.decisions[0]
+    both = replace(found, verdicts=(cut, replace(cut, follower_id=3)), roles=roles("t", 1, 2, 3, leader=1, isr=(1,)))
+    started = plan_of(both, RE_READ).steps[-1]
+    assert started.title == "Only after the copies are made: start brokers 2, 3", "in one step: until both run nothing is in sync"
+    assert len(started.commands) == 2
     unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
     assert unknown.steps == (), "what retention took from the leader is no loss"
     agrees = replace(cut, verdict="cannot_rejoin", truncation_offset=5)
@@ -296,7 +300,7 @@ def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it
     rejoins = (RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)
     wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
     cut = verdict("u", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_offsets=5, removed_committed=4)
-    known = {"leader": 1, "isr": (1, 2), "min_insync_replicas": 1}
+    known: dict[str, Any] = {"leader": 1, "isr": (1, 2), "min_insync_replicas": 1}
     found = facts(
         verdicts=(verdict("t", 2, "log_matching_violation"), cut),
         roles=(*roles("t", 1, 2, **known), *roles("u", 1, 2, **known)),
@@ -305,7 +309,7 @@ def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it
     plan = plan_of(found, RE_READ)
     assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.CHECKPOINT]
     assert [row[2] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]] == ["t-0", "u-0"]
-    assert "`u-0`: it truncates to 10, which removes 5 records, 4 offsets of it committed." in plan.steps[1].reasons
+    assert "`u-0`: broker 2 truncates to 10, which removes 5 records, 4 offsets of it committed." in plan.steps[1].reasons
     cuts = [row[:9] for row in list(csv.reader(io.StringIO(files(plan)["truncations.csv"])))[1:]]
     assert cuts == [["t", "0", "1", "yes", "2", "13", "", "", ""], ["u", "0", "1", "yes", "2", "10", "", "5", "5"]]
     stuck = replace(wrong, rejoins_once_corrected=(replace(rejoins[0], truncation_offset=None, catches_up=False),))

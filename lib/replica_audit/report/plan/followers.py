@@ -28,19 +28,19 @@ def followers(facts: RecoveryFacts) -> PlanPart:
         for one in found
         if one.leader_source == "inferred"
     ]
-    steps = (
-        PlanStep(
-            safety=Safety.START,
-            title=f"Only after the copies are made: start broker {broker}",
-            reasons=tuple(cuts_shown([one for one in found if one.follower_id == broker])),
-            commands=(f"# start broker {broker} on its host, if it does not run",),
-            check=(in_sync(facts.gone),),
-            undo="None: what is truncated is only in the copies.",
-        )
-        for broker in brokers
-        if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)
+    started = [broker for broker in brokers if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)]
+    if not started:
+        return PlanPart(refusals=tuple(refusals))
+    several = "brokers" if len(started) > 1 else "broker"
+    step = PlanStep(
+        safety=Safety.START,
+        title=f"Only after the copies are made: start {several} {', '.join(map(str, started))}",
+        reasons=tuple(cuts_shown([one for one in found if one.follower_id in started])),
+        commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in started),
+        check=(in_sync(facts.gone),),
+        undo="None: what is truncated is only in the copies.",
     )
-    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
+    return PlanPart(steps=(step,), refusals=tuple(refusals))
 
 
 def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
@@ -58,6 +58,6 @@ def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
             f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
         )
         proven = f", {one.removed_committed} offsets of it committed" if one.removed_committed else ""
-        yield f"{partition_shown(*one.key)}: it {does}, which removes {one.removed_records} records{proven}."
+        yield f"{partition_shown(*one.key)}: broker {one.follower_id} {does}, which removes {one.removed_records} records{proven}."
     if len(found) > _MOST:
-        yield f"and {len(found) - _MOST} more partitions."
+        yield f"and {len(found) - _MOST} more replicas."

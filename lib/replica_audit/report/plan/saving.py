@@ -35,15 +35,17 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                 reasons=(
                     "They hold records that a leader does not: as soon as such a replica follows, it truncates them. "
                     f"The directories are in {FILE}, with the log directory as it was audited; on the broker it is one of its `log.dirs`.",
+                    "Replicas of one partition have the same directory name on every broker: keep each broker's apart.",
                     "Were copies audited that were made since these brokers stopped, those are the copies: keep them.",
                     f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
                     *_copies(lost),
                 ),
                 commands=(
-                    "# on each broker, while it is stopped, for each of its lines: cp -a LOG_DIR/DIRECTORY SAFE_PLACE/",
+                    "# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
+                    "# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/",
                     *_salvage(facts),
                 ),
-                check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/DIRECTORY   # prints nothing",),
+                check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing",),
                 undo="Nothing to undo: delete the copies once nobody needs them.",
                 files=(
                     PlanFile(name=FILE, content=rows_csv(rows)),

@@ -181,7 +181,7 @@ def _records(cut: ActedCut) -> str:
 
 def _lost(one: LedTruncations) -> str:
     if one.lost_records is None:
-        return "see the step"
+        return "what is truncated, but for the copies"
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
     known = f"{one.lost_records} records{proven}" if one.lost_records else "nothing"
     return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known
