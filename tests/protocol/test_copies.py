@@ -105,6 +105,12 @@ def test_leader_copied_earlier(leader: Replica, follower: Replica, leader_epoch:
             id="an empty log of a broker that is down",
         ),
         pytest.param(
+            replica(1, [], start=5, end=8, **UP),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            True,
+            id="a log whose segments retention has emptied one by one",
+        ),
+        pytest.param(
             replica(1, [], checkpoint_known=False, **UP),
             {"leader_epoch": 5, "enters_epoch_at_once": True},
             False,
