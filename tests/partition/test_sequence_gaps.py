@@ -73,7 +73,7 @@ def test_records_that_no_replica_has(tmp_path: Path) -> None:
         -1,
     )
     assert "4 records are missing in 1 place" in found["summary"]
-    assert "Producer 7 (epoch 0) goes from sequence 4 to sequence 9 between offsets 4 and 8" in found["summary"]
+    assert "Producer 7 (epoch 0) jumps from sequence 4 to sequence 9 between offsets 4 and 8" in found["summary"]
 
 
 def test_a_log_in_sequence_has_none(tmp_path: Path) -> None:

@@ -155,11 +155,11 @@ def test_reasons_name_what_decided() -> None:
     first, second, third, fourth = alt.what_if(A, _b(15))
     assert first.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader"
     assert second.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader and at 11 here"
-    assert third.reason == "the high watermark 11 stands in epoch 1, which ends at 21 on the leader"
+    assert third.reason == "the high watermark 11 is in epoch 1, which ends at 21 on the leader"
     assert fourth.reason == "who was elected, and how, is not known: what this would have changed is unknown"
     first, second, third, _ = alt.what_if(FAST_FAIL_OVER, _interleaved(2))
     assert first.reason == second.reason == "no epoch that both know: the high watermark 2 decides"
-    assert third.reason == "the high watermark 2 stands in epoch 2, which the leader does not know: 1 is where a later one begins"
+    assert third.reason == "the high watermark 2 is in epoch 2, which the leader does not know: 1 is where a later one begins"
     assert high_watermark_epoch(FAST_FAIL_OVER, _interleaved(0)).reason.endswith("whose end the leader does not know")
 
 

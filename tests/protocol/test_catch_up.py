@@ -189,7 +189,7 @@ def test_what_was_committed_and_is_lost_comes_first() -> None:
     assert judge(compare(leader, lost, leader_epoch=9)).verdict is Verdict.COMMITTED_LOSS
     unknown = judge(compare(leader, replace(lost, high_watermark=1700), leader_epoch=9))
     assert unknown.verdict is Verdict.CANNOT_REJOIN
-    assert "it truncates to 1800: offsets 1800..1819 go" in unknown.reason
+    assert "it truncates to 1800: offsets 1800..1819 are removed" in unknown.reason
 
 
 # --- on real lineages ---------------------------------------------------------------------------------------------------------------------

@@ -163,4 +163,4 @@ def test_the_sentence_of_a_finding() -> None:
     )
     many = hanging_sentence([(offset, 7, 3) for offset in range(10, 17)], 10)
     assert many.startswith("7 transactions hang, from offsets 10 (producer 7, epoch 3), 11 (")
-    assert "14 (producer 7, epoch 3) and 2 more: consumers" in many
+    assert "14 (producer 7, epoch 3) and 2 more: read_committed consumers get no further than the last stable offset 10" in many

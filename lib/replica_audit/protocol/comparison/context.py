@@ -27,11 +27,11 @@ class Context:
 
 
 def copied_before_its_election(leader: Replica, context: Context) -> bool:
-    """Whether the leader's copy does not know the epoch that it leads in: the log may since have been cut, as a follower's.
+    """Whether the leader's copy does not know the epoch that it leads in: the log may since have been truncated.
 
-    Nor does that of a broker that was stopped cleanly: one that stops leads nothing any more, so it was elected later. A log without a batch
-    and an epoch is a follower's that has just begun, or that retention emptied: on a running broker, and above 0, where retention of its
-    leader was faster.
+    Nor does the copy of a broker that was stopped cleanly: a broker that stops leads nothing any more, so it was elected later.
+    A log without a batch and an epoch is a follower's that has just begun, or that retention emptied: on a running broker, and above 0,
+    where retention of its leader was faster.
     """
     latest, is_running = latest_epoch(leader.log.epochs), bool(leader.alive)
     has_begun = not leader.history and (leader.log.log_start_offset > 0 or (is_running and leader.checkpoint_known))
