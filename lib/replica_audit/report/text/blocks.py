@@ -27,7 +27,7 @@ _WHY = {
 }
 _LEGEND = (
     "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
-    "DIVERGES AT: first offset at which the follower's log is not the leader's. "
+    "DIVERGES: first offset at which the follower's log is not the leader's. "
     "TRUNCATES TO: where the follower truncates when it fetches again "
     "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
     "offsets that are proven to have been committed and that the leader does not hold."
@@ -195,7 +195,7 @@ def _findings(report: Report) -> Grid:
     ]
     grid = Grid(
         title=f"Findings{_shown(len(report.findings), findings_about_followers(report.clusters), 'worst')}",
-        header=("PARTITION", "L>F", "DIVERGES AT", "TRUNCATES TO", "LOSES"),
+        header=("PARTITION", "L>F", "DIVERGES", "TRUNCATES TO", "LOSES"),
         parts=tuple(parts),
         right=frozenset({2, 3}),
         shrinks=(0,),
