@@ -173,18 +173,47 @@ def test_a_broker_that_started_while_it_was_copied(tmp_path: Path) -> None:
     assert _all_gone(tmp_path, GONE)[:2] == ("inconclusive", "deleted while copied")
 
 
-@pytest.mark.parametrize(
-    ("changed", "leader_start", "states"),
-    [
-        pytest.param({"high_watermark": 81}, 80, {}, id="its high watermark lies above the leader's log start"),
-        pytest.param({"snapshots": (72, 81)}, 80, {}, id="a snapshot does"),
-        pytest.param({}, 79, {}, id="the leader's log starts one offset earlier"),
-        pytest.param({"table": [], "high_watermark": 0, "snapshots": ()}, 80, {}, id="nothing is written down of it"),
-        pytest.param({}, 80, {"of_3": "down"}, id="the broker was down"),
-        pytest.param({}, 80, {"of_1": "down"}, id="the leader was"),
-    ],
-)
+LEFT = [
+    pytest.param({"high_watermark": 81}, 80, {}, id="its high watermark lies above the leader's log start"),
+    pytest.param({"snapshots": (72, 81)}, 80, {}, id="a snapshot does"),
+    pytest.param({}, 79, {}, id="the leader's log starts one offset earlier"),
+    pytest.param({"table": [], "high_watermark": 0, "snapshots": ()}, 80, {}, id="nothing is written down of it"),
+    pytest.param({}, 80, {"of_1": "down"}, id="the leader was down"),
+]
+
+
+@pytest.mark.parametrize(("changed", "leader_start", "states"), LEFT)
+def test_a_running_broker_always_has_a_segment(tmp_path: Path, changed: dict[str, Any], leader_start: int, states: dict[str, str]) -> None:
+    """As of Kafka 4.3.1: a follower rolled at 39 and deleted all below while it was copied; every table still began at 38."""
+    assert _all_gone(tmp_path, GONE | changed, leader_start=leader_start, **states) == (
+        "inconclusive",
+        "deleted while copied",
+        ["no-segments"],
+    )
+
+
+@pytest.mark.parametrize("state", ["down", "paused"])
+@pytest.mark.parametrize(("changed", "leader_start", "states"), [*LEFT, pytest.param({}, 80, {}, id="all below the leader's start")])
 def test_a_replica_without_a_segment_stays_unreadable(
-    tmp_path: Path, changed: dict[str, Any], leader_start: int, states: dict[str, str]
+    tmp_path: Path, changed: dict[str, Any], leader_start: int, states: dict[str, str], state: str
 ) -> None:
-    assert _all_gone(tmp_path, GONE | changed, leader_start=leader_start, **states) == ("unreadable", None, ["no-segments"])
+    """Of a broker that stands still nothing is deleted while it is copied."""
+    found = _all_gone(tmp_path, GONE | changed, leader_start=leader_start, **states, of_3=state)
+    assert found == ("unreadable", None, ["no-segments"])
+
+
+@pytest.mark.parametrize("changed", [{}, {"high_watermark": 81}], ids=["below", "above"])
+def test_copied_at_one_instant_it_is_unreadable_too(tmp_path: Path, changed: dict[str, Any]) -> None:
+    _all_gone(tmp_path, GONE | changed)
+    assert _verdict(tmp_path, simultaneous_copies=True)[0]["verdict"] == "unreadable"
+
+
+def test_a_leader_of_which_no_segment_was_copied_is_no_alarm(tmp_path: Path) -> None:
+    _replica(tmp_path, FOLLOWER, (80, 92), [(0, 80)], until=99)
+    _replica(tmp_path, LEADER, **GONE)
+    root = _metadata(tmp_path, LEADER, epoch=0, brokers=[1, 3], isr=[1, 3], state="up")
+    tables = in_process.audit(root)
+    assert [(row["verdict"], row["cause"]) for row in tables["replica_verdicts"]] == [("inconclusive", "leader unknown or unreadable")]
+    assert "unreadable" not in {row["code"] for row in tables["found"]}
+    _in_states(root, {"of_1": "down"})
+    assert "unreadable" in {row["code"] for row in in_process.audit(root)["found"]}, "its files are what the broker has"

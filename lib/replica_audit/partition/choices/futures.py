@@ -98,8 +98,8 @@ def _replica(one: Loaded) -> Replica:
 
 
 def _incomparable(current: Loaded | None, future: Loaded) -> Judgement | None:
-    if future.incomplete:
-        return inconclusive(Cause.TEXT_NOT_WHOLE, str(future.unreadable))
+    if future.not_whole is not None:
+        return inconclusive(future.not_whole, str(future.unreadable))
     if future.log is None or future.unreadable:
         return Judgement(verdict=Verdict.UNREADABLE, reason=future.unreadable or "no log")
     if current is None:

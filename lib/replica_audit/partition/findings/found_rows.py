@@ -162,7 +162,7 @@ def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: 
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.compared.get(audited.leadership.leader_id)
-    if leader is not None and leader.unreadable and not leader.incomplete:
+    if leader is not None and leader.unreadable and not leader.not_whole:
         found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)

@@ -78,18 +78,15 @@ def why_not_compared(
     """
     if follower is None:
         return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
-    if follower.log is None and follower.deleted_until is not None:
-        why = f"all that was listed to be copied lies below offset {follower.deleted_until}, where the log of a running replica starts"
-        return inconclusive(Cause.DELETED_WHILE_COPIED, why)
+    if follower.not_whole is not None and follower.files.checkpoint_state != "unreadable":
+        return inconclusive(follower.not_whole, str(follower.unreadable))
     if follower.log is None or follower.files.checkpoint_state == "unreadable":
         return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
-    if follower.incomplete:
-        return inconclusive(Cause.TEXT_NOT_WHOLE, str(follower.unreadable))
     if leader is None:
         is_known = leader_id >= 0
         named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred to lead"
         return inconclusive(Cause.LEADER_UNKNOWN, named)
-    if leader.log is None or leader.incomplete or leader.files.checkpoint_state == "unreadable":
+    if leader.log is None or leader.not_whole or leader.files.checkpoint_state == "unreadable":
         return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
     if leader.files.topic_id and topic_id and leader.files.topic_id != topic_id:
         reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"

@@ -12,6 +12,7 @@ from replica_audit.partition.replicas.corrected_checkpoints import with_correcti
 from replica_audit.partition.replicas.loading import Loaded, load, refuse_twins
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.log_front import deleted_until, known_start
+from replica_audit.protocol.verdict.verdict import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]
 _SNAPSHOT_DIGITS = 20
@@ -47,8 +48,33 @@ def load_all(
 
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
+    found = [_never_copied(one, found, changed, alive) for one in found]
     found = _without_deleted(found, changed, loaded)
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
+
+
+def _never_copied(
+    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: Callable[[int, ReplicaFiles], bool | None]
+) -> Loaded:
+    """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
+
+    Sources: LogSegments and UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
+    """
+    if one.log is not None or one.files.segments or one.files.offline_reason or not changed(one):
+        return one
+    front = _known_front(one, loaded, changed)
+    if 0 < _reached(one.files) <= front:
+        why = f"all that was listed to be copied lies below offset {front}, where the log of a running replica starts"
+    elif alive(one.broker_id, one.files):
+        why = "the copy has no segment, but a running broker always has one: it was made, or deleted, while the others were copied"
+    else:
+        return one
+    return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
+
+
+def _known_front(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]) -> int:
+    """The largest log start that running replicas of the same topic wrote down."""
+    return max((_front(other) for other in loaded if changed(other) and _is_same_topic(one, other)), default=0)
 
 
 def _without_deleted(
@@ -57,12 +83,9 @@ def _without_deleted(
     """Replicas of running brokers without the segments below a hole that only retention, or DeleteRecords, can have made under the copy."""
     made = []
     for one in loaded:
-        if changed(one) and (one.log is None or one.log.missing):
-            front = max((_front(other) for other in loaded if changed(other) and _is_same_topic(one, other)), default=0)
-            if one.log is None:
-                one = replace(one, deleted_until=front if 0 < _reached(one.files) <= front else None)
-            elif start := deleted_until(one.log.missing, front):
-                one = replace(again(one.broker_id, one.files, start), deleted_until=start)
+        missing = one.log.missing if one.log is not None and changed(one) else ()
+        if missing and (start := deleted_until(missing, _known_front(one, loaded, changed))):
+            one = replace(again(one.broker_id, one.files, start), deleted_until=start)
         made.append(one)
     return made
 

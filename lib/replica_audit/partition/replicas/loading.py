@@ -30,6 +30,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, ep
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.verdict.verdict import Cause
 
 
 @made_quickly
@@ -38,11 +39,11 @@ class Loaded:
     """A replica with what its files say.
 
     `log` is None and `unreadable` set where nothing can be loaded; `scanned` are the segments that make up the log, ascending by base
-    offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `incomplete`:
-    unreadable only because the text that stands for it does not show all of it; nothing is wrong with the broker's files.
+    offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `not_whole`:
+    why it is unreadable though nothing is wrong with the broker's files: the text, or the copy, does not hold all of them.
     `correction` is what `leader-epoch-checkpoint` should hold, or why no table can be made; None where the file is right.
     `deleted_until`: below it retention or DeleteRecords deleted segments while they were copied, and what is left of them does not count;
-    None if nothing tells of that. Without a `log` all of them were deleted.
+    None if nothing tells of that.
     """
 
     broker_id: int
@@ -54,7 +55,7 @@ class Loaded:
     read_again: ReadAgain
     read_stored: ReadStored
     read_snapshot: ReadSnapshot
-    incomplete: bool = False
+    not_whole: Cause | None = None
     correction: Correction | None = None
     producers: Producers | None = None
     deleted_until: int | None = None
@@ -199,7 +200,7 @@ def load(
         read_again=read_again,
         read_stored=read_stored,
         read_snapshot=read_snapshot,
-        incomplete=is_incomplete,
+        not_whole=Cause.TEXT_NOT_WHOLE if is_incomplete else None,
         producers=producers_of_log(part.producers for part in segments),
     )
 

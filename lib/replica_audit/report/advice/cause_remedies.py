@@ -45,7 +45,8 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
         case Cause.DELETED_WHILE_COPIED:
             yield (
                 "Retention, or DeleteRecords, deleted what was listed before it could be copied. Copy the directory again, with "
-                "replica-audit collect, which looks again by itself, or while the broker is stopped; and audit again."
+                "replica-audit collect, which looks again by itself, or while the broker is stopped; and audit again. If it still has no "
+                "segment, somebody removed the files of a running broker: move its leaderships to others before you restart it."
             )
         case None:  # a run of an older version has it in its reason only
             yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
