@@ -79,7 +79,12 @@ def load(path: Path | None, flags: Mapping[str, Any], environment: Mapping[str, 
         raise ConfigError(_explained(error, path)) from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_text(path: Path) -> str:
+    """The text of a YAML file that holds no more than settings need.
+
+    Raises:
+        ConfigError: it cannot be read, is no YAML, or is larger or nested deeper than any that could be meant.
+    """
     try:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)
@@ -87,9 +92,17 @@ def _read(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no file of settings is")
         text = content.decode("utf-8")
         _refuse_bombs(path, text)
-        loaded = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())[:_SHOWN]}") from None
+    return text
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = read_text(path)
+    try:
+        loaded = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # a date or a number that is none, a text that is not UTF-8
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())[:_SHOWN]}") from None
     if loaded is None:

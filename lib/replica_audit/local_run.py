@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replica_audit.config import Settings
 from replica_audit.engine.listing import listed_amounts
 from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead
+from replica_audit.past.acknowledged import with_acknowledgement
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -36,13 +39,21 @@ class Triaged:
     tables: MemoryTables
 
 
-def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None = None, tell: Callable[[str], None]) -> Triaged:
+def triage(
+    inputs: Sequence[str],
+    settings: Settings,
+    *,
+    metadata: Path | None = None,
+    acknowledged: Acknowledgements | None = None,
+    tell: Callable[[str], None],
+) -> Triaged:
     """Audit every cluster of the inputs.
 
     Args:
         inputs: roots or folders of roots, as of `sources.discover`.
         settings: of the run.
         metadata: a cluster-metadata.json given apart.
+        acknowledged: findings that somebody knows of.
         tell: takes a line of progress.
 
     Raises:
@@ -56,7 +67,7 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     found = discover(inputs, metadata)
     refuse_useless(found)
     told(f"found {sum(len(root.brokers) for root in found.roots)} broker folder(s) in {len(found.roots)} cluster(s)")
-    audits = {root.cluster_id: _audited(root, settings, told, is_alone=len(found.roots) == 1) for root in found.roots}
+    audits = {root.cluster_id: _audited(root, settings, acknowledged, told, is_alone=len(found.roots) == 1) for root in found.roots}
     is_readable = any(audit.replicas for audit in audits.values())
     if not is_readable:
         found.problems.append((None, no_replicas(inputs, settings.topics)))
@@ -67,10 +78,12 @@ def triage(inputs: Sequence[str], settings: Settings, *, metadata: Path | None =
     errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
     tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
+    covered = with_acknowledgement(tables[FINDINGS.name])
     ended = {
         "exit_code": exit_code(
-            Counter(_texts(tables[FINDINGS.name], "severity")),
+            Counter(_texts(tables[FINDINGS.name].filter(pc.invert(covered)), "severity")),
             Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
+            Counter(_texts(tables[FINDINGS.name].filter(covered), "code")),
             fail_on=settings.fail_on,
             has_replicas=is_readable,
             all_inputs_read=found.every_input_was_read,
@@ -104,14 +117,17 @@ def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None
     return {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
 
 
-def _audited(root: Root, settings: Settings, tell: Callable[[str], None], *, is_alone: bool) -> ClusterAudit:
+def _audited(
+    root: Root, settings: Settings, acknowledged: Acknowledgements | None, tell: Callable[[str], None], *, is_alone: bool
+) -> ClusterAudit:
     def told(stage: str, replicas: int) -> None:
         if is_alone and replicas:
             tell(f"{stage} {replicas} replica(s)")
         elif stage == READING:
             tell(f"{root.path.name}: {replicas} replica(s)")
 
-    return audit_cluster(root.sources(), root.head, settings, tell=told, shares=can_share())
+    known = acknowledged.of_cluster(root.cluster_id) if acknowledged else None
+    return audit_cluster(root.sources(), root.head, settings, acknowledged=known, tell=told, shares=can_share())
 
 
 def _of_clusters(table: Table, parts: Sequence[pa.Table], run_id: str) -> pa.Table:

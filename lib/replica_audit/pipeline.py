@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.explained_rows import ExplainedRun
@@ -66,7 +67,7 @@ _CLUSTER = pa.schema([("cluster_id", pa.string())])
 class AuditRequest:
     """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart.
 
-    `take_over`: begin the run also if another process seems to make it.
+    `take_over`: begin the run also if another process seems to make it. `acknowledged`: findings that somebody knows of, as of `run_date`.
     """
 
     inputs: tuple[str, ...]
@@ -76,6 +77,7 @@ class AuditRequest:
     run_date: date
     metadata: Path | None = None
     take_over: bool = False
+    acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 def audit(
@@ -164,7 +166,8 @@ class _Audit:
         now_ms = time.time_ns() // 1_000_000
         for root in roots:
             copies_of, versions_of = copied.get(root.cluster_id, ()), logged.get(root.cluster_id, ())
-            self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, audited_at_ms=now_ms)
+            known = self.request.acknowledged.of_cluster(root.cluster_id)
+            self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, now_ms, known)
         self.found.problems += brokers_not_there(self.found, self.facts)
         tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
         read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections), compare=settings.compare)
@@ -206,6 +209,7 @@ class _Audit:
         code = exit_code(
             totals(found.severities),
             totals(found.verdicts),
+            totals(found.acknowledged),
             fail_on=self.request.settings.fail_on,
             has_replicas=self.has_replicas,
             all_inputs_read=self.found.every_input_was_read,
@@ -244,7 +248,8 @@ class _Audit:
     def _write_tables(self, audited: DataFrame | None, outcomes: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
         """Write every table but `audit_runs`, a few at a time; `audited` is None where the rows of tables are in files."""
         run_id = self.request.run_id
-        history = findings_of.with_history(findings_of.findings(outcomes), self._open_before(), outcomes, run_id)
+        known = {cluster: facts.acknowledged for cluster, facts in self.facts.items()}
+        history = findings_of.with_history(findings_of.findings(outcomes), self._open_before(), outcomes, run_id, known)
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         written = [table for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
@@ -257,9 +262,8 @@ class _Audit:
     def _open_before(self) -> DataFrame | None:
         """What the latest run of each cluster before this one found; None if it left nothing open."""
         written = self.warehouse.tables
-        known = (
-            written.rows(tables.AUDIT_RUNS.name, ExplainedRun) if self.has_replicas else ()
-        )  # else all found before would be called resolved
+        # without a replica all found before would be called resolved
+        known = written.rows(tables.AUDIT_RUNS.name, ExplainedRun) if self.has_replicas else ()
         earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
         runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
         is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))

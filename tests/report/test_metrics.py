@@ -106,7 +106,7 @@ def test_what_is_0_is_told(told: Series) -> None:
     severities = [one for one in Severity if one is not Severity.NONE]
     expected = {
         "followers": len(Verdict),
-        "findings": len(severities) * len(Status),
+        "findings": len(severities) * (len(Status) + 1),  # and acknowledged
         "partition_findings": len(PartitionCode),
         "truncated_records": 2,
         "truncated_committed_offsets": 2,

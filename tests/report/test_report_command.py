@@ -78,7 +78,7 @@ class TestWhatItWrites:
         written, head = json.loads(capsys.readouterr().out), json.loads(json.dumps(report.as_json()))
         apart = ("findings", "offline", "others")
         assert {name: written[name] for name in head if name not in apart} == {name: head[name] for name in head if name not in apart}
-        assert written.keys() - head.keys() == {"unconfirmed", "resolved", "open_transactions", "sequence_gaps"}
+        assert written.keys() - head.keys() == {"acknowledged", "unconfirmed", "resolved", "open_transactions", "sequence_gaps"}
         worst = {name: value for name, value in head["findings"][0].items() if value is not None}
         assert {name: written["findings"][0][name] for name in worst} == worst, "every key of a finding of the report is there"
         assert cli.main(["report", "--format", "text", "--output", "report.txt"]) == 0
@@ -235,7 +235,8 @@ def test_the_job_needs_no_jvm_and_bears_a_closed_pipe(warehouse: Path, tmp_path:
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "lib"), "LC_ALL": "C", "PYTHONWARNINGS": "ignore"}
     whole = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=1200)
     assert (whole.returncode, whole.stderr) == (0, "")
-    assert whole.stdout.startswith("What to decide, worst first\n")
+    assert whole.stdout.startswith("3 new findings since the run before\n")
+    assert "\n\nWhat to decide, worst first\n" in whole.stdout
     read_end, write_end = os.pipe()
     os.close(read_end)
     closed = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path, timeout=1200)

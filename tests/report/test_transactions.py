@@ -297,6 +297,6 @@ def test_as_json() -> None:
     written = json.loads("".join(json_pieces(page_data().report, Lists([opened()], [gap(), gap()]))))
     assert [row["began_at"] for row in written["open_transactions"]] == [BEGAN.isoformat()]
     assert [row["missing_records"] for row in written["sequence_gaps"]] == [4, 4]
-    assert list(written)[-5:] == ["open_transactions", "sequence_gaps", "findings", "unconfirmed", "resolved"]
+    assert list(written)[-6:] == ["open_transactions", "sequence_gaps", "acknowledged", "findings", "unconfirmed", "resolved"]
     empty = json.loads("".join(json_pieces(page_data().report, Lists([], []))))
     assert (empty["open_transactions"], empty["sequence_gaps"]) == ([], [])

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.errors import UsageError
@@ -28,8 +28,8 @@ cluster-metadata.json. Brokers may be down. Nothing in the input is written to.
 """
 _AUDIT_EXIT = """\
 exit codes:
-  0    nothing found
-  1    findings at or above --fail-on
+  0    nothing found, or only what is acknowledged (--acknowledged)
+  1    findings at or above --fail-on, new or persisting, that are not acknowledged
   2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
   3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
        or nothing was compared at all
@@ -53,6 +53,8 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
     is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
     if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
         settings_of(given)  # takes long to import
+    if given.acknowledged:
+        acknowledged_of(given, given.run_date or datetime.now(UTC).date())
     if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
@@ -97,6 +99,7 @@ def _audit(given: argparse.Namespace) -> int:
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
         take_over=given.take_over,
+        acknowledged=acknowledged_of(given, given.run_date),
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Option
 
 if TYPE_CHECKING:
+    from replica_audit.acknowledged import Acknowledgements
     from replica_audit.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,6 +28,12 @@ RULES = (
         arguments={"type": Path, "metavar": "FILE"},
     ),
     Option(flag="--config", help="YAML file with settings, such as conf/audit.yaml", arguments={"type": Path, "metavar": "FILE"}),
+    Option(
+        flag="--acknowledged",
+        help="YAML file with the findings that somebody knows of, such as conf/acknowledged.yaml: they are counted apart, and do not raise "
+        "the exit code, until they expire or get worse",
+        arguments={"type": Path, "metavar": "FILE"},
+    ),
     Option(flag="--topics", setting="topics", help="audit only topics whose whole name matches", arguments={"metavar": "REGEX"}),
     Option(
         flag="--protocol",
@@ -60,6 +68,17 @@ RULES = (
         arguments={"metavar": "SEVERITY"},
     ),
 )
+
+
+def acknowledged_of(given: argparse.Namespace, on: date) -> Acknowledgements:
+    """The findings that somebody knows of, as of a day.
+
+    Raises:
+        ConfigError: the file of --acknowledged is wrong.
+    """
+    from replica_audit import acknowledged
+
+    return acknowledged.load(given.acknowledged, on)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, settings_of
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.new_folder import check_folder
@@ -31,8 +32,8 @@ For whole fleets, and for a history of findings from night to night, run audit.
 """
 _TRIAGE_EXIT = """\
 exit codes, those of audit:
-  0    nothing found
-  1    findings at or above --fail-on
+  0    nothing found, or only what is acknowledged (--acknowledged)
+  1    findings at or above --fail-on that are not acknowledged
   2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
   3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
        nothing was compared at all, or --salvage could not save everything
@@ -55,6 +56,7 @@ def _triage(given: argparse.Namespace) -> int:
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     settings = settings_of(given)
+    known = acknowledged_of(given, datetime.now(UTC).date())
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings.topics)
     from replica_audit.commands.terminal import show_report
@@ -74,7 +76,8 @@ def _triage(given: argparse.Namespace) -> int:
         raise UsageError("--gone: says without which brokers --plan is made and --salvage saves; give one of these, too")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
-    done = triage(tuple(given.input or [str(SAMPLE)]), settings, metadata=given.cluster_metadata, tell=tell)
+    inputs = tuple(given.input or [str(SAMPLE)])
+    done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=tell)
     run = PastRun(done.tables, done.run_id)
     report = report_of(run)
     if given.partition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
 from operator import or_
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from replica_audit import tables
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.partition.findings.statuses import history_row
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.stages.mapping import MapInArrow, mapped
 from replica_audit.stages.topics import topic_filter
@@ -34,7 +36,13 @@ def findings(outcomes: DataFrame) -> DataFrame:
     return outcomes.select("cluster_id", F.inline("found"))
 
 
-def with_history(current: DataFrame, before: DataFrame | None, outcomes: DataFrame, run_id: str) -> DataFrame:
+def with_history(
+    current: DataFrame,
+    before: DataFrame | None,
+    outcomes: DataFrame,
+    run_id: str,
+    acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({}),
+) -> DataFrame:
     """Add what earlier runs left open.
 
     Args:
@@ -42,6 +50,7 @@ def with_history(current: DataFrame, before: DataFrame | None, outcomes: DataFra
         before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
         outcomes: rows of the shape OUTCOMES, whose `checked` holds what was found in order.
         run_id: of this run.
+        acknowledged: by cluster id, what somebody knows of.
 
     Returns:
         The columns of the table `findings`, as `history_row` makes them.
@@ -59,7 +68,7 @@ def with_history(current: DataFrame, before: DataFrame | None, outcomes: DataFra
     checks = outcomes.select("cluster_id", F.inline("checked"))
     checks = checks.select(*_PARTITION, F.struct(*tables.CHECKED.names).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
-    return rows.mapInArrow(_mapped(partial(_history, run_id=run_id)), types)
+    return rows.mapInArrow(_mapped(partial(_history, run_id=run_id, acknowledged=dict(acknowledged))), types)
 
 
 def _mapped(function: Callable[[Row], Iterator[RunFinding]]) -> MapInArrow:
@@ -70,16 +79,18 @@ def _new(row: Row, run_id: str) -> Iterator[RunFinding]:
     yield history_row(row["cluster_id"], _found(row), None, None, run_id)
 
 
-def _history(row: Row, run_id: str) -> Iterator[RunFinding]:
+def _history(row: Row, run_id: str, acknowledged: Mapping[str, Acknowledgements]) -> Iterator[RunFinding]:
     found, check = row["found"], row["check"]
     # nested columns of an older version may lack some of theirs
     earlier = None if row["earlier"] is None else row_of(RunFinding, row["earlier"], of_any_version=True)
+    cluster = found["cluster_id"] if earlier is None else earlier.cluster_id
     yield history_row(
-        found["cluster_id"] if earlier is None else earlier.cluster_id,
+        cluster,
         None if found is None else _found(found),
         earlier,
         None if check is None else row_of(CheckedPartition, check),
         run_id,
+        acknowledged.get(cluster),
     )
 
 

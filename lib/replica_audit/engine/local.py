@@ -27,6 +27,7 @@ from replica_audit.garbage import uncollected
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 from replica_audit.stages.partitions import judged
@@ -66,6 +67,7 @@ def audit_cluster(
     settings: Settings,
     *,
     facts: ClusterFacts | None = None,
+    acknowledged: Acknowledgements | None = None,
     tell: Progress = lambda _doing, _replicas: None,
     shares: bool = False,
 ) -> ClusterAudit:
@@ -76,6 +78,7 @@ def audit_cluster(
         head: of its cluster-metadata.json; None if there is none.
         settings: of the run.
         facts: of the cluster, where they are known; None to take them from the metadata.
+        acknowledged: what somebody knows of in the cluster.
         tell: is called when a stage begins.
         shares: whether a second process may do half of what is much. The rows, and their order, are the same.
     """
@@ -86,7 +89,8 @@ def audit_cluster(
         _list(listed, settings.topics, known, shares=shares)
         replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
         tell(READING, replicas)
-        facts = facts or cluster_facts(head, known.copies, settings, known.versions, audited_at_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        facts = facts or cluster_facts(head, known.copies, settings, known.versions, audited_at_ms=now_ms, acknowledged=acknowledged)
         rows = [row for _key, row in sorted(known.partitions.items())]
         of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
         _scan([*of_groups, *of_transactions], facts.compare)

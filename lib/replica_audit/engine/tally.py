@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.tables import COUNTED, FOUND, OUTCOMES
 from replica_audit.tables.columns import BIGINT, STRING
 from replica_audit.tables.encoding import row_of
@@ -21,8 +22,8 @@ from replica_audit.tables.values import Row
 
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)
-_SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records")
-_ROWS, _VERDICT, _SEVERITY, _PARTITIONS = "rows", "verdict", "severity", "partitions"
+_SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records", "acknowledgement")
+_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS = _KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions")
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
 # a row is a count of a cluster, one of its findings, or a file
 _COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
@@ -36,9 +37,10 @@ class Tally:
     Args:
         rows: by cluster and table: rows to be written.
         verdicts: by cluster and verdict: followers.
-        severities: by cluster and severity: findings.
+        severities: by cluster and severity: findings that are not acknowledged.
+        acknowledged: by cluster and code: those that are.
         partitions: by cluster: partitions with a follower to judge.
-        worst: the worst findings, as many as were asked for; their cluster_id and some columns of FOUND.
+        worst: the worst findings that are not acknowledged, as many as were asked for; their cluster_id and some columns of FOUND.
         audited: partitions in all.
         files: in which rows of tables are.
     """
@@ -46,6 +48,7 @@ class Tally:
     rows: Counter[tuple[str, str]]
     verdicts: Counter[tuple[str, str]]
     severities: Counter[tuple[str, str]]
+    acknowledged: Counter[tuple[str, str]]
     partitions: Counter[str]
     worst: list[Row]
     audited: int
@@ -53,7 +56,7 @@ class Tally:
 
     @property
     def finding_count(self) -> int:
-        """Findings in all."""
+        """Findings in all that are not acknowledged."""
         return self.severities.total()
 
     def files_of(self, table: str) -> list[WrittenFile]:
@@ -84,7 +87,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
     shown = F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN)))
     parts = outcomes.select("cluster_id", "sizes", "verdicts", shown.alias("found"), "file")
     made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
-    counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in (_ROWS, _VERDICT, _SEVERITY, _PARTITIONS)}
+    counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in _KINDS}
     findings, files = [], []
     for row in made:
         if row["file"] is not None:
@@ -98,6 +101,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
         rows=counts[_ROWS],
         verdicts=counts[_VERDICT],
         severities=counts[_SEVERITY],
+        acknowledged=counts[_ACKNOWLEDGED],
         partitions=judged,
         worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
         audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
@@ -122,14 +126,23 @@ def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iter
             cluster = row["cluster_id"]
             counts.update({(cluster, _ROWS, name): size for name, size in zip(_COUNTED, row["sizes"], strict=True) if size})
             counts.update((cluster, _VERDICT, verdict) for verdict in row["verdicts"])
-            counts.update((cluster, _SEVERITY, finding["severity"]) for finding in row["found"])
+            known = [finding["code"] for finding in row["found"] if is_acknowledged(finding)]
+            loud = [finding for finding in row["found"] if not is_acknowledged(finding)]
+            counts.update((cluster, _ACKNOWLEDGED, code) for code in known)
+            counts.update((cluster, _SEVERITY, finding["severity"]) for finding in loud)
             counts[cluster, _PARTITIONS, _ROWS] += 1
             counts[cluster, _PARTITIONS, _VERDICT] += bool(row["verdicts"])
-            worst += ({"cluster_id": cluster, **finding} for finding in row["found"])
+            worst += ({"cluster_id": cluster, **finding} for finding in loud)
         worst = _worst(pa.Table.from_pylist(worst, schema=_findings_schema()), order, most)
     made += ({"cluster_id": c, "counted": kind, "name": name, "count": count} for (c, kind, name), count in counts.items())
     made += ({"cluster_id": row["cluster_id"], "finding": {name: row[name] for name in _SHOWN}} for row in worst)
     yield pa.RecordBatch.from_pylist(made, schema=_TALLY)
+
+
+def is_acknowledged(finding: Row) -> bool:
+    """Whether somebody knows of a finding, and it has neither expired nor got worse."""
+    by = finding["acknowledgement"]
+    return by is not None and by["state"] == str(AckState.ACKNOWLEDGED)
 
 
 def _worst(found: pa.Table, order: Order, most: int) -> list[Row]:

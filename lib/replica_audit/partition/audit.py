@@ -10,6 +10,7 @@ from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.electability import electability, without_log
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
+from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
 from replica_audit.partition.findings.found_rows import Audited, checked_row, found_rows
@@ -161,7 +162,9 @@ class PartitionAudit:
             logged_incidents=incidents,
             sequence_gaps=gaps,
             open_transactions=audited.open_transactions or (),
-            found=[*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)],
+            found=acknowledging_all(
+                [*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)], self.cluster.acknowledged, gaps
+            ),
             checked=[checked_row(audited)],
         )
 

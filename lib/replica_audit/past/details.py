@@ -10,6 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
+from replica_audit.past.acknowledged import findings as findings_of
+from replica_audit.past.acknowledged import found as found_of
+from replica_audit.past.acknowledged import without_known
 from replica_audit.past.report import PARTITION, report_of
 from replica_audit.past.run import PastRun, in_order
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
@@ -45,16 +48,17 @@ def page_data(run: PastRun, top: int) -> PageData:
         statuses=_statuses(run, report.findings),
         leaders=_leaders(run),
         resolved=_some(run, run.read(tables.FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
-        unconfirmed=_some(run, run.read(tables.FINDINGS, _COLUMNS, ds.field("status") == str(Status.UNCONFIRMED)), _RESOLVED),
+        unconfirmed=_some(run, findings_of(run, _COLUMNS, [str(Status.UNCONFIRMED)]), _RESOLVED),
     )
 
 
 def _losses(run: PastRun) -> Losses:
     lost = run.read(
         tables.REPLICA_VERDICTS,
-        [*PARTITION, "removed_committed"],
+        [*PARTITION, "verdict", "follower_id", "removed_committed"],
         ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
     )
+    lost = without_known(run, lost)
     each = lost.group_by(PARTITION).aggregate([("removed_committed", "max"), ([], "count_all")]).to_pylist()
     return Losses(
         partitions=len(each),
@@ -85,7 +89,7 @@ def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
     """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
     unreadable = str(Verdict.UNREADABLE)
     codes = [unreadable, *map(str, PartitionCode)]
-    found = run.read(tables.FINDINGS, _COLUMNS, ds.field("code").isin(codes) & ds.field("status").isin(FOUND_NOW))
+    found = found_of(run, _COLUMNS, ds.field("code").isin(codes))
     if not len(found):
         return ()
     followers = run.read(tables.REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)

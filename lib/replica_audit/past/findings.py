@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from replica_audit import tables
+from replica_audit.past.acknowledged import findings
 from replica_audit.past.run import PastRun, in_order
 from replica_audit.report.text.first_findings import worst_first
 
@@ -17,10 +17,13 @@ _AT_ONCE = 1000
 _KEYS = ["cluster_id", "topic", "partition", "code", "broker_id"]
 
 
-def all_findings(run: PastRun, statuses: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The rows of `findings` of these statuses: partitions without a leader, then by severity, by code, and by what is lost."""
+def all_findings(run: PastRun, statuses: tuple[str, ...], *, acknowledged: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of `findings` of these statuses that are not acknowledged, or else those that are.
+
+    Partitions without a leader come first; then by severity, by code, and by what is lost.
+    """
     names = [column.name for column in tables.FINDINGS.columns]
-    found = _with_facts(run, run.read(tables.FINDINGS, names, ds.field("status").isin(list(statuses))))
+    found = _with_facts(run, findings(run, names, statuses, acknowledged=acknowledged))
     places = worst_first(found)
     for start in range(0, len(places), _AT_ONCE):
         yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
@@ -33,9 +36,9 @@ class ListedRows:
         """Take a run; of each list only the first `top` rows are given, None: all."""
         self._run, self._top = run, top
 
-    def findings(self, statuses: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    def findings(self, statuses: tuple[str, ...], *, acknowledged: bool = False) -> Iterator[dict[str, Any]]:
         """Findings of these statuses, as `all_findings`."""
-        return islice(all_findings(self._run, statuses), self._top)
+        return islice(all_findings(self._run, statuses, acknowledged=acknowledged), self._top)
 
     def open_transactions(self) -> Iterator[dict[str, Any]]:
         """The rows of `open_transactions`, by partition and offset."""

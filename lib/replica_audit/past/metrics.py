@@ -10,9 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
+from replica_audit.past.acknowledged import OPEN, findings, found
 from replica_audit.past.run import PastRun, RunRow
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
-from replica_audit.report.facts.run_metrics import REMOVED, TO_REMOVE, ClusterMetrics
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.partition_findings import FindingAbout
+from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.tables.runs import NO_CLUSTER
 
 
@@ -23,9 +25,17 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
         UsageError: a table cannot be read.
     """
     verdicts = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict"])
-    findings = run.counts(tables.FINDINGS, ["cluster_id", "severity", "status"])
+    loud = findings(run, ["cluster_id", "severity", "status"], list(Status)).to_pylist()
+    known = findings(run, ["cluster_id", "severity"], OPEN, acknowledged=True).to_pylist()
+    by_status = Counter((row["cluster_id"], row["severity"], row["status"]) for row in loud)
+    by_status.update((row["cluster_id"], row["severity"], ACKNOWLEDGED) for row in known)
     problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
-    codes = run.counts(tables.FINDINGS, ["cluster_id", "code"], ds.field("status").isin(FOUND_NOW))
+    codes = Counter((row["cluster_id"], row["code"]) for row in found(run, ["cluster_id", "code"]).to_pylist())
+    known_of = Counter(
+        (row["cluster_id"], row["code"])
+        for row in found(run, ["cluster_id", "code", "about"], acknowledged=True).to_pylist()
+        if row["about"] == str(FindingAbout.FOLLOWER)
+    )
     groups = Counter(cluster for cluster, _group in run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected")))
     for row in run.runs:
         if row.cluster_id == NO_CLUSTER or row.finished_at is None:
@@ -40,8 +50,10 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
             partitions=row.partitions or 0,
             replica_bytes=_bytes(run, row),
             input_errors=problems[(row.cluster_id,)],
-            verdicts=Counter({verdict: count for (cluster, verdict), count in verdicts.items() if cluster == row.cluster_id}),
-            findings=Counter({tuple(key): count for (cluster, *key), count in findings.items() if cluster == row.cluster_id}),
+            verdicts=Counter(
+                {key: count - known_of[cluster, key] for (cluster, key), count in verdicts.items() if cluster == row.cluster_id}
+            ),
+            findings=Counter({tuple(key): count for (cluster, *key), count in by_status.items() if cluster == row.cluster_id}),
             codes=Counter({code: count for (cluster, code), count in codes.items() if cluster == row.cluster_id}),
             affected_groups=groups[row.cluster_id],
             **_truncated(run, row),

@@ -17,11 +17,12 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.errors import UsageError
+from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
 from replica_audit.past.due import due_facts
 from replica_audit.past.run import PastRun, RunRow, in_order
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.advice.decisions import decisions
@@ -39,13 +40,13 @@ from replica_audit.report.facts.run_report import (
     ReportedDecision,
     findings_about_followers,
 )
-from replica_audit.report.facts.worst_first import SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.tables.runs import NO_CLUSTER
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
-_PLACES = 3  # of a decision
+_PLACES, _NEWEST, _GROUPS = 3, 5, 50  # shown of a decision, of what is new, and of acknowledgements
 _OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
@@ -57,7 +58,11 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     """
     settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
     clusters = tuple(_clusters(run))
-    statuses = run.counts(tables.FINDINGS, ["status"])
+    read = findings(run, ["status", "severity"], list(Status))
+    statuses = Counter(map(str, read["status"].to_pylist()))
+    new = read.filter(ds.field("status") == str(Status.NEW))
+    covered = len(findings(run, ["status"], OPEN, acknowledged=True))
+    known_of = known_verdicts(run)
     problems = run.read(tables.INPUT_ERRORS, InputProblem.__slots__)
     candidates, best_led = _candidates(run, worst)
     first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
@@ -71,27 +76,46 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),
         clusters=clusters,
         findings=tuple(_findings(run, worst)),
-        finding_count=sum(count for (status,), count in statuses.items() if status in FOUND_NOW)
-        or findings_about_followers(clusters),  # where the table of findings is not there
+        finding_count=sum(statuses[status] for status in FOUND_NOW)
+        or findings_about_followers(clusters) - sum(known_of.values()),  # where the table of findings is not there
         impacts=tuple(_impacts(run, worst)),
         candidates=tuple(candidates),
         best_led_partitions=best_led,
         already_lost_partitions=_already_lost(run),
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
-        changes={status: count for (status,), count in sorted(statuses.items())},
+        changes=dict(sorted(statuses.items())),
         offline=tuple(_offline(run, worst)),
         others=tuple(_others(run, worst)),
         partition_codes=_partition_codes(run),
         decisions=tuple(_decisions(run, {cluster.cluster_id: cluster.label for cluster in clusters} if len(clusters) > 1 else {})),
+        new_findings=dict(Counter(map(str, new["severity"].to_pylist()))),
+        newest=tuple(_newest(run)),
+        is_compared=any(status != Status.NEW for (status,) in run.counts(tables.FINDINGS, ["status"])),
+        acknowledged_count=covered,
+        acknowledgements=groups(run, _GROUPS),
+        acknowledged_verdicts=known_of,
     )
+
+
+def _newest(run: PastRun) -> Iterator[ReplicaFinding]:
+    """The worst of those that no earlier run left open."""
+    names = [name for name in ReplicaFinding.__slots__ if name != "hanging"]
+    new = found(run, names, ds.field("status") == str(Status.NEW))
+    ranked = new.append_column("severity_rank", _rank(new["severity"], SEVERITIES))
+    ranked = ranked.append_column("code_rank", _rank(new["code"], CODES_BY_LOSS))
+    order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
+    yield from run.tables.typed(tables.FINDINGS.name, new.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
 
 
 def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[ReportedDecision]:
     """What to decide, worst first; with the cluster's label where there are several."""
-    found = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
-    made = [(one, cluster) for cluster in found for one in decisions(due_facts(run, cluster))]
+    known = fully_known(run)
+    clusters = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
+    made = [(one, cluster) for cluster in clusters for one in decisions(due_facts(run, cluster))]
     for one, cluster in sorted(made, key=lambda row: row[0].urgency):
+        if one.partitions and all((cluster, *place) in known for place in one.partitions):
+            continue  # somebody knows
         yield ReportedDecision(
             text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,
             urgency=one.urgency.name.lower(),
@@ -110,7 +134,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
     problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
     unclean = run.counts(tables.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
-    offline = run.counts(tables.FINDINGS, ["cluster_id"], _now() & (ds.field("code") == _OFFLINE))
+    offline = Counter(found(run, ["cluster_id"], ds.field("code") == _OFFLINE)["cluster_id"].to_pylist())
     groups = run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
     made = []
     for row in rows:
@@ -137,7 +161,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 unclean_elections=unclean[(row.cluster_id,)],
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
-                offline_partitions=offline[(row.cluster_id,)],
+                offline_partitions=offline[row.cluster_id],
             )
         )
     return made
@@ -151,9 +175,9 @@ def _brokers(run: PastRun, cluster_id: str) -> int:
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     names = [name for name in Finding.__slots__ if name not in _OUTCOMES]
-    found = run.read(tables.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE))
-    ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
-    ranked = ranked.append_column("verdict_rank", _rank(found["verdict"], VERDICTS_BY_LOSS))
+    rows = without_known(run, run.read(tables.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
+    ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITIES))
+    ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
     order = [
         ("severity_rank", "ascending"),
         ("verdict_rank", "ascending"),
@@ -161,7 +185,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
         ("removed_records", "descending"),
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
-    worst = found.take(in_order(ranked, order)[:count]).to_pylist()
+    worst = rows.take(in_order(ranked, order)[:count]).to_pylist()
     is_bad = ds.field("applies") & (ds.field("fetcher_fails") | ds.field("still_diverged"))
     bad = run.read(tables.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
     outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
@@ -169,33 +193,28 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     return [Finding(**row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
 
 
-def _now() -> ds.Expression:
-    """The findings that the run itself has."""
-    return ds.field("status").isin(FOUND_NOW)
-
-
 def _partition_codes(run: PastRun) -> dict[str, int]:
-    counts = run.counts(tables.FINDINGS, ["code"], _now())
-    return {str(code): counts[(str(code),)] for code in PartitionCode if counts[(str(code),)]}
+    counts = Counter(found(run, ["code"])["code"].to_pylist())
+    return {str(code): counts[str(code)] for code in PartitionCode if counts[str(code)]}
 
 
 def _offline(run: PastRun, count: int) -> list[OfflinePartition]:
     """Partitions that nobody leads, those of clusters that run first."""
-    found = run.read(tables.FINDINGS, OFFLINE_COLUMNS, _now() & (ds.field("code") == _OFFLINE))
-    ranked = found.append_column("stopped_rank", pc.cast(found["cluster_stopped"], pa.int8()))
+    rows = found(run, OFFLINE_COLUMNS, ds.field("code") == _OFFLINE)
+    ranked = rows.append_column("stopped_rank", pc.cast(rows["cluster_stopped"], pa.int8()))
     order = [("stopped_rank", "ascending"), *((name, "ascending") for name in PARTITION)]
-    return [offline_partition(row) for row in found.take(in_order(ranked, order)[:count]).to_pylist()]
+    return [offline_partition(row) for row in rows.take(in_order(ranked, order)[:count]).to_pylist()]
 
 
 def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
     """The other findings that are no verdict on a follower."""
     names = list(ReplicaFinding.__slots__)
-    found = run.read(tables.FINDINGS, [*names, "about"], _now() & (ds.field("code") != _OFFLINE))
+    others = found(run, [*names, "about"], ds.field("code") != _OFFLINE)
     is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
-    found = found.filter(is_other)
-    ranked = found.append_column("severity_rank", _rank(found["severity"], SEVERITIES))
+    others = others.filter(is_other)
+    ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITIES))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
-    rows = found.take(in_order(ranked, order)[:count]).select(names).to_pylist()
+    rows = others.take(in_order(ranked, order)[:count]).select(names).to_pylist()
     return list(run.tables.typed(tables.FINDINGS.name, rows, ReplicaFinding))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated
 
 from replica_audit.tables.columns import (
@@ -74,6 +74,19 @@ class BatchDamage:
     def of(cls, damaged: DamagedBatch) -> BatchDamage:
         """The same columns of the row."""
         return same_columns(cls, damaged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgedBy:
+    """The acknowledgement that is about a finding."""
+
+    state: str
+    reason: str
+    who: str
+    until: date
+    severity: str
+    at_most_records: Bigint
+    line: Int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +177,11 @@ class FindingFacts:
     lost_records: Annotated[
         tuple[LostRecords, ...] | None,
         "sequence_gap: where records are certainly missing, as in sequence_gaps; the first 5",
+    ] = None
+    acknowledgement: Annotated[
+        AcknowledgedBy | None,
+        "the entry of --acknowledged that is about it: state is acknowledged, or why it does not hold: expired (after until), more-severe "
+        "(than severity), more-records (lost than at_most_records); line is its line in the file; null: none is about it",
     ] = None
 
 

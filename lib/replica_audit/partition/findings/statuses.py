@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from replica_audit.partition.findings.acknowledging import acknowledging
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Check, Open, Status, is_resolved
 from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
 
 
 def history_row(
-    cluster_id: str, found: FoundFinding | None, earlier: RunFinding | None, check: CheckedPartition | None, run_id: str
+    cluster_id: str,
+    found: FoundFinding | None,
+    earlier: RunFinding | None,
+    check: CheckedPartition | None,
+    run_id: str,
+    acknowledged: Acknowledgements | None = None,
 ) -> RunFinding:
     """A row of `findings`.
 
@@ -19,6 +26,7 @@ def history_row(
         earlier: the row of the run before, open then; None if it has none. One of the two is there.
         check: what this run found in order in the partition; None if it did not see it.
         run_id: of this run.
+        acknowledged: what somebody knows of in the cluster, which an earlier row that stays open is held against again.
 
     Returns:
         What this run found as new or persisting; else the earlier row, as resolved if this run compared the same and found it clean, as
@@ -33,7 +41,9 @@ def history_row(
     if earlier is None:
         raise ValueError("neither this run nor the one before has the finding")
     is_over = check is not None and is_resolved(_open(earlier), _check(check))
-    return replace(earlier, run_id=run_id, status=str(Status.RESOLVED if is_over else Status.UNCONFIRMED))
+    if is_over:
+        return replace(earlier, run_id=run_id, status=str(Status.RESOLVED), acknowledgement=None)
+    return acknowledging(replace(earlier, run_id=run_id, status=str(Status.UNCONFIRMED)), acknowledged or Acknowledgements())
 
 
 def _open(earlier: RunFinding) -> Open:

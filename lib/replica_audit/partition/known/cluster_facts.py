@@ -13,6 +13,7 @@ from replica_audit.protocol.cluster.generation import Generation, describes_prod
 from replica_audit.protocol.cluster.metadata_image import BrokerState
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 
 # a fenced broker may be dead or frozen: of it nothing is known
 _STATES: Mapping[str, str] = {BrokerState.UP: "up", BrokerState.STARTING: "up", BrokerState.STOPPING: "up", BrokerState.STOPPED: "stopped"}
@@ -28,7 +29,7 @@ class ClusterFacts:
     end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
     how closely replicas are compared; `show_keys`: whether keys may be shown as text. `audited_at_ms`: when the audit began, later than any
     copy was taken. `describes_producers`: whether the brokers can be asked for the producers of a partition, as those of 3.0 and later;
-    None: not known.
+    None: not known. `acknowledged`: the findings of the cluster that somebody knows of.
     """
 
     generation: Generation
@@ -44,6 +45,7 @@ class ClusterFacts:
     audited_at_ms: int = UNKNOWN_TIME
     history: ClusterHistory = field(default_factory=ClusterHistory)
     describes_producers: bool | None = None
+    acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
 
     @property
     def applies(self) -> Protocol:
@@ -56,8 +58,8 @@ def cluster_facts(
     copies: Sequence[MetadataCopy],
     settings: Settings,
     logged: Sequence[LoggedVersions] = (),
-    *,
     audited_at_ms: int = UNKNOWN_TIME,
+    acknowledged: Acknowledgements | None = None,
 ) -> ClusterFacts:
     """The facts of one cluster.
 
@@ -67,6 +69,7 @@ def cluster_facts(
         settings: of the run.
         logged: the versions in the brokers' own logs.
         audited_at_ms: when the audit began.
+        acknowledged: what somebody knows of in the cluster.
     """
     copy = max(copies, key=lambda one: (one.log_epoch, one.log_end_offset), default=None)
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
@@ -94,6 +97,7 @@ def cluster_facts(
         compare=CompareMode(settings.compare),
         show_keys=settings.show_keys,
         audited_at_ms=audited_at_ms,
+        acknowledged=acknowledged or Acknowledgements(),
         history=_history(copy, version),
         describes_producers=describes_producers(
             broker_version=version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.worst_first import SEVERITIES
@@ -16,13 +17,22 @@ def compared_followers(verdicts: Mapping[str, int]) -> int:
 
 
 def exit_code(
-    severities: Mapping[str, int], verdicts: Mapping[str, int], *, fail_on: str, has_replicas: bool, all_inputs_read: bool
+    severities: Mapping[str, int],
+    verdicts: Mapping[str, int],
+    acknowledged: Mapping[str, int] = MappingProxyType({}),
+    *,
+    fail_on: str,
+    has_replicas: bool,
+    all_inputs_read: bool,
 ) -> int:
     """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but some input unread, or not compared.
 
+    What is acknowledged counts for none of them; what persists does, for nothing about it is mended.
+
     Args:
-        severities: how many findings of the run have each.
+        severities: how many findings of the run, new or persisting, have each, without those that are acknowledged.
         verdicts: how many followers have each.
+        acknowledged: how many acknowledged findings of the run have each code.
         fail_on: the lowest severity that counts.
         has_replicas: whether any replica was found.
         all_inputs_read: whether every input could be read.
@@ -32,4 +42,5 @@ def exit_code(
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud):
         return 1
-    return 0 if all_inputs_read and compared_followers(verdicts) and not verdicts.get(str(Verdict.INCONCLUSIVE)) else 3
+    is_doubtful = verdicts.get(str(Verdict.INCONCLUSIVE), 0) > acknowledged.get(str(Verdict.INCONCLUSIVE), 0)
+    return 0 if all_inputs_read and compared_followers(verdicts) and not is_doubtful else 3

@@ -8,15 +8,17 @@ from datetime import datetime
 
 TO_REMOVE, REMOVED = TRUNCATION_STATES = ("to_remove", "removed")  # once the follower follows again; since it was copied
 
+ACKNOWLEDGED = "acknowledged"  # in the place of a status: of whatever status, somebody knows of it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetrics:
     """One cluster of a complete run.
 
     `verdicts` counts followers by verdict, `findings` findings by severity and status, of which unconfirmed ones were found by an earlier
-    run only, and `codes` those that this run found by code. `truncated_records` counts by `TRUNCATION_STATES` the records that followers
-    truncate, `truncated_committed` the offsets among them that were committed and that the leader does not hold. `replica_bytes` are the
-    bytes of all replicas' batches.
+    run only; those that are acknowledged are in no other number than the `acknowledged` ones of `findings`. `codes` counts those that this
+    run found by code. `truncated_records` counts by `TRUNCATION_STATES` the records that followers truncate, `truncated_committed` the
+    offsets among them that were committed and that the leader does not hold. `replica_bytes` are the bytes of all replicas' batches.
     """
 
     cluster_id: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
 from replica_audit.report.facts.exit_code import compared_followers
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
@@ -210,6 +211,9 @@ class Report:
     `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
     less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
     brokers have truncated since what no other one holds; all only if every replica was tried.
+    `new_findings` counts those that no earlier run left open by severity, `newest` are the worst of them; `is_compared`: an earlier run
+    left some open. Nothing of this counts findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are
+    the entries about open findings, also those that no longer hold, and `acknowledged_verdicts` counts followers.
     """
 
     run_id: str
@@ -232,11 +236,22 @@ class Report:
     partition_codes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
     decisions: tuple[ReportedDecision, ...] = ()
+    new_findings: Mapping[str, int] = field(default_factory=dict)
+    newest: tuple[ReplicaFinding, ...] = ()
+    is_compared: bool = False
+    acknowledged_count: int = 0
+    acknowledgements: tuple[AcknowledgedGroup, ...] = ()
+    acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def follower_findings(self) -> int:
+        """Followers whose verdict is a finding that is not acknowledged."""
+        return findings_about_followers(self.clusters) - sum(self.acknowledged_verdicts.values())
 
     @property
     def unreadable_leaders(self) -> int:
         """The findings about leaders whose logs cannot be read."""
-        return self.finding_count - findings_about_followers(self.clusters) - sum(self.partition_codes.values())
+        return self.finding_count - self.follower_findings - sum(self.partition_codes.values())
 
     @property
     def offline_count(self) -> int:

@@ -25,6 +25,7 @@ from replica_audit.report.page.partition import Section, anchors, command, secti
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
 from replica_audit.report.text.blocks import meaning
 from replica_audit.report.text.finding_cells import cut
+from replica_audit.report.text.history_text import acknowledged_lines, acknowledged_title, news_lines, news_title, no_longer_lines
 from replica_audit.report.text.offline_text import elect, in_sync, since
 
 BUDGET = 1_950_000  # bytes of the page beyond which no more partitions are drawn
@@ -99,6 +100,11 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
         listing=Markup(listing),  # noqa: S704 - for_script made it harmless
         page_facts=Markup(for_script(_page_facts(data))),  # noqa: S704
         meaning=meaning(report),
+        news=news_lines(report),
+        news_title=news_title(report),
+        acknowledged=acknowledged_lines(report),
+        acknowledged_title=acknowledged_title(report),
+        no_longer=no_longer_lines(report),
         style=Markup(style),  # noqa: S704 - the project's own
         script=Markup(script),  # noqa: S704
         sections=_Place(),

@@ -62,9 +62,10 @@ def verdict_counts(data: PageData) -> dict[str, int]:
 
 def headline(data: PageData) -> Headline:
     """What the run found."""
-    counts = verdict_counts(data)
+    known = data.report.acknowledged_verdicts
+    counts = {verdict: total - known.get(verdict, 0) for verdict, total in verdict_counts(data).items()}
     news = list(_news(data, counts))
-    compared = sum(counts.values())
+    compared = sum(verdict_counts(data).values())
     if not news and (data.report.exit_code == 2 or not data.report.compared_followers):
         read = f"no follower {'could be compared' if compared else 'was there to compare'}"
         read = read if data.report.exit_code != 2 else "no input could be read"
@@ -73,8 +74,9 @@ def headline(data: PageData) -> Headline:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
         untold = counts.get(Verdict.INCONCLUSIVE, 0)
         severity = Severity.WARNING if untold or any(cluster.inferred_leaders for cluster in data.report.clusters) else Severity.NONE
-        return Headline(str(severity), f"Nothing found: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
-    found = {str(SEVERITIES[Verdict(verdict)]) for verdict in counts} | {leader.severity for leader in data.leaders}
+        what = "Nothing found but what is acknowledged" if data.report.acknowledged_count else "Nothing found"
+        return Headline(str(severity), f"{what}: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
+    found = {str(SEVERITIES[Verdict(verdict)]) for verdict, total in counts.items() if total} | {leader.severity for leader in data.leaders}
     found |= {one.severity for one in data.report.offline} | {one.severity for one in data.report.others}
     worst = next(severity for severity in Severity if severity in found)
     return Headline(str(worst), news[0], (*news[1:], *_caveats(data, counts)))

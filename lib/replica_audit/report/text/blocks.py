@@ -8,8 +8,9 @@ from itertools import groupby
 
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report, findings_about_followers
+from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import pair
+from replica_audit.report.text import history_text as history
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
@@ -76,6 +77,9 @@ Block = Notes | Grid
 
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
+    news = history.news_lines(report)
+    if news:
+        yield Notes(title=history.news_title(report), lines=news, severity=next(iter(report.new_findings), ""))
     if report.decisions:
         yield Notes(title="What to decide, worst first", lines=tuple(one.text for one in report.decisions), severity="error")
     yield from _offline(report)
@@ -87,6 +91,12 @@ def blocks(report: Report) -> Iterator[Block]:
         title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
         yield Notes(title=title, lines=("Followers cannot be compared with them. The input problems show why.",), severity="error")
     yield from _others(report)
+    back = history.no_longer_lines(report)
+    if back:
+        yield Notes(title="Acknowledged once, and back", lines=back, severity="error")
+    covered = history.acknowledged_lines(report)
+    if covered:
+        yield Notes(title=history.acknowledged_title(report), lines=covered)
     if report.impacts:
         yield _impacts(report)
     if report.candidates or report.best_led_partitions or report.already_lost_partitions:
@@ -111,7 +121,8 @@ def meaning(report: Report) -> str:
     """What the exit code means, of this run."""
     if report.exit_code == 3 and not report.compared_followers:
         return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
-    return MEANING[report.exit_code].format(fail_on=report.fail_on)
+    known = f", besides {history.known_count(report)}" if report.acknowledged_count and report.exit_code != 2 else ""
+    return MEANING[report.exit_code].format(fail_on=report.fail_on) + known
 
 
 def problems(report: Report) -> Iterator[Notes]:
@@ -194,7 +205,7 @@ def _findings(report: Report) -> Grid:
         for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
     ]
     grid = Grid(
-        title=f"Findings{_shown(len(report.findings), findings_about_followers(report.clusters), 'worst')}",
+        title=f"Findings{_shown(len(report.findings), report.follower_findings, 'worst')}",
         header=("PARTITION", "L>F", "DIVERGES", "TRUNCATES TO", "LOSES"),
         parts=tuple(parts),
         right=frozenset({2, 3}),

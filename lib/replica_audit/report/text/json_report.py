@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
@@ -15,6 +15,7 @@ from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Report
 
 Rows = Iterable[Mapping[str, Any]]
+_OPEN = (*FOUND_NOW, str(Status.UNCONFIRMED))
 _LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}
 _LISTED_APART = ("findings", "offline", "others")
 # of a finding about a follower these are always there; other facts only where they are known
@@ -37,8 +38,8 @@ _OF_FOLLOWER = (
 class ListsOfRows(Protocol):
     """Where the rows come from, in the order to be written."""
 
-    def findings(self, statuses: tuple[str, ...], /) -> Rows:
-        """The rows of `findings` of these statuses."""
+    def findings(self, statuses: tuple[str, ...], /, *, acknowledged: bool = False) -> Rows:
+        """The rows of `findings` of these statuses that are not acknowledged, or else those that are."""
 
     def open_transactions(self) -> Rows:
         """The rows of `open_transactions`."""
@@ -58,6 +59,7 @@ def json_pieces(report: Report, listed: ListsOfRows) -> Iterator[str]:
     yield "{\n" + "".join(f" {json.dumps(name)}: {json.dumps(value, default=_plain)},\n" for name, value in head.items())
     yield from _list("open_transactions", listed.open_transactions())
     yield from _list("sequence_gaps", listed.sequence_gaps())
+    yield from _list("acknowledged", map(finding_json, listed.findings(_OPEN, acknowledged=True)) if report.acknowledged_count else ())
     for place, (name, statuses) in enumerate(_LISTS.items()):
         has_any = any(report.changes.get(status) for status in statuses)
         found = map(finding_json, listed.findings(statuses)) if has_any else ()
@@ -94,6 +96,8 @@ def finding_json(row: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.run_metrics import TRUNCATION_STATES, ClusterMetrics
+from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, TRUNCATION_STATES, ClusterMetrics
 
 _PREFIX = "kafka_replica_audit_"
 _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
@@ -36,11 +36,12 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
     """The text of the file."""
     registry = CollectorRegistry()
     numbers = {name: _gauge(registry, name, meaning) for name, (meaning, _of) in _NUMBERS.items()}
-    followers = _gauge(registry, "followers", "Followers by verdict", "verdict")
+    followers = _gauge(registry, "followers", "Followers by verdict, without acknowledged findings", "verdict")
     findings = _gauge(
         registry,
         "findings",
-        "Findings by severity and status: new, persisting, resolved, or unconfirmed (found by an earlier run, and this one could not look)",
+        "Findings by severity and status: new, persisting, resolved, unconfirmed (found by an earlier run, and this one could not look) or "
+        "acknowledged (somebody knows of it; then it has no other status)",
         "severity",
         "status",
     )
@@ -56,8 +57,8 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
         for verdict in Verdict:
             followers.labels(one.cluster_id, str(verdict)).set(one.verdicts.get(str(verdict), 0))
         for severity in _OF_FOUND:
-            for status in Status:
-                findings.labels(one.cluster_id, str(severity), str(status)).set(one.findings.get((str(severity), str(status)), 0))
+            for status in (*map(str, Status), ACKNOWLEDGED):
+                findings.labels(one.cluster_id, str(severity), status).set(one.findings.get((str(severity), status), 0))
         for code in PartitionCode:
             codes.labels(one.cluster_id, str(code)).set(one.codes.get(str(code), 0))
         for state in TRUNCATION_STATES:

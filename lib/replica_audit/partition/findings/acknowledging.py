@@ -1,0 +1,64 @@
+"""A finding → the acknowledgement that is about it, and whether it covers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckSubject
+from replica_audit.tables.findings import AcknowledgedBy, FoundFinding, RunFinding
+from replica_audit.tables.sequence_gaps import MissingSequences
+
+Found = TypeVar("Found", FoundFinding, RunFinding)
+
+
+def acknowledging_all(
+    found: list[FoundFinding], acknowledged: Acknowledgements, gaps: Sequence[MissingSequences] = ()
+) -> list[FoundFinding]:
+    """The same of all findings of a partition; a finding shows only the first of its `gaps`."""
+    if not acknowledged.entries:
+        return found
+    in_gaps = sum(gap.missing_records for gap in gaps if gap.is_certain)
+    return [acknowledging(one, acknowledged, at_least=0 if one.lost_records is None else in_gaps) for one in found]
+
+
+def acknowledging(found: Found, acknowledged: Acknowledgements, *, at_least: int = 0) -> Found:
+    """The finding with what the acknowledgements of its cluster, as of today, say of it; it loses `at_least` so many records."""
+    decided = acknowledged.decide(_subject(found, at_least)) if acknowledged.entries else None
+    if decided is None:
+        return found if found.acknowledgement is None else replace(found, acknowledgement=None)
+    entry, state = decided
+    by = AcknowledgedBy(
+        state=str(state),
+        reason=entry.reason,
+        who=entry.who,
+        until=entry.until,
+        severity=str(entry.severity),
+        at_most_records=entry.at_most_records,
+        line=entry.line,
+    )
+    return replace(found, acknowledgement=by)
+
+
+def lost_records(found: FoundFinding | RunFinding) -> int:
+    """How many records a finding loses: removed, or missing; of a partition without a leader, under the candidate that loses least.
+
+    Where a follower truncates, at least the committed offsets among them count: records may not be counted where batches are compacted.
+    """
+    if found.lost_records is not None:
+        return sum(one.missing_records for one in found.lost_records)
+    if found.candidates is not None:
+        return min((one.lost_records for one in found.candidates if one.lost_records is not None), default=0)
+    return max(found.removed_records or 0, found.removed_committed or 0)
+
+
+def _subject(found: FoundFinding | RunFinding, at_least: int) -> AckSubject:
+    return AckSubject(
+        code=found.code,
+        severity=found.severity,
+        topic=found.topic,
+        partition=found.partition,
+        broker_id=found.broker_id,
+        records=max(lost_records(found), at_least),
+    )

@@ -1,0 +1,101 @@
+"""Findings that somebody knows of: they are counted apart until the acknowledgement expires or they get worse than it covers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import date
+from enum import StrEnum
+
+from replica_audit.protocol.verdict.verdict import Severity
+
+_WORST_FIRST = tuple(Severity)
+
+
+class AckState(StrEnum):
+    """What an acknowledgement is to a finding that it is about."""
+
+    ACKNOWLEDGED = "acknowledged"
+    EXPIRED = "expired"
+    MORE_SEVERE = "more-severe"
+    MORE_RECORDS = "more-records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """One entry of the file of acknowledgements.
+
+    `cluster`, `topic` and `verdict` are regular expressions that the whole value must match, `partitions` and `replicas` (ids of brokers)
+    lists; None: any. `until` is the last day on which it holds. It covers findings that are no worse than `severity` and lose no more than
+    `at_most_records`.
+    """
+
+    line: int
+    reason: str
+    who: str
+    until: date
+    cluster: str | None = None
+    topic: str | None = None
+    partitions: Collection[int] | None = None
+    replicas: Collection[int] | None = None
+    verdict: str | None = None
+    severity: Severity = Severity.ERROR
+    at_most_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckSubject:
+    """A finding, as far as an acknowledgement is about it. `broker_id` is -1 where it is about a partition; `records` are those lost."""
+
+    code: str
+    severity: str
+    topic: str
+    partition: int
+    broker_id: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgements:
+    """All entries, in the order of the file, as of a day (`on`: that of the run)."""
+
+    entries: tuple[Acknowledgement, ...] = ()
+    on: date = field(default=date.min)
+
+    def of_cluster(self, cluster_id: str) -> Acknowledgements:
+        """Those that are about a cluster."""
+        return replace(self, entries=tuple(one for one in self.entries if _matches(one.cluster, cluster_id)))
+
+    def decide(self, finding: AckSubject) -> tuple[Acknowledgement, AckState] | None:
+        """The first entry that covers the finding; else the first that is about it, and why it does not; None: none is about it."""
+        first: tuple[Acknowledgement, AckState] | None = None
+        for entry in self.entries:
+            if _is_about(entry, finding):
+                state = _state(entry, finding, self.on)
+                if state is AckState.ACKNOWLEDGED:
+                    return entry, state
+                first = first or (entry, state)
+        return first
+
+
+def _matches(pattern: str | None, value: str) -> bool:
+    return pattern is None or re.fullmatch(pattern, value) is not None
+
+
+def _is_about(entry: Acknowledgement, finding: AckSubject) -> bool:
+    return (
+        (entry.partitions is None or finding.partition in entry.partitions)
+        and (entry.replicas is None or finding.broker_id in entry.replicas)
+        and _matches(entry.topic, finding.topic)
+        and _matches(entry.verdict, finding.code)
+    )
+
+
+def _state(entry: Acknowledgement, finding: AckSubject, on: date) -> AckState:
+    """Whether the entry covers the finding; that it expired is told before that the finding got worse."""
+    if on > entry.until:
+        return AckState.EXPIRED
+    if _WORST_FIRST.index(Severity(finding.severity)) < _WORST_FIRST.index(entry.severity):
+        return AckState.MORE_SEVERE
+    return AckState.MORE_RECORDS if finding.records > entry.at_most_records else AckState.ACKNOWLEDGED
