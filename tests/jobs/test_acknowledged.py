@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,11 +55,17 @@ def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return folder, reports
 
 
+def rows_of(run: local_run.Triaged) -> list[dict[str, Any]]:
+    found = run.tables.arrow(tables.FINDINGS.name)
+    assert found is not None
+    return found.to_pylist()
+
+
 def test_both_engines_say_the_same(nights: tuple[Path, dict[str, Report]]) -> None:
     folder, _reports = nights
     known = acknowledged.load(folder / "known.yaml", date(2026, 11, 30))
     here = local_run.triage((str(LOSS),), Settings(), acknowledged=known, tell=lambda _line: None)
-    expected = {row["finding_key"]: row for row in here.tables.arrow(tables.FINDINGS.name).to_pylist()}
+    expected = {row["finding_key"]: row for row in rows_of(here)}
     rows = {row["finding_key"]: row for row in read(folder / "warehouse", tables.FINDINGS, run_id="one")}
     assert rows.keys() == expected.keys()
     for key, row in rows.items():

@@ -283,7 +283,7 @@ class Lists:
     def __init__(self, transactions: list[Row], gaps: list[Row]) -> None:
         self.transactions, self.gaps = transactions, gaps
 
-    def findings(self, statuses: tuple[str, ...]) -> Iterator[Row]:
+    def findings(self, statuses: tuple[str, ...], *, acknowledged: bool = False) -> Iterator[Row]:
         yield from ()
 
     def open_transactions(self) -> list[Row]:

@@ -67,7 +67,7 @@ def known_verdicts(run: PastRun) -> dict[str, int]:
 
 
 def groups(run: PastRun, most: int) -> tuple[AcknowledgedGroup, ...]:
-    """The entries that are about open findings: those that hold, the next to expire first, then those that do not; of both `most` at most."""
+    """The entries that are about open findings: those that hold, the next to expire first, then those that do not; `most` of both."""
     read = findings(run, [*_OF_GROUP, "severity", _COLUMN], OPEN, acknowledged=None)
     if not len(read):
         return ()
