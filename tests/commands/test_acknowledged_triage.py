@@ -28,7 +28,7 @@ def test_all_that_was_found_is_acknowledged(tmp_path: Path, capsys: pytest.Captu
     assert "3 acknowledged findings, next expires 2999-12-31" in said
     assert "until 2999-12-31, ana: known (3 findings: committed loss; billing-0, billing-1, billing-2; line 1)" in said
     assert said.endswith("Exit code 0: nothing found at or above 'error', besides 3 acknowledged findings.")
-    assert "PARTS AT" not in said
+    assert "DIVERGES AT" not in said
     assert document["findings"] == []
     assert len(document["acknowledged"]) == 3
     assert document["acknowledged"][0]["acknowledgement"] == {
