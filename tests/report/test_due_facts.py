@@ -148,3 +148,23 @@ def test_what_is_held_in_python_does_not_grow_with_the_findings() -> None:
         assert (found.to_be_cut[2].count, found.to_be_cut[2].records, found.leaderless.count) == (partitions, 3 * partitions, partitions)
         assert [one.partitions.records for one in found.elections] == [2 * partitions]
     assert peaks[1] < peaks[0] + 16 * 20_000, "an index of the rows, and less than the smallest object for each"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(_verdict(), max_size=12),
+    st.lists(_offline(), max_size=6, unique_by=lambda row: (row["topic"], row["partition"])),
+    st.lists(_group(), max_size=8),
+    st.lists(_places(), max_size=4, unique_by=lambda row: (row["topic"], row["partition"])),
+)
+def test_what_is_left_out_is_as_if_it_were_not_there(
+    verdicts: list[dict[str, Any]], offline: list[dict[str, Any]], groups: list[dict[str, Any]], apart: list[dict[str, Any]]
+) -> None:
+    known = pa.Table.from_pylist(
+        [{"cluster_id": "c"} | place for place in apart],
+        schema=pa.schema([FINDINGS.arrow.field(name) for name in ("cluster_id", "topic", "partition")]),
+    )
+    places = {(place["topic"], place["partition"]) for place in apart}
+    rows = {"replica_verdicts": verdicts, "findings": offline, "consumer_impacts": groups}
+    left = {name: [row for row in of if (row["topic"], row["partition"]) not in places] for name, of in rows.items()}
+    assert due_facts(_run(**rows), "c", known) == due_facts(_run(**left), "c")

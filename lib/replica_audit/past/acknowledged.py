@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
-from replica_audit.past.run import PastRun, in_order
+from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup, AcknowledgedPlace
 
 _COLUMN = "acknowledgement"
@@ -20,6 +22,7 @@ _BY = ["state", "until", "who", "reason", "line"]
 _OF_GROUP = ["cluster_id", "code", "topic", "partition", "broker_id"]
 OPEN = (*FOUND_NOW, str(Status.UNCONFIRMED))
 _NAMED = 3
+_PLACE = ["cluster_id", "topic", "partition"]
 _VERDICT_KEYS = ["cluster_id", "topic", "partition", "verdict", "follower_id"]
 
 
@@ -61,9 +64,15 @@ def without_known(run: PastRun, verdicts: pa.Table) -> pa.Table:
 
 def known_verdicts(run: PastRun) -> dict[str, int]:
     """How many followers have a verdict that somebody knows of, by the verdict."""
-    rows = found(run, ["code", "about"], acknowledged=True)
-    counted = rows.filter(ds.field("about") == "follower").group_by("code").aggregate([([], "count_all")]).to_pylist()
-    return {row["code"]: row["count_all"] for row in counted}
+    of_cluster = known_verdicts_by_cluster(run)
+    return {code: sum(of_cluster[key] for key in of_cluster if key[1] == code) for code in sorted({code for _cluster, code in of_cluster})}
+
+
+def known_verdicts_by_cluster(run: PastRun) -> Counter[tuple[Any, ...]]:
+    """The same by cluster and verdict."""
+    names = ["cluster_id", "code"]
+    rows = found(run, [*names, "about"], acknowledged=True)  # runs of older versions lack `about`
+    return counted(rows.filter(ds.field("about") == str(FindingAbout.FOLLOWER)), names)
 
 
 def groups(run: PastRun, most: int) -> tuple[AcknowledgedGroup, ...]:
@@ -103,11 +112,7 @@ def groups(run: PastRun, most: int) -> tuple[AcknowledgedGroup, ...]:
     return tuple(made)
 
 
-def fully_known(run: PastRun) -> set[tuple[str, str, int]]:
+def fully_known(run: PastRun) -> pa.Table:
     """Cluster, topic and partition of those partitions all of whose findings of this run somebody knows of."""
-    place = ["cluster_id", "topic", "partition"]
-    known = found(run, place, acknowledged=True)
-    if not len(known):
-        return set()
-    left = known.group_by(place).aggregate([]).join(found(run, place), place, join_type="left anti")
-    return {(row["cluster_id"], row["topic"], row["partition"]) for row in left.to_pylist()}
+    known = found(run, _PLACE, acknowledged=True).group_by(_PLACE).aggregate([])
+    return known.join(found(run, _PLACE), _PLACE, join_type="left anti") if len(known) else known

@@ -34,21 +34,27 @@ _VERDICTS = (
 _SUMS = {"lost_records": "removed_records", "lost_committed": "removed_committed"}
 
 
-def due_facts(run: PastRun, cluster_id: str) -> DueFacts:
+def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> DueFacts:
     """Read one cluster; equal to `due_of` of its `recovery_of`.
+
+    Args:
+        run: what to read.
+        cluster_id: of which cluster.
+        known: cluster, topic and partition of those that are left out; None: none is.
 
     Raises:
         UsageError: a table cannot be read.
     """
     own = ds.field("cluster_id") == cluster_id
-    offline = _offline(run, own)
+    apart = None if known is None else known.filter(own).select(_KEY)
+    offline = _without(_offline(run, own), apart)
     is_found = own & (ds.field("severity") != str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.INCONCLUSIVE))
-    verdicts = run.read(tables.REPLICA_VERDICTS, _VERDICTS, is_found)
+    verdicts = _without(run.read(tables.REPLICA_VERDICTS, _VERDICTS, is_found), apart)
     truncated = verdicts.filter(pc.and_kleene(pc.field("already_truncated"), pc.field("verdict") == str(Verdict.COMMITTED_LOSS)))
-    cut = _to_be_cut(verdicts).join(offline.select(_KEY), list(_KEY), join_type="left anti")
-    inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
+    cut = _without(_to_be_cut(verdicts), offline.select(_KEY))
+    inconclusive = run.read(tables.REPLICA_VERDICTS, _KEY, own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
-    hanging = run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid())
+    hanging = _without(run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
     return DueFacts(
         elections=tuple(_elections(offline)),
         leaderless=_partitions(offline.select(_KEY)),
@@ -56,11 +62,20 @@ def due_facts(run: PastRun, cluster_id: str) -> DueFacts:
         truncated_on=tuple(_values(truncated, "follower_id")),
         to_be_cut={broker: _partitions(cut.filter(pc.field("follower_id") == broker)) for broker in _values(cut, "follower_id")},
         stuck={verdict: _partitions(found) for verdict, found in stuck.items() if found.num_rows},
-        groups=_groups(run, own),
+        groups=_groups(run, own, apart),
         transactions=_partitions(hanging),
         wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
-        inconclusive=sum(inconclusive.values()),
+        inconclusive=len(_without(inconclusive, apart)),
     )
+
+
+def _without(rows: pa.Table, apart: pa.Table | None) -> pa.Table:
+    """The rows of other partitions than these, in their order."""
+    if apart is None or not len(apart) or not len(rows):
+        return rows
+    places = rows.select(_KEY).append_column("place", pa.array(np.arange(len(rows))))
+    left = places.join(apart, list(_KEY), join_type="left anti")
+    return rows.take(np.sort(left["place"].to_numpy()))
 
 
 def _to_be_cut(verdicts: pa.Table) -> pa.Table:
@@ -130,9 +145,9 @@ def _elections(offline: pa.Table) -> Sequence[DueElection]:
     return made
 
 
-def _groups(run: PastRun, own: ds.Expression) -> DueGroups:
+def _groups(run: PastRun, own: ds.Expression, apart: pa.Table | None) -> DueGroups:
     sums = ("records_gone", "records_reread", "records_missed")
-    found = run.read(tables.CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected"))
+    found = _without(run.read(tables.CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected")), apart)
     names = found.group_by("group_id").aggregate([])
     first = pc.select_k_unstable(names, min(NAMED, names.num_rows), [("group_id", "ascending")])
     gone, reread, missed = (_sum(found, name) for name in sums)

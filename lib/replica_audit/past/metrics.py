@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
-from replica_audit.past.acknowledged import OPEN, findings, found
-from replica_audit.past.run import PastRun, RunRow
+from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
+from replica_audit.past.run import PastRun, RunRow, counted
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.tables.runs import NO_CLUSTER
 
@@ -25,17 +24,13 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
         UsageError: a table cannot be read.
     """
     verdicts = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict"])
-    loud = findings(run, ["cluster_id", "severity", "status"], list(Status)).to_pylist()
-    known = findings(run, ["cluster_id", "severity"], OPEN, acknowledged=True).to_pylist()
-    by_status = Counter((row["cluster_id"], row["severity"], row["status"]) for row in loud)
-    by_status.update((row["cluster_id"], row["severity"], ACKNOWLEDGED) for row in known)
+    of_severity = ["cluster_id", "severity"]
+    by_status = counted(findings(run, [*of_severity, "status"], list(Status)), [*of_severity, "status"])
+    known = counted(findings(run, of_severity, OPEN, acknowledged=True), of_severity)
+    by_status.update({(*key, ACKNOWLEDGED): count for key, count in known.items()})
     problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
-    codes = Counter((row["cluster_id"], row["code"]) for row in found(run, ["cluster_id", "code"]).to_pylist())
-    known_of = Counter(
-        (row["cluster_id"], row["code"])
-        for row in found(run, ["cluster_id", "code", "about"], acknowledged=True).to_pylist()
-        if row["about"] == str(FindingAbout.FOLLOWER)
-    )
+    codes = counted(found(run, ["cluster_id", "code"]), ["cluster_id", "code"])
+    known_of = known_verdicts_by_cluster(run)
     groups = Counter(cluster for cluster, _group in run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected")))
     for row in run.runs:
         if row.cluster_id == NO_CLUSTER or row.finished_at is None:

@@ -19,7 +19,7 @@ from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
 from replica_audit.past.due import due_facts
-from replica_audit.past.run import PastRun, RunRow, in_order
+from replica_audit.past.run import PastRun, RunRow, counted, in_order
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
@@ -58,9 +58,9 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
     """
     settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
     clusters = tuple(_clusters(run))
-    read = findings(run, ["status", "severity"], list(Status))
-    statuses = Counter(map(str, read["status"].to_pylist()))
-    new = read.filter(ds.field("status") == str(Status.NEW))
+    of_status = counted(findings(run, ["status", "severity"], list(Status)), ["status", "severity"])
+    statuses = {status: sum(of_status[key] for key in of_status if key[0] == status) for status in sorted({key[0] for key in of_status})}
+    is_compared = any(status != Status.NEW for (status,) in run.counts(tables.FINDINGS, ["status"]))
     covered = len(findings(run, ["status"], OPEN, acknowledged=True))
     known_of = known_verdicts(run)
     problems = run.read(tables.INPUT_ERRORS, InputProblem.__slots__)
@@ -76,7 +76,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         seconds=round((latest - run.runs[0].started_at).total_seconds(), 1),
         clusters=clusters,
         findings=tuple(_findings(run, worst)),
-        finding_count=sum(statuses[status] for status in FOUND_NOW)
+        finding_count=sum(statuses.get(status, 0) for status in FOUND_NOW)
         or findings_about_followers(clusters) - sum(known_of.values()),  # where the table of findings is not there
         impacts=tuple(_impacts(run, worst)),
         candidates=tuple(candidates),
@@ -84,14 +84,14 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         already_lost_partitions=_already_lost(run),
         problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
         problem_count=len(problems),
-        changes=dict(sorted(statuses.items())),
+        changes=statuses,
         offline=tuple(_offline(run, worst)),
         others=tuple(_others(run, worst)),
         partition_codes=_partition_codes(run),
         decisions=tuple(_decisions(run, {cluster.cluster_id: cluster.label for cluster in clusters} if len(clusters) > 1 else {})),
-        new_findings=dict(Counter(map(str, new["severity"].to_pylist()))),
-        newest=tuple(_newest(run)),
-        is_compared=any(status != Status.NEW for (status,) in run.counts(tables.FINDINGS, ["status"])),
+        new_findings={severity: count for (status, severity), count in of_status.items() if status == Status.NEW},
+        newest=tuple(_newest(run)) if is_compared else (),
+        is_compared=is_compared,
         acknowledged_count=covered,
         acknowledgements=groups(run, _GROUPS),
         acknowledged_verdicts=known_of,
@@ -110,12 +110,10 @@ def _newest(run: PastRun) -> Iterator[ReplicaFinding]:
 
 def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[ReportedDecision]:
     """What to decide, worst first; with the cluster's label where there are several."""
-    known = fully_known(run)
+    known = fully_known(run)  # what somebody knows of needs no decision
     clusters = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
-    made = [(one, cluster) for cluster in clusters for one in decisions(due_facts(run, cluster))]
+    made = [(one, cluster) for cluster in clusters for one in decisions(due_facts(run, cluster, known))]
     for one, cluster in sorted(made, key=lambda row: row[0].urgency):
-        if one.partitions and all((cluster, *place) in known for place in one.partitions):
-            continue  # somebody knows
         yield ReportedDecision(
             text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,
             urgency=one.urgency.name.lower(),
@@ -134,7 +132,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
     problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
     unclean = run.counts(tables.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
-    offline = Counter(found(run, ["cluster_id"], ds.field("code") == _OFFLINE)["cluster_id"].to_pylist())
+    offline = counted(found(run, ["cluster_id"], ds.field("code") == _OFFLINE), ["cluster_id"])
     groups = run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
     made = []
     for row in rows:
@@ -161,7 +159,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 unclean_elections=unclean[(row.cluster_id,)],
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
-                offline_partitions=offline[row.cluster_id],
+                offline_partitions=offline[(row.cluster_id,)],
             )
         )
     return made
@@ -194,8 +192,8 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
 
 
 def _partition_codes(run: PastRun) -> dict[str, int]:
-    counts = Counter(found(run, ["code"])["code"].to_pylist())
-    return {str(code): counts[str(code)] for code in PartitionCode if counts[str(code)]}
+    counts = counted(found(run, ["code"]), ["code"])
+    return {str(code): counts[(str(code),)] for code in PartitionCode if counts[(str(code),)]}
 
 
 def _offline(run: PastRun, count: int) -> list[OfflinePartition]:

@@ -78,8 +78,7 @@ class PastRun:
 
     def counts(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> Counter[tuple[Any, ...]]:
         """How often each combination of values of the columns occurs."""
-        found = self.read(table, names, where).group_by(list(names)).aggregate([([], "count_all")]).to_pylist()
-        return Counter({tuple(row[name] for name in names): row["count_all"] for row in found})
+        return counted(self.read(table, names, where), names)
 
 
 def _place(row: RunRow) -> int:
@@ -90,6 +89,12 @@ def _place(row: RunRow) -> int:
         if any(root[at : at + len(parts)] == parts for at in range(len(root) - len(parts) + 1)):
             return place
     return len(row.inputs or ())
+
+
+def counted(rows: pa.Table, names: Sequence[str]) -> Counter[tuple[Any, ...]]:
+    """How often each combination of values of the columns occurs."""
+    found = rows.group_by(list(names)).aggregate([([], "count_all")]).to_pylist()
+    return Counter({tuple(row[name] for name in names): row["count_all"] for row in found})
 
 
 def in_order(rows: pa.Table, keys: Sequence[tuple[str, str]]) -> Any:
