@@ -13,10 +13,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -155,7 +156,7 @@ def take(
     """
     before = latest_attempt(warehouse, run_id)
     if before is not None:
-        if not take_over and _is_held(warehouse, run_id, before):
+        if not take_over and is_held(warehouse, run_id, before):
             raise UsageError(_held(run_id, before))
         started_at = max(started_at, before.started_at + _MICROSECOND)
     number = before.number + 1 if before else 1
@@ -185,20 +186,23 @@ def latest_attempt(warehouse: DeltaWarehouse, run_id: str) -> Attempt | None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{warehouse.location}: {AUDIT_RUNS.name}")
     # a table that an older version made lacks columns: they are null
     rows = warehouse.tables.columns(AUDIT_RUNS.name, _OF_ATTEMPT, run_id=run_id).to_pylist()
-    found = [
-        Attempt(
-            number=row["attempt"] or 0,
-            started_at=row["started_at"].astimezone(UTC),
-            status=row["status"],
-            holder=Process(**row["holder"]) if row["holder"] else None,
-            alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
-        )
-        for row in rows  # one for each cluster
-    ]
+    found = [attempt_of(row) for row in rows]  # one for each cluster
     return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
 
 
-def _is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
+def attempt_of(row: Mapping[str, Any]) -> Attempt:
+    """The attempt that a row of `audit_runs` is of, by the columns `status`, `attempt`, `holder`, `started_at` and `alive_at`."""
+    return Attempt(
+        number=row["attempt"] or 0,
+        started_at=row["started_at"].astimezone(UTC),
+        status=row["status"],
+        holder=Process(**row["holder"]) if row["holder"] else None,
+        alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
+    )
+
+
+def is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
+    """Whether a process is at a run: it lives, as far as can be seen from here."""
     if attempt.status != _RUNNING or attempt.holder is None:
         return False
     if attempt.holder == this_process():

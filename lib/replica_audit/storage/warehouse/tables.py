@@ -238,17 +238,18 @@ def definition(table: Table) -> str:
     columns = []
     for column in table.columns:
         null = "" if column.nullable else " NOT NULL"
-        columns.append(f"{column.name} {types[column.name].dataType.simpleString()}{null} COMMENT {_quoted(column.comment)}")
+        columns.append(f"{column.name} {types[column.name].dataType.simpleString()}{null} COMMENT {quoted(column.comment)}")
     # delta-rs reads no deletion vectors
     properties = {f"delta.constraints.{name}": check for name, check in table.constraints.items()} | {
         "delta.enableDeletionVectors": "false"
     }
     return (
-        f"({', '.join(columns)}) USING DELTA COMMENT {_quoted(table.grain)} CLUSTER BY ({', '.join(table.cluster_by)}) "
-        f"TBLPROPERTIES ({', '.join(f'{_quoted(key)} = {_quoted(value)}' for key, value in properties.items())})"
+        f"({', '.join(columns)}) USING DELTA COMMENT {quoted(table.grain)} CLUSTER BY ({', '.join(table.cluster_by)}) "
+        f"TBLPROPERTIES ({', '.join(f'{quoted(key)} = {quoted(value)}' for key, value in properties.items())})"
     )
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a literal of SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,0 +1,124 @@
+"""`maintain`: a warehouse kept small."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from replica_audit.commands import outputs
+from replica_audit.commands.command import Command, Option, show
+from replica_audit.errors import UsageError
+
+_MAINTAIN_HELP = """\
+Keep a warehouse small: every audit adds rows and files to it, and takes none away. In this order:
+
+  1. Runs go that are older than --keep-days, by the date that they are for. Of every cluster the
+     newest --keep-runs complete runs stay, however old, the newest one always; so does a run that a
+     process is making. A run goes as a whole, with its rows of every table.
+  2. OPTIMIZE, where a table has many small files: more than 1,000, of audit_runs more than 8.
+  3. VACUUM: files that no run uses any more leave the disk once they have not been used for
+     --vacuum-hours, and never while an audit runs that began before that.
+
+So the first start after many runs were removed frees little, and one a week later the rest. Audits,
+reports and queries may run meanwhile. It may be killed: a run that is half removed counts for no reader,
+and the next start goes on. Look first: --dry-run changes nothing.
+"""
+_MAINTAIN_EXIT = """\
+exit codes:
+  0    done, or nothing was to be done
+  2    wrong usage; not a warehouse, its audit_runs cannot be read, or it cannot be written
+  3    partly done: a table failed, and is named with what to do; the other tables are done
+  70   a defect of this program; the traceback says where
+  130  interrupted: start it again, and it goes on
+
+examples:
+  {command} --dry-run
+  {command} --warehouse /srv/audits
+  {command} --warehouse /srv/audits --keep-days 90 --keep-runs 10 --json /srv/audits/maintain.json
+"""
+_KEEP_DAYS, _KEEP_RUNS, _VACUUM_HOURS = 400, 2, 168
+
+
+def _check(given: argparse.Namespace) -> None:
+    for flag, value, least in (
+        ("--keep-days", given.keep_days, 0),
+        ("--keep-runs", given.keep_runs, 1),
+        ("--vacuum-hours", given.vacuum_hours, _VACUUM_HOURS),
+    ):
+        if value < least:
+            why = "; readers and audits may still use files that are younger" if flag == "--vacuum-hours" else ""
+            raise UsageError(f"{flag} {value}: give {least} or more{why}")
+    outputs.check("--json", given.json)
+    from replica_audit.report.facts.question import no_warehouse
+    from replica_audit.storage.warehouse.catalog import is_catalog_name
+    from replica_audit.storage.warehouse.reader import WarehouseTables
+
+    if "://" in given.warehouse or is_catalog_name(given.warehouse):
+        return  # Spark has the key
+    if not WarehouseTables(given.warehouse).has("audit_runs"):
+        raise no_warehouse(given.warehouse)
+
+
+def _maintain(given: argparse.Namespace) -> int:
+    _check(given)
+    from replica_audit.commands.terminal import progress
+    from replica_audit.maintain.run import UpkeepRequest, maintain
+    from replica_audit.report.text import upkeep_text
+    from replica_audit.storage.session import session
+    from replica_audit.storage.warehouse.catalog import is_catalog_name
+
+    location = given.warehouse
+    if "://" not in location and not is_catalog_name(location):
+        location = str(Path(location).expanduser().absolute())
+    request = UpkeepRequest(
+        warehouse=location,
+        keep_days=given.keep_days,
+        keep_runs=given.keep_runs,
+        vacuum_hours=given.vacuum_hours,
+        is_dry=given.dry_run,
+    )
+    with progress() as told:
+        upkeep = maintain(session(), request, told.tell)
+    if given.json:
+        outputs.write("--json", given.json, upkeep_text.as_json(upkeep))
+    show("\n" + upkeep_text.summary(upkeep))
+    return upkeep.exit_code
+
+
+COMMAND = Command(
+    name="maintain",
+    summary="Keep a warehouse small: remove old runs, merge small files, remove files that nothing uses.",
+    description=_MAINTAIN_HELP,
+    epilog=_MAINTAIN_EXIT,
+    run=_maintain,
+    check=_check,
+    interrupted="interrupted: start it again with the same options, and it goes on",
+    options=(
+        Option(
+            flag="--warehouse",
+            help="where audits write their tables: a directory, a URI, or catalog.schema (default: ./warehouse)",
+            arguments={"default": "warehouse", "metavar": "DIR"},
+        ),
+        Option(
+            flag="--keep-days",
+            help=f"remove runs whose date (--run-date of audit) is more than N days ago (default: {_KEEP_DAYS})",
+            arguments={"type": int, "default": _KEEP_DAYS, "metavar": "N"},
+        ),
+        Option(
+            flag="--keep-runs",
+            help=f"keep the newest N complete runs of every cluster, however old; 1 or more (default: {_KEEP_RUNS})",
+            arguments={"type": int, "default": _KEEP_RUNS, "metavar": "N"},
+        ),
+        Option(
+            flag="--vacuum-hours",
+            help=f"remove files that were not used for N hours; {_VACUUM_HOURS} or more (default: {_VACUUM_HOURS}, a week)",
+            arguments={"type": int, "default": _VACUUM_HOURS, "metavar": "N"},
+        ),
+        Option(flag="--dry-run", help="only say what would be done", arguments={"action": "store_true"}),
+        Option(
+            flag="--json",
+            help="write every run and every table, with its numbers, as JSON, too",
+            arguments={"type": Path, "metavar": "FILE"},
+        ),
+    ),
+)
