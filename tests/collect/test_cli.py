@@ -39,7 +39,7 @@ def test_what_a_user_sees(tmp_path: Path, log_dir: Path, capsys: pytest.CaptureF
     captured = capsys.readouterr()
     assert captured.out == f"{tmp_path}/out/broker-1\n"
     assert re.search(r"^\[ +\d+\.\d s\] broker 1: 1 log directory\n", captured.err)
-    assert re.search(r"^collected 7 segment\(s\) of 7 replica\(s\), 0\.0 MB read; 0 file\(s\) ", captured.err, re.MULTILINE)
+    assert re.search(r"^collected 7 segments of 7 replicas, 0\.0 MB read; 0 files ", captured.err, re.MULTILINE)
 
 
 def test_what_could_not_be_read_is_told_and_is_3(tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +81,9 @@ def test_options_reach_the_collection(tmp_path: Path, log_dir: Path) -> None:
         "rate_limit": 1_572_864,
         "topics": "billing",
         "group_offsets_limit": 0,
+        "since": None,
+        "verify_within_s": None,
+        "time_limit_s": None,
     }
     assert not (folder / "data" / "batches").exists()
     replicas = {replica["directory"]: replica["is_copied"] for replica in document["log_dirs"][0]["replicas"]}
@@ -95,6 +98,11 @@ def test_options_reach_the_collection(tmp_path: Path, log_dir: Path) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     assert command._size(text) == size
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1s", 1), ("90m", 5400), ("1.5h", 5400), ("30d", 2_592_000), (" 2D ", 172_800)])
+def test_durations(text: str, seconds: int) -> None:
+    assert command._duration(text) == seconds
 
 
 class TestWrongUsage:
@@ -126,6 +134,14 @@ class TestWrongUsage:
     @pytest.mark.parametrize("size", ["", "fast", "-1", "1T", "1.5.5M", "0x10"])
     def test_sizes_that_are_none(self, tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str], size: str) -> None:
         assert "is no size" in self.refused(tmp_path, capsys, "--log-dir", log_dir, f"--rate-limit={size}")
+
+    @pytest.mark.parametrize("text", ["", "30", "0s", "0.5s", "-1d", "1w", "99999999d", "٣d"])
+    def test_durations_that_are_none(self, tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+        assert "is no duration" in self.refused(tmp_path, capsys, "--log-dir", log_dir, f"--verify-within={text}")
+
+    def test_verifying_of_nothing(self, tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "it is for what --since takes over" in self.refused(tmp_path, capsys, "--log-dir", log_dir, "--verify-within", "30d")
+        assert "--verify-within asks for" in self.refused(tmp_path, capsys, "--log-dir", log_dir, "--time-limit", "2h")
 
     def test_a_rate_of_nothing(self, tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "at least one byte" in self.refused(tmp_path, capsys, "--log-dir", log_dir, "--rate-limit", "0")
@@ -185,8 +201,9 @@ def test_help_has_examples_that_parse(capsys: pytest.CaptureFixture[str]) -> Non
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert all(option.flag in shown for option in command.COMMAND.options)
-    examples = [line.split()[2:] for line in shown.splitlines() if line.startswith("  ./spark-submit.sh collect ")]
-    assert len(examples) == 3
+    lines = shown.replace("\\\n", "").splitlines()
+    examples = [line.split()[2:] for line in lines if line.startswith("  ./spark-submit.sh collect ")]
+    assert len(examples) == 4
     for example in examples:
         cli.parser(command.COMMAND).parse_args([part.strip("'") for part in example])
 

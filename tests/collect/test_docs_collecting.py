@@ -41,7 +41,7 @@ def moved(argument: str, machine: Path) -> str:
 
 def test_every_command(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = commands()
-    assert [command[1] for command in shown].count("collect") == 5
+    assert [command[1] for command in shown].count("collect") == 7
     for launcher, job, *arguments in shown:
         assert launcher == LAUNCHER
         given = [moved(argument, machine) for argument in arguments]

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.formats.collection.broker_folder import ROWS, log_dirs_of
+from replica_audit.formats.collection.broker_folder import log_dirs_of
+from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index

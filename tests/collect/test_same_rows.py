@@ -15,7 +15,7 @@ from tests.support import in_process
 
 ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
 # the one thing that differs, and the one that raw files cannot tell
-OF_THE_SOURCE = ("source", "captured_at")
+OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at")
 # what only the bytes of batches tell, which a collection does not have
 OF_THE_BYTES = {
     "mismatch": ("kind", "record", "compared_end_offset", "unread"),
@@ -52,3 +52,4 @@ def test_a_collection_gives_the_rows_that_its_log_directories_give(root: Path, t
     assert {key_of(row) for row in found[TABLE_OF_THE_BYTES]} <= read, "of damage that a collection tells, nothing is made up"
     assert {row["source"] for row in found["segment_epochs"]} == {"collected"}
     assert all(row["captured_at"] for row in found["replica_logs"])
+    assert all(row["crcs_verified_at"] for row in found["replica_logs"] if row["batch_count"] and not row["unreadable_reason"])

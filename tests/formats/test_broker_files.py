@@ -664,7 +664,8 @@ def test_unknown_files_are_reported_once(broker: Path):
     (broker / "backup.tar").write_bytes(bytes(2048))
     walk = Walk(broker)
     assert walk.codes == ["unrecognised-files"]
-    assert walk.problems[0].detail.startswith("5 file(s)")
+    assert walk.problems[0].detail.endswith("this is the first"), walk.problems[0].detail
+    assert "5 files are" in walk.problems[0].detail
     assert Path(walk.problems[0].path).exists()
     assert [one.checkpoint_state for one in walk.replicas] == ["ok", "ok"]
 

@@ -19,6 +19,7 @@ from replica_audit.formats.log_dir.checkpoints import (
     EpochLine,
     MetaProperties,
     OffsetLine,
+    clean_shutdown_epoch,
     healed,
     leader_epoch_checkpoint,
     leader_epoch_lines,
@@ -540,3 +541,21 @@ def test_topic_ids_are_told_apart_and_refused_each_time() -> None:
         ]
         with pytest.raises(MetadataError):
             topic_id(b"version: 0\ntopic_id: ?")
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        (b'{"version":0,"brokerEpoch":383}', 383),  # as 4.3.1 writes it
+        (b"", None),  # before 3.7
+        (b'{"version":0}', None),
+        (b'{"version":0,"brokerEpoch":"383"}', None),
+        (b'{"version":0,"brokerEpoch":true}', None),
+        (b'{"version":0,"brokerEpoch":-1}', None),
+        (b"[383]", None),
+        (b'{"version":0,"brokerEp', None),
+        (b"\xff\xfe", None),
+    ],
+)
+def test_the_broker_epoch_of_a_clean_shutdown(content: bytes, epoch: int | None) -> None:
+    assert clean_shutdown_epoch(content) == epoch

@@ -21,6 +21,8 @@ REPLICA = CapturedReplica(
     files=("leader-epoch-checkpoint",),
     is_copied=True,
     later={"high_watermark": 12},
+    taken_over=1,
+    verified_at_ms=1_789_000_000_123,
 )
 LOG_DIR = CapturedLogDir(
     path="/data/a",
@@ -45,6 +47,8 @@ MANIFEST = Manifest(
     counts={"replicas": 1},
     options={"verify_crc": True, "rate_limit": None},
     versions={"python": "3.11"},
+    read_because={"new": 1},
+    reading_code="00ff",
 )
 
 
@@ -88,6 +92,10 @@ def changed(*path: str | int, to: Any) -> bytes:
         (changed("log_dirs", to={}), "log_dirs"),
         (changed("log_dirs", to=[1]), "log_dirs"),
         (changed("counts", to=[1]), "counts"),
+        (changed("read_because", to=[1]), "read_because"),
+        (changed("reading_code", to=1), "reading_code"),
+        (changed("log_dirs", 0, "replicas", 0, "taken_over", to=-1), "taken_over"),
+        (changed("log_dirs", 0, "replicas", 0, "verified_at", to="never"), "verified_at"),
         (changed("log_dirs", 0, "folder", to="../../etc"), "folder"),
         (changed("log_dirs", 0, "folder", to=".."), "folder"),
         (changed("log_dirs", 0, "files", to=["a/b"]), "files"),

@@ -62,41 +62,47 @@ _CHANGE_HEX = "00050200000002010400000002020903000000020000000103010104050200000
 
 # (kind, version, values, Kafka's bytes, what is decoded)
 KAFKAS: list[tuple[str, int, dict[str, Any], str, object]] = [
-    ("REGISTER_BROKER_RECORD", 0, _BROKER | {"fenced": True}, f"01000000000007{_D}{_BROKER_HEX}0100", BrokerRegistered(7, True)),
+    (
+        "REGISTER_BROKER_RECORD",
+        0,
+        _BROKER | {"fenced": True},
+        f"01000000000007{_D}{_BROKER_HEX}0100",
+        BrokerRegistered(7, True, broker_epoch=12),
+    ),
     (
         "REGISTER_BROKER_RECORD",
         1,
         _BROKER | {"fenced": False, "inControlledShutdown": True},
         f"01000100000007{_D}{_BROKER_HEX}000100",
-        BrokerRegistered(7, False, True),
+        BrokerRegistered(7, False, True, broker_epoch=12),
     ),
     (
         "REGISTER_BROKER_RECORD",
         2,
         _BROKER | {"fenced": True, "inControlledShutdown": True},
         f"0100020000000700{_D}{_BROKER_HEX}010100",
-        BrokerRegistered(7, True, True),
+        BrokerRegistered(7, True, True, broker_epoch=12),
     ),
     (
         "REGISTER_BROKER_RECORD",
         3,
         _BROKER | {"fenced": False, "inControlledShutdown": True, "logDirs": [D, T]},
         f"0100030000000700{_D}{_BROKER_HEX}000101002103{_D}{_T}",
-        BrokerRegistered(7, False, True),
+        BrokerRegistered(7, False, True, broker_epoch=12),
     ),
     (
         "REGISTER_BROKER_RECORD",
         4,
         _BROKER | {"fenced": False, "inControlledShutdown": False, "logDirs": [D], "cordonedLogDirs": [D]},
         f"0100040000000700{_D}{_BROKER_HEX}000002001102{_D}011102{_D}",
-        BrokerRegistered(7, False),
+        BrokerRegistered(7, False, broker_epoch=12),
     ),
     (
         "REGISTER_BROKER_RECORD",
         3,
         {"brokerId": 3, "incarnationId": "A" * 22, "rack": None},
         "0100030000000300000000000000000000000000000000000000000000000000010100010000",
-        BrokerRegistered(3, True),
+        BrokerRegistered(3, True, broker_epoch=0),
     ),
     ("UNREGISTER_BROKER_RECORD", 0, {"brokerId": 7, "brokerEpoch": 12}, "01010000000007000000000000000c00", BrokerFenced(7, None)),
     ("TOPIC_RECORD", 0, {"name": "orders", "topicId": T}, f"010200076f7264657273{_T}00", TopicCreated("orders", T)),

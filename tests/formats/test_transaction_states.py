@@ -19,6 +19,7 @@ from tests.formats import record_files as rf
 from tests.formats import transaction_files as tf
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/clusters is not beside the project")
 CLUSTERS = [SHARED / "clean-in-sync" / when for when in ("before", "stopped", "after")]
 CLUSTERS += [SHARED / "txn-loss" / when for when in ("before", "after")]
 TEXTS = sorted(tf.TEXTS.glob("*.txt"))
@@ -93,6 +94,7 @@ def test_a_producer_id_of_another_size_is_reported(replayed: Replay):
     assert "a producer id of 7 bytes" in found.problems[0].detail
 
 
+@needs_shared
 def test_the_bytes_are_those_of_a_real_broker():
     """The builder itself, against the records of a cluster of 4.2.0."""
     segments = [path for path in (SHARED / "txn-loss" / "before").rglob("__transaction_state-*/*.log") if path.stat().st_size]
@@ -340,6 +342,7 @@ def test_form_with_partitions_of_the_told_size(tmp_path: Path):
         assert state.partitions == (("orders", 1),)
 
 
+@needs_shared
 def test_text_without_decoder_is_one_problem():
     found = [Replayed(rf.texts(path)) for path in sorted((SHARED / "txn-loss" / "dump-log").rglob("__transaction_state-*/*.txt"))]
     assert {tuple(one.codes) for one in found} == {("not-decoded",)}
@@ -349,6 +352,7 @@ def test_text_without_decoder_is_one_problem():
 # --- real clusters ---
 
 
+@needs_shared
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_raw_segments_and_texts_of_real_clusters_agree(cluster: Path):
     texts = cluster.parent / {"before": "dump-log-data", "after": "dump-log-after-data", "stopped": "dump-log-stopped-data"}[cluster.name]
@@ -363,6 +367,7 @@ def test_raw_segments_and_texts_of_real_clusters_agree(cluster: Path):
     assert compared or cluster.parent.name != "txn-loss"  # the other one was dumped without it
 
 
+@needs_shared
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_coordinator_said_the_same(when: str):
     """transactions.json is what ListTransactions of the living cluster answered."""

@@ -12,18 +12,24 @@ What is copied first and what last decides what the copies can be used for:
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
+from replica_audit.collect.previous import Previous
 from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
 from replica_audit.collect.rows_file import RowsFile, Spool
+from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.collect.segment_rows import SegmentRows
+from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
@@ -55,6 +61,7 @@ class LogDirCapture:
 
     def __init__(self, path: Path, name: str, output: Output, pace: Pace, reader: LiveSegmentReader, *, has_index: bool) -> None:
         """Capture `path` into a folder of the output of some name."""
+        self.causes: dict[str, Counter[ReadCause]] = {}  # why segments were read though they might have been taken over, by directory
         self.path, self.name = path, name
         self.folder = output.folder / name
         self.replicas: dict[str, tuple[int, CapturedReplica]] = {}  # by directory, with its inode
@@ -69,10 +76,16 @@ class LogDirCapture:
         self._offsets: dict[str, tuple[tuple[int, int], _Offsets]] = {}  # by file, as it was when last read
         self._was_clean: tuple[int, int] | None = None
         self._files: _Files | None = None
+        self._earlier: TakingOver | None = None
         self.is_in_use: bool | None = None
 
-    def begin(self) -> None:
+    def begin(self, previous: Previous | None, scrub: Scrub | None, *, is_incremental: bool) -> None:
         """Copy the small files.
+
+        Args:
+            previous: the earlier collection to take over from, if there is one that can be used.
+            scrub: which segments of it are to be verified again.
+            is_incremental: whether one was asked for.
 
         Raises:
             OSError: the directory cannot be read.
@@ -97,7 +110,12 @@ class LogDirCapture:
         with suppress(InputError):
             self.meta = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b""))
         segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
-        self._replica_reader = ReplicaReader(self.path, self.folder, self._output, segments, self._files.spool, has_index=self._has_index)
+        verifying = SegmentCapture(LiveSegmentReader(verify_crc=True), self._pace, is_live=bool(self.is_in_use))
+        if is_incremental:
+            found_rows = previous.rows_of(self.path, self.meta.directory_id if self.meta else None) if previous else None
+            self._earlier = TakingOver(found_rows, self._pace, scrub, verify_crc=self._reader.verify_crc)
+        made = SegmentRows(self.folder, self._output, segments, self._earlier, verifying, has_index=self._has_index)
+        self._replica_reader = ReplicaReader(self.path, made, self._files.spool)
 
     @property
     def _open(self) -> _Files:
@@ -109,6 +127,10 @@ class LogDirCapture:
     def is_of_a_broker(self) -> bool:
         """Whether there was anything that a log directory holds."""
         return bool(self._copied or self._own_unread or self.replicas or self.unread)
+
+    def rank(self, directory: str) -> int:
+        """Where a replica directory belongs in the order of the run: those with smaller numbers come first."""
+        return self._earlier.rank(directory) if self._earlier is not None else 0
 
     def directories(self) -> Iterator[tuple[str, log_dir.ReplicaDirectory, int]]:
         """Name, parsed name and inode of every replica directory that is there now.
@@ -166,7 +188,10 @@ class LogDirCapture:
             files=tuple(sorted(found.small)),
             is_copied=is_copied,
             later=later,
+            taken_over=len(found.taken_over),
+            verified_at_ms=found.verified_at_ms,
         )
+        self.causes[directory] = Counter(found.causes.values())
         self.replicas[directory] = (found.inode, replica)
         failed = [
             Unread(path=str(self.path / directory / name), kind="segment", reason=read.failed)
@@ -198,6 +223,7 @@ class LogDirCapture:
         if self.replicas.pop(directory, None) is not None:
             self._remove(directory)
         self.unread.pop(directory, None)
+        self.causes.pop(directory, None)
 
     def _remove(self, directory: str) -> None:
         self._output.remove(self.folder / directory)

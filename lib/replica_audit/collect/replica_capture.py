@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from replica_audit.collect.output import Output, writing
-from replica_audit.collect.rows_file import Spool, row_content
-from replica_audit.collect.segment_capture import ChangedError, Listed, NotAFileError, Read, SegmentCapture
+from replica_audit.collect.file_identity import ReadCause
+from replica_audit.collect.rows_file import Spool
+from replica_audit.collect.segment_capture import ChangedError, Listed, NotAFileError, Read
+from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.errors import CheckpointError
-from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, index_name
 from replica_audit.formats.collection.collection_manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -50,7 +50,10 @@ class _View(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaCapture:
-    """What was captured of a replica. `places` are those of its segments' rows in the spool, by name."""
+    """What was captured of a replica. `places` are those of its segments' rows in the spool, by name.
+
+    `taken_over` are the names of the segments whose rows are of an earlier collection, `causes` says why others were read all the same.
+    """
 
     directory: str
     inode: int
@@ -59,16 +62,23 @@ class ReplicaCapture:
     unread: list[Unread] = field(default_factory=list)
     reads: dict[str, Read] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    causes: dict[str, ReadCause] = field(default_factory=dict)
+    taken_over: set[str] = field(default_factory=set)
     is_settled: bool = True
+
+    @property
+    def verified_at_ms(self) -> int | None:
+        """When the CRCs of the segment were verified whose last check is the oldest; None: of one they never were, or there is none."""
+        known = [read.verified_at_ms for read in self.reads.values() if not read.failed]
+        return None if None in known else min((time for time in known if time is not None), default=None)
 
 
 class ReplicaReader:
     """Captures replica directories of one log directory."""
 
-    def __init__(self, path: Path, folder: Path, output: Output, segments: SegmentCapture, spool: Spool, *, has_index: bool) -> None:
-        """Capture from the log directory `path` into `folder`."""
-        self._path, self._folder, self._output, self._segments, self._spool = path, folder, output, segments, spool
-        self._has_index = has_index
+    def __init__(self, path: Path, segments: SegmentRows, spool: Spool) -> None:
+        """Capture from the log directory `path`."""
+        self._path, self._segments, self._spool = path, segments, spool
 
     def capture(self, directory: str, *, is_copied: bool) -> ReplicaCapture:
         """Capture one replica directory, its segments copied whole or indexed.
@@ -114,12 +124,9 @@ class ReplicaReader:
     def _forget(self, made: ReplicaCapture, name: str) -> None:
         made.reads.pop(name, None)
         made.places.pop(name, None)
-        for path in (self._index_of(made.directory, name), self._folder / made.directory / name):
-            with writing(path):
-                path.unlink(missing_ok=True)
-
-    def _index_of(self, directory: str, name: str) -> Path:
-        return self._folder / BATCHES_FOLDER / directory / index_name(name)
+        made.causes.pop(name, None)
+        made.taken_over.discard(name)
+        self._segments.forget(made.directory, name)
 
     def _read_new(self, made: ReplicaCapture, view: _View, path: Path, fd: int, *, is_copied: bool) -> set[str]:
         """Read what has not been read yet; returns the names that had gone or changed before they could be."""
@@ -142,26 +149,12 @@ class ReplicaReader:
         return missed
 
     def _read_one(self, made: ReplicaCapture, listed: Listed, *, is_copied: bool) -> None:
-        self._output.check_room()
-        index = self._index_of(made.directory, listed.name) if self._has_index and not is_copied else None
-        copy = self._folder / made.directory / listed.name if is_copied else None
-        for path in (index, copy):
-            if path is not None:
-                self._output.make_folder(path.parent)
-        read, found = self._segments.capture(listed, index=index, copy=copy)
-        written = index is not None and not read.failed
-        index_bytes = None
-        if index is not None:
-            with writing(index):
-                if written:
-                    index_bytes = index.stat().st_size
-                else:
-                    index.unlink(missing_ok=True)
-        is_swap = listed.name.endswith(".swap")
-        content = row_content(
-            listed.name, listed.file.base_offset, swap=is_swap, size_bytes=read.size_bytes, index_bytes=index_bytes, found=found
-        )
-        made.reads[listed.name], made.places[listed.name] = read, self._spool.put(content)
+        row = self._segments.make(made.directory, listed, is_copied=is_copied)
+        made.reads[listed.name], made.places[listed.name] = row.read, self._spool.put(row.content)
+        if row.is_taken_over:
+            made.taken_over.add(listed.name)
+        if row.cause is not None:
+            made.causes[listed.name] = row.cause
 
     def _holds(self, made: ReplicaCapture, view: _View, missed: set[str], fd: int) -> bool:
         """Whether what was read is of one log: it is all still there, but for what was deleted from the bottom."""

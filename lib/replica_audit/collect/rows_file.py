@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
-from replica_audit.formats.collection.broker_folder import ROWS
+from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
 from replica_audit.tables.values import producers_row
 
@@ -25,17 +26,30 @@ _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20
 
 
-def row_content(name: str, base_offset: int, *, swap: bool, size_bytes: int, index_bytes: int | None, found: Scanned) -> bytes:
+_OF_THE_REPLICA = ("capture", "directory", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFacts:
+    """What a row says of a segment besides its scan: the columns of ROWS."""
+
+    name: str
+    base_offset: int
+    swap: bool
+    size_bytes: int
+    index_bytes: int | None
+    identity: FileIdentity | None
+    verified_at_ms: int | None
+    kept_crc32c: int | None
+
+
+def row_content(facts: SegmentFacts, found: Scanned) -> bytes:
     """One segment's row but for the replica that it is of, as text: rows wait on disk, for those of a compacted log may be large."""
     scan = found.scan
     return json.dumps(
-        {
-            "name": name,
-            "base_offset": base_offset,
-            "swap": swap,
-            "size_bytes": size_bytes,
+        asdict(facts)
+        | {
             "batch_count": sum(run.batch_count for run in scan.runs),
-            "index_bytes": index_bytes,
             "runs": [run._asdict() for run in scan.runs],
             "damaged": scan.damage is not None,
             "failed": found.failed,
@@ -44,6 +58,11 @@ def row_content(name: str, base_offset: int, *, swap: bool, size_bytes: int, ind
             "producers": None if found.failed else producers_row(scan.producers),
         }
     ).encode()
+
+
+def content_of_row(row: Mapping[str, Any]) -> bytes:
+    """The same of a row that is there already."""
+    return json.dumps({name: value for name, value in row.items() if name not in _OF_THE_REPLICA}).encode()
 
 
 class Spool:

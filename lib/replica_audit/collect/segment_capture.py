@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from replica_audit.collect.file_identity import FileIdentity, identity_of
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
@@ -19,9 +20,9 @@ from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import SegmentFile
 
 _PAUSES = (0.05, 0.2, 0.5)
-_TAIL = 1 << 12
+TAIL_BYTES = 1 << 12
 _CHUNK = 1 << 20
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under a segment's name must not hold everything up
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under a segment's name must not hold everything up
 
 
 class ChangedError(Exception):
@@ -38,7 +39,8 @@ class Read:
 
     The time of its last change does not: it is that of the last tick of a clock, in which a broker does a lot.
 
-    `was_newest`: it was read as far as it went when it was listed. `failed` is why it could not be read.
+    `was_newest`: it was read as far as it went when it was listed. `failed` is why it could not be read. `identity` is for the next
+    collection, None where that has to read it again in any case; `verified_at_ms` when its CRCs were last verified, if ever.
     """
 
     inode: int
@@ -48,6 +50,8 @@ class Read:
     batch_count: int
     was_newest: bool
     failed: str | None
+    identity: FileIdentity | None = None
+    verified_at_ms: int | None = None
 
     def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
         """Whether what was read is still there: all that there is, or of the newest segment the beginning of more."""
@@ -56,7 +60,7 @@ class Read:
         if self.failed:
             return True
         try:
-            fd = os.open(name, _FLAGS, dir_fd=directory)
+            fd = os.open(name, FLAGS, dir_fd=directory)
         except OSError:
             return False
         try:
@@ -110,8 +114,9 @@ class SegmentCapture:
         raise AssertionError("the last attempt returns")
 
     def _attempt(self, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, Scanned, bool]:
+        began_ns = time.time_ns()
         try:
-            fd = os.open(listed.name, _FLAGS, dir_fd=listed.directory)
+            fd = os.open(listed.name, FLAGS, dir_fd=listed.directory)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -124,7 +129,11 @@ class SegmentCapture:
                 raise ChangedError
             # one that was made longer in advance becomes shorter when it is rolled
             file.size = min(listed.status.st_size, status.st_size) if listed.is_newest else status.st_size
-            return self._read(listed, file, status, index, copy)
+            read, found, is_settled = self._read(listed, file, status, index, copy)
+            is_verified = self._reader.verify_crc and not found.failed  # of a damaged one as far as it can be read
+            # the newest is read as if it ended well, so that it is read again once another is the newest
+            identity = None if listed.is_newest or found.failed else identity_of(fd, status, began_ns)
+            return replace(read, identity=identity, verified_at_ms=began_ns // 1_000_000 if is_verified else None), found, is_settled
 
     def _read(
         self, listed: Listed, file: LiveFile, status: os.stat_result, index: Path | None, copy: Path | None
@@ -134,7 +143,7 @@ class SegmentCapture:
         def scan(_file: SegmentFile) -> Scan:
             if copy is not None:
                 copy_file(file, copy)
-                with LiveFile(os.open(copy, _FLAGS), file.size, Pace(None)) as copied:
+                with LiveFile(os.open(copy, FLAGS), file.size, Pace(None)) as copied:
                     return self._scan(copied, listed, None, ends)
             return self._scan(file, listed, index, ends)
 
@@ -146,7 +155,7 @@ class SegmentCapture:
             kept = replace(found.scan, damage=None)
             found = scanned(listed.file, lambda _file: kept)
         end = ends[0] if ends else 0
-        tail = os.pread(file.fileno(), min(_TAIL, end), max(0, end - _TAIL)) if end else b""
+        tail = os.pread(file.fileno(), min(TAIL_BYTES, end), max(0, end - TAIL_BYTES)) if end else b""
         looks_wrong = found.scan.damage is not None or found.scan.first_bad_crc is not None
         is_settled = not (looks_wrong and (has_changed or (self.is_live and listed.is_newest)))
         return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled

@@ -12,21 +12,27 @@ import platform
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.log_dir_capture import LogDirCapture
 from replica_audit.collect.origin import cannot_list, origin_of
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
+from replica_audit.collect.previous import Previous, previous_of
+from replica_audit.collect.reading_code import reading_code
 from replica_audit.collect.replica_capture import now_ms
 from replica_audit.collect.request import CollectRequest, CollectResult
+from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collection_manifest import Manifest, content
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.program import VERSION
 from replica_audit.stages.topics import topic_filter
 
 _REVISITS = 3
@@ -58,6 +64,10 @@ class _Session:
         self.reader = LiveSegmentReader(verify_crc=request.verify_crc)
         self.captures: list[LogDirCapture] = []
         self.offsets_left = request.group_offsets_limit
+        self.previous: Previous | None = None
+        self.scrub: Scrub | None = None
+        if request.verify_within_s is not None:
+            self.scrub = Scrub(request.verify_within_s, request.time_limit_s, now_ms=self.started_at_ms, began=self.began)
 
     def tell(self, line: str) -> None:
         self._tell(f"[{time.monotonic() - self.began:6.1f} s] {line}")
@@ -66,6 +76,8 @@ class _Session:
         origin = self.origin
         output = Output(self.request.output.absolute(), origin.broker_id, replace=self.request.replace, log_dirs=origin.log_dirs)
         try:
+            if self.request.since is not None:  # not earlier: what a killed run left of it has been put in order by now
+                self.previous = previous_of(self.request.since.absolute(), origin, self.tell)
             manifest = self._capture(output)
             output.finish(content(manifest))
         except BaseException:
@@ -73,6 +85,9 @@ class _Session:
                 capture.abandon()
             output.abandon()
             raise
+        finally:
+            if self.previous is not None:
+                self.previous.close()
         return CollectResult(folder=output.target, manifest=manifest)
 
     def _capture(self, output: Output) -> Manifest:
@@ -82,10 +97,12 @@ class _Session:
             capture = LogDirCapture(path, names[path], output, self.pace, self.reader, has_index=self.request.has_index)
             self.captures.append(capture)
             try:
-                capture.begin()
+                capture.begin(self.previous, self.scrub, is_incremental=self.request.since is not None)
             except OSError as error:
                 self.captures.remove(capture)
                 self.unread.append(cannot_list(path, error))
+        if self.scrub is not None and self.previous is not None:
+            self.scrub.plan(self.previous.opened, self.previous.manifest.started_at_ms)
         in_use = [capture for capture in self.captures if capture.is_in_use]
         several = "y" if len(paths) == 1 else "ies"
         self.tell(f"broker {self.origin.broker_id}: {len(paths)} log director{several}{', in use' if in_use else ''}")
@@ -106,16 +123,22 @@ class _Session:
             unread=tuple(self.unread),
             options=self._options(),
             versions=_versions(),
+            read_because=self._causes(),
+            reading_code=reading_code(),
         )
         return replace(manifest, counts=self._counts(manifest))
 
     def _visit(self) -> bool:
         """Capture every replica directory that is there and has not been; drop those that are not there any more. Whether any were."""
-        todo = sorted(self._missing(), key=lambda one: (_phase(one[2].topic), self.captures.index(one[0]), one[1]))
+        todo = sorted(self._missing(), key=self._place)
         for number, (capture, directory, parsed) in enumerate(todo, 1):
             self.now_at = f"{capture.name}/{directory} ({number} of {len(todo)})"
             capture.capture(directory, parsed, is_copied=self._is_copied(capture, directory, parsed))
         return bool(todo)
+
+    def _place(self, one: tuple[LogDirCapture, str, log_dir.ReplicaDirectory]) -> tuple[int, int, int, str]:
+        capture, directory, parsed = one
+        return _phase(parsed.topic), capture.rank(directory), self.captures.index(capture), directory
 
     def _missing(self) -> Iterator[tuple[LogDirCapture, str, log_dir.ReplicaDirectory]]:
         for capture in self.captures:
@@ -161,7 +184,18 @@ class _Session:
             "rate_limit": request.rate,
             "topics": request.topics or None,
             "group_offsets_limit": request.group_offsets_limit,
+            "since": str(request.since) if request.since is not None else None,
+            "verify_within_s": request.verify_within_s,
+            "time_limit_s": request.time_limit_s,
         }
+
+    def _causes(self) -> dict[str, int]:
+        """Why segments were read, the most frequent first."""
+        causes: Counter[ReadCause] = Counter()
+        for capture in self.captures:
+            for found in capture.causes.values():
+                causes.update(found)
+        return {str(cause): count for cause, count in causes.most_common()}
 
     def _counts(self, manifest: Manifest) -> dict[str, int]:
         replicas = [replica for one in manifest.log_dirs for replica in one.replicas]
@@ -170,8 +204,13 @@ class _Session:
             "replicas": len(replicas),
             "segments": sum(replica.segments for replica in replicas),
             "batches": sum(replica.batches for replica in replicas),
+            "segments_taken_over": sum(replica.taken_over for replica in replicas),
             "bytes_of_segments": sum(replica.size_bytes for replica in replicas),
             "bytes_read": self.pace.bytes_read,
+            "verified_again": self.scrub.count if self.scrub else 0,
+            "bytes_verified_again": self.scrub.size_bytes if self.scrub else 0,
+            "verification_left": self.scrub.left if self.scrub else 0,
+            "bytes_of_verification_left": self.scrub.left_bytes if self.scrub else 0,
             "vanished": sum(len(one.vanished) for one in manifest.log_dirs),
             "unread": len(manifest.unread) + sum(len(one.unread) for one in manifest.log_dirs),
         }
@@ -211,8 +250,8 @@ def _size_of(path: Path) -> int:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in ("replica-audit", "pyarrow", "numpy"):
+    versions = {"python": platform.python_version(), "replica-audit": VERSION}
+    for package in ("pyarrow", "numpy"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -10,12 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
+from replica_audit.words import count
+
+if TYPE_CHECKING:
+    from replica_audit.collect import CollectResult
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", re.IGNORECASE)
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.IGNORECASE | re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST = 100 * 366 * 86400
 
 _HELP = """\
 Take from a broker's log directories what an audit needs: for every segment its runs of one epoch,
@@ -30,7 +38,7 @@ The collection appears as OUTPUT/broker-ID once all of it is on disk. The audit 
 broker's folder: put those of all brokers into one directory, and give that as --input.
 """
 _EXIT = """\
-sizes are in bytes, or end in K, M or G (1024 times as much each): 50M
+sizes are in bytes, or end in K, M or G (1024 times as much each): 50M; durations end in s, m, h or d: 30d
 
 exit codes:
   0    collected
@@ -39,9 +47,10 @@ exit codes:
   130  interrupted; there is no collection
 
 examples:
-  ./spark-submit.sh collect --log-dir /var/lib/kafka/data --output /tmp/collected
-  ./spark-submit.sh collect --server-properties /etc/kafka/server.properties --output /tmp/collected --rate-limit 50M
-  ./spark-submit.sh collect --log-dir /data/1 --log-dir /data/2 --output /srv/nightly --replace --topics 'orders|payments'
+  {command} --log-dir /var/lib/kafka/data --output /tmp/collected
+  {command} --server-properties /etc/kafka/server.properties --output /tmp/collected --rate-limit 50M
+  {command} --log-dir /data/1 --log-dir /data/2 --output /srv/nightly --replace --topics 'orders|payments'
+  {command} --log-dir /var/lib/kafka/data --output /srv/nightly --replace --since /srv/nightly --verify-within 30d
 """
 
 
@@ -50,6 +59,10 @@ def _collect(given: argparse.Namespace) -> int:
         raise UsageError("give either every --log-dir of the broker, or its --server-properties")
     if given.rate_limit is not None and given.rate_limit < 1:
         raise UsageError("--rate-limit: at least one byte a second; leave it out for no limit")
+    if given.verify_within is not None and given.since is None:
+        raise UsageError("--verify-within: what is read is verified anyway; it is for what --since takes over")
+    if given.time_limit is not None and given.verify_within is None:
+        raise UsageError("--time-limit: it ends the verifying that --verify-within asks for; give that, or --rate-limit")
     from replica_audit.collect import CollectRequest, collect
     from replica_audit.collect.pace import step_back
 
@@ -64,6 +77,9 @@ def _collect(given: argparse.Namespace) -> int:
         has_index=given.batch_index,
         topics=given.topics,
         group_offsets_limit=given.group_offsets_limit,
+        since=given.since.expanduser() if given.since is not None else None,
+        verify_within_s=given.verify_within,
+        time_limit_s=given.time_limit,
     )
     step_back()
     with _terminated_like_interrupted():
@@ -72,11 +88,28 @@ def _collect(given: argparse.Namespace) -> int:
     for one in result.unread:
         tell(f"not read: {one.path}: {one.reason}")
     tell(
-        f"collected {counts['segments']} segment(s) of {counts['replicas']} replica(s), "
-        f"{counts['bytes_read'] / 1e6:.1f} MB read; {counts['unread']} file(s) or folder(s) could not be read"
+        f"collected {count(counts['segments'], 'segment')} of {count(counts['replicas'], 'replica')}, "
+        f"{counts['bytes_read'] / 1e6:.1f} MB read; {count(counts['unread'], 'file or folder', 'files or folders')} could not be read"
     )
+    if given.since is not None:
+        taken, because = counts["segments_taken_over"], result.manifest.read_because
+        causes = ", ".join(f"{number} {cause}" for cause, number in because.items())
+        tell(f"taken over: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
+        tell(_checks(result))
     show(f"{result.folder}\n")
     return result.exit_code
+
+
+def _checks(result: CollectResult) -> str:
+    """When CRCs were verified, and what there was no time for."""
+    counts, oldest, never = result.manifest.counts, result.oldest_check, result.never_verified
+    said = f"oldest CRC check: {oldest or 'none'}"
+    if never:
+        said += f"; segments of {count(never, 'replica')} were never verified"
+    if counts["verification_left"]:
+        size = counts["bytes_of_verification_left"] / 1e6
+        said += f"; left to the next run by --time-limit: {count(counts['verification_left'], 'segment')} ({size:.1f} MB)"
+    return said
 
 
 @contextmanager
@@ -103,6 +136,14 @@ def _size(text: str) -> int:
     return int(float(match[1]) * _FACTORS[match[2].upper()])
 
 
+def _duration(text: str) -> int:
+    match = _DURATION.fullmatch(text.strip())
+    seconds = int(float(match[1]) * _SECONDS[match[2].lower()]) if match else 0
+    if not 0 < seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s, 45m, 2h or 30d, of at least a second")
+    return seconds
+
+
 def _broker_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:11]) < 1 << 31):
         raise argparse.ArgumentTypeError(f"{text!r} is not the id of a broker")
@@ -111,6 +152,7 @@ def _broker_id(text: str) -> int:
 
 COMMAND = Command(
     name="collect",
+    summary="Collect on a broker what an audit needs: scans of its segments and copies of its small files, without Spark and Java.",
     description=_HELP,
     epilog=_EXIT,
     run=_collect,
@@ -123,7 +165,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--server-properties",
-            help="the broker's server.properties, to take its log directories from, in the place of --log-dir",
+            help="the broker's server.properties, to take its log directories from, instead of --log-dir",
             arguments={"type": Path, "metavar": "FILE"},
         ),
         Option(
@@ -133,8 +175,25 @@ COMMAND = Command(
         ),
         Option(
             flag="--replace",
-            help="put this collection in the place of an earlier one of the broker",
+            help="replace an earlier collection of the broker",
             arguments={"action": "store_true"},
+        ),
+        Option(
+            flag="--since",
+            help="take over from an earlier collection of the broker what has not changed, and read the rest: its folder broker-ID, or the "
+            "--output that holds it, also this one with --replace; if there is none yet, everything is read",
+            arguments={"type": Path, "metavar": "PREVIOUS"},
+        ),
+        Option(
+            flag="--verify-within",
+            help="with --since: verify the CRCs of what is taken over, too, the longest unverified first, each run a share of all bytes so "
+            "that every byte is verified within this time: 30d",
+            arguments={"type": _duration, "metavar": "DURATION"},
+        ),
+        Option(
+            flag="--time-limit",
+            help="with --verify-within: what is due for it and not begun after this time is left to the next run: 2h",
+            arguments={"type": _duration, "metavar": "DURATION"},
         ),
         Option(
             flag="--rate-limit",

@@ -26,6 +26,8 @@ from replica_audit.files.locations import located, random_access
 from replica_audit.files.tree_walk import Folder, cannot_read
 from replica_audit.formats.collection.collected_rows import (
     LATER_COLUMNS,
+    OF_COLLECTING,
+    ROWS,
     ForgedError,
     check_file,
     check_scan,
@@ -37,37 +39,15 @@ from replica_audit.formats.collection.collected_rows import (
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
-from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
-from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, SEGMENT_FILE, SEGMENT_SCAN, WINDOW
+from replica_audit.tables.columns import BOOLEAN, INT, STRING, struct
+from replica_audit.tables.shapes import SEGMENT_FILE, SEGMENT_SCAN
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
-# one row per segment; `index_bytes` is the size of its batch index, null where there is none
-ROWS = pa.schema(
-    list(
-        struct(
-            capture=INT,
-            directory=STRING,
-            topic=STRING,
-            partition=INT,
-            name=STRING,
-            base_offset=BIGINT,
-            swap=BOOLEAN,
-            size_bytes=BIGINT,
-            batch_count=BIGINT,
-            index_bytes=BIGINT,
-            runs=pa.list_(RUN),
-            damaged=BOOLEAN,
-            failed=BOOLEAN,
-            problems=pa.list_(PROBLEM),
-            windows=pa.list_(WINDOW),
-            producers=PRODUCERS,
-        )
-    )
-)
 # what of ROWS is handed on by the scan of a segment
 SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
+_SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256
 _CHUNK = 1 << 20
 
@@ -166,7 +146,7 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         found = dict.fromkeys(directories & self.captured.keys(), 0)
-        for rows in self._rows(ROWS.names):
+        for rows in self._rows(_SCAN_COLUMNS):
             wanted = rows.filter(pa.array([directory in found for directory in _values(rows, "directory")], BOOLEAN))
             for directory in _values(wanted, "directory"):
                 found[directory] += 1
@@ -259,6 +239,7 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
         folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
         scans=f"{store.folder}/{SEGMENTS_FILE}",
         captured_at_ms=said.captured_at_ms,
+        verified_at_ms=said.verified_at_ms,
         in_use=store.said.in_use is True,
         problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
         **cast(Any, said.later),

@@ -14,11 +14,44 @@ import pyarrow.parquet as pq
 
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
+from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
 
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB
 _COUNTS = ("batch_count", "record_count", "size_bytes")
 _COUNTS_OF_PRODUCER = ("batch_count", "record_count", "marker_count", "gap_count", "missing_count")
-LATER_COLUMNS = ("producers",)  # which an earlier release did not write
+# what tells whether the file is still the one that was read: null of the newest segment of a replica, and of one that changed meanwhile.
+# `ends` is a digest of the bytes at both ends, `was_at_rest` whether nothing had changed it for a while when it was read
+IDENTITY = struct(device=STRING, inode=STRING, mtime_ns=BIGINT, ctime_ns=BIGINT, ends=STRING, was_at_rest=BOOLEAN)
+# one row per segment. `index_bytes` is the size of its batch index, null where there is none; `verified_at_ms` when its CRCs were last
+# verified, null: never to its end; `kept_crc32c` the CRC of its batch index, or of its copy
+ROWS = pa.schema(
+    list(
+        struct(
+            capture=INT,
+            directory=STRING,
+            topic=STRING,
+            partition=INT,
+            name=STRING,
+            base_offset=BIGINT,
+            swap=BOOLEAN,
+            size_bytes=BIGINT,
+            batch_count=BIGINT,
+            index_bytes=BIGINT,
+            runs=pa.list_(RUN),
+            damaged=BOOLEAN,
+            failed=BOOLEAN,
+            problems=pa.list_(PROBLEM),
+            windows=pa.list_(WINDOW),
+            producers=PRODUCERS,
+            identity=IDENTITY,
+            verified_at_ms=BIGINT,
+            kept_crc32c=BIGINT,
+        )
+    )
+)
+OF_COLLECTING = ("identity", "verified_at_ms", "kept_crc32c")  # what the next collection asks, and no audit
+LATER_COLUMNS = ("producers", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
 
 
@@ -104,15 +137,15 @@ def check_scan(row: Mapping[str, Any], *, has_runs: bool) -> None:
 
 def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
     """Of each list of runs whether a scan can have it, asked of all at once: all can be runs, in the order of their offsets."""
-    runs, of_row = cast("pa.StructArray", column.flatten()), np.asarray(pc.list_parent_indices(column))
+    runs, of_row = cast("pa.StructArray", column.flatten()), _numbers(pc.list_parent_indices(column))
     values = {field.name: part for field, part in zip(runs.type, runs.flatten(), strict=True)}
     has_null = np.zeros(len(runs), bool)
     for part in values.values():
         if part.null_count:
-            has_null |= np.asarray(part.is_null())
+            has_null |= _numbers(part.is_null()) != 0
 
     def numbers(name: str) -> npt.NDArray[np.int64]:
-        return np.asarray(values[name].fill_null(0)).astype(np.int64)
+        return _numbers(values[name])
 
     first, last = numbers("first_offset"), numbers("last_offset")
     fits = ~has_null & (numbers("leader_epoch") >= -1) & (first >= 0) & (first <= last) & (last <= LAST_OFFSET)
@@ -120,9 +153,18 @@ def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
         fits &= numbers(name) >= 0
     fits &= (numbers("batch_count") >= 1) & (numbers("size_bytes") > 0) & (numbers("size_bytes") <= _MOST_BYTES)
     fits[1:] &= (last[:-1] < first[1:]) | (of_row[:-1] != of_row[1:])
-    of_rows = np.asarray(column.is_valid())
+    of_rows = _numbers(column.is_valid()) != 0
     of_rows[of_row[~fits]] = False
     return cast("list[bool]", of_rows.tolist())
+
+
+def _numbers(values: pa.Array[Any]) -> npt.NDArray[np.int64]:
+    """Numbers or booleans, 0 for null. Neither by `np.asarray` nor by `fill_null`, for which Arrow imports pandas."""
+    found = values.cast(pa.int64())
+    if found.null_count:
+        zeros = np.zeros(len(found), np.int64)
+        found = pc.coalesce(found, pa.Array.from_buffers(pa.int64(), len(found), [None, pa.py_buffer(zeros.data)]))
+    return cast("npt.NDArray[np.int64]", np.from_dlpack(found))
 
 
 def without_claims(rows: pa.RecordBatch, problems: Mapping[int, Mapping[str, Any]]) -> pa.RecordBatch:

@@ -47,7 +47,9 @@ class CapturedReplica:
 
     `capture` marks its rows in `segments.parquet`: rows of other captures are left-overs. `captured_at_ms`: its log ends where it ended
     then. `later` are the entries of the offset checkpoints that had changed since the files were copied, by the names of OFFSETS.
-    `files` are the small files that were copied; `is_copied`: its segments were copied whole, too.
+    `files` are the small files that were copied; `is_copied`: its segments were copied whole, too. `taken_over`: how many segments have
+    the rows of an earlier collection. `verified_at_ms`: when the CRCs were verified of the segment whose last check is the longest
+    ago; None: those of one never were, there is none, or an earlier release collected it.
     """
 
     directory: str
@@ -59,6 +61,8 @@ class CapturedReplica:
     files: tuple[str, ...] = ()
     is_copied: bool = False
     later: Mapping[str, int] = field(default_factory=dict)
+    taken_over: int = 0
+    verified_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,8 @@ class CapturedLogDir:
 class Manifest:
     """A whole collection. `unread` are log directories of which nothing could be read.
 
-    `counts`, `options` and `versions` are for people.
+    `counts`, `options` and `versions` are for people, and so is `read_because`: how many segments were read for which reason, where an
+    earlier collection was to be used. `reading_code` is a digest of the code that made the rows; None: an earlier release.
     """
 
     broker_id: int
@@ -99,6 +104,8 @@ class Manifest:
     counts: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, str | int | bool | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    read_because: Mapping[str, int] = field(default_factory=dict)
+    reading_code: str | None = None
 
 
 def content(manifest: Manifest) -> bytes:
@@ -116,8 +123,13 @@ def content(manifest: Manifest) -> bytes:
 def _with_times(document: dict[str, Any]) -> None:
     """Put readable times in the place of milliseconds."""
     for key in [key for key in document if key.endswith("_at_ms")]:
-        moment = datetime.fromtimestamp(document.pop(key) / 1000, UTC)
-        document[key.removesuffix("_ms")] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        time_ms, name = document.pop(key), key.removesuffix("_ms")
+        document[name] = None if time_ms is None else utc_text(time_ms)
+
+
+def utc_text(time_ms: int) -> str:
+    """A time, in milliseconds since 1970, as `2026-01-02T03:04:05.678Z`."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse(content: bytes) -> Manifest:
@@ -146,6 +158,8 @@ def parse(content: bytes) -> Manifest:
         counts=top.mapping("counts"),
         options=top.mapping("options"),
         versions=top.mapping("versions"),
+        read_because=top.mapping("read_because"),
+        reading_code=top.optional_text("reading_code"),
     )
 
 
@@ -190,6 +204,8 @@ def _replica(fields: _Fields) -> CapturedReplica:
         files=fields.file_names("files"),
         is_copied=fields.values.get("is_copied") is True,
         later={name: later.integer(name) for name in OFFSETS if name in later.values},
+        taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
+        verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
     )
 
 

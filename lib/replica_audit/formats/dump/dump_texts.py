@@ -13,6 +13,7 @@ from replica_audit.formats.dump import dump_log, pasted_text, replica_names
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
+from replica_audit.words import count
 
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
@@ -99,7 +100,7 @@ class DumpTexts:
 
     def _tell_first(self, paths: Sequence[Path], kind: str, code: str, what: str, remedy: str) -> None:
         if paths:
-            detail = f"{len(paths)} file(s) in {self.top.name} are {what}; this is the first"
+            detail = f"in {self.top.name} {count(len(paths), 'file is', 'files are')} {what}; this is the first"
             self.problems.append(Problem(path=str(paths[0]), kind=kind, code=code, detail=detail, remedy=remedy))
 
     def _take_other(self, path: Path, head: bytes) -> None:

@@ -7,6 +7,7 @@ PartitionMetadataFile, all 4.2.0. What Kafka refuses to load is refused here too
 from __future__ import annotations
 
 import base64
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -201,6 +202,18 @@ def meta_properties(content: bytes) -> MetaProperties:
     return MetaProperties(
         int(broker) if broker else None, values.get("cluster.id", (0, ""))[1] or None, values.get("directory.id", (0, ""))[1] or None
     )
+
+
+def clean_shutdown_epoch(content: bytes) -> int | None:
+    """The broker epoch in a `.kafka_cleanshutdown`; None where it has none: it is empty before 3.7, and brokers do not ask for more.
+
+    Source: CleanShutdownFileHandler, 3.7 to 4.3 (KIP-966).
+    """
+    with suppress(ValueError):
+        found = json.loads(content)
+        epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
+        return epoch if type(epoch) is int and 0 <= epoch < _INT64 else None
+    return None
 
 
 def topic_id(content: bytes) -> str:

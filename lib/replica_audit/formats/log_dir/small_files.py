@@ -45,6 +45,7 @@ class LogDirFiles:
 
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     clean_shutdown: bool = False
+    clean_shutdown_epoch: int | None = None
     has_lock: bool = False
     offline_reason: str | None = None
 
@@ -77,6 +78,13 @@ class SmallFiles:
             remedy = remedy_of(error)
         problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
         return None
+
+    def marks(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
+        """See whether a log directory has the files by which a broker says that it uses it, or stopped in order."""
+        found.has_lock = log_dir.LOCK in folder.files
+        found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
+        if found.clean_shutdown:
+            found.clean_shutdown_epoch = self.parse(folder.path / log_dir.CLEAN_SHUTDOWN, checkpoints.clean_shutdown_epoch, problems)
 
     def offset_checkpoints(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
         """Read the four offset checkpoints, as far as they are in a folder."""

@@ -21,6 +21,7 @@ from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import BatchHeader, BrokerEvent, Damage, MinIsrSetting, PartitionMetadata, Problem
 from replica_audit.protocol.cluster.metadata_changes import MetadataRecord
 from replica_audit.protocol.cluster.metadata_image import METADATA_VERSION, UNKNOWN_TIME, BrokerState, MetadataImage, Position
+from replica_audit.words import count
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SNAPSHOT_FOOTER = b"\x00\x00\x00\x04"  # key of the control record that ends a snapshot: version 0, type 4
@@ -49,6 +50,7 @@ class MetadataLog:
     fenced: dict[int, bool]
     brokers: dict[int, BrokerState]
     brokers_changed_ms: dict[int, int]
+    broker_epochs: dict[int, int]
     metadata_version: int | None
     log_epoch: int
     log_end_offset: int
@@ -219,12 +221,13 @@ class _Replay:
     def result(self) -> MetadataLog:
         """What was replayed."""
         if self.image.orphans:
-            self._tell(self.directory, "incomplete", f"{self.image.orphans} change(s) of partitions that no record created")
+            self._tell(self.directory, "incomplete", f"{count(self.image.orphans, 'change')} of partitions that no record created")
         return MetadataLog(
             partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
             fenced=self.image.fenced,
             brokers=dict(self.image.brokers),
             brokers_changed_ms=dict(self.image.brokers_changed_ms),
+            broker_epochs=dict(self.image.broker_epochs),
             metadata_version=self.image.features.get(METADATA_VERSION),
             log_epoch=self.epoch,
             log_end_offset=self.end_offset,

@@ -183,7 +183,8 @@ def _partition_change(fields: _Fields, _version: int) -> MetadataRecord:
 
 def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
     broker_id = fields.int32()
-    fields.take((1 if version >= 2 else 0) + 16 + 8)  # migrating from ZooKeeper, incarnation, broker epoch
+    fields.take((1 if version >= 2 else 0) + 16)  # migrating from ZooKeeper, incarnation
+    broker_epoch = fields.number(8)
     for _ in range(fields.varint() - 1):  # end points
         fields.string(), fields.string(), fields.take(4), fields.tagged()
     for _ in range(fields.varint() - 1):  # features
@@ -192,7 +193,7 @@ def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
     fenced = fields.number(1) != 0
     stops = version >= 1 and fields.number(1) != 0
     fields.tagged()
-    return BrokerRegistered(broker_id=broker_id, fenced=fenced, stops=stops)
+    return BrokerRegistered(broker_id=broker_id, fenced=fenced, stops=stops, broker_epoch=broker_epoch)
 
 
 def _broker(fields: _Fields) -> int:

@@ -180,7 +180,7 @@ class _Walk:
                     path=str(folder.path),
                     kind="directory",
                     code="segments-outside-a-replica",
-                    detail=f"{len(segments)} segment(s) are left out: the folder is not known to be a TOPIC-PARTITION",
+                    detail=f"no TOPIC-PARTITION is known for the folder; segments left out: {len(segments)}",
                     remedy="put them into a folder named for the TOPIC-PARTITION that they are of, beside its leader-epoch-checkpoint",
                 )
             )
@@ -200,8 +200,7 @@ class _Walk:
         path = folder.path
         found = self.log_dirs.setdefault(str(path), LogDirFiles())
         self.parents[str(path)] = None
-        found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
-        found.has_lock = log_dir.LOCK in folder.files
+        self.small.marks(folder, found, self.problems)
         if log_dir.META_PROPERTIES in folder.names:
             self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
         self.small.offset_checkpoints(folder, found, self.problems)
@@ -266,6 +265,7 @@ class _Walk:
             log_start_offset=offset(log_dir.LOG_STARTS),
             cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
             clean_shutdown=owner.clean_shutdown,
+            clean_shutdown_epoch=owner.clean_shutdown_epoch,
             has_lock=owner.has_lock,
             offline_reason=offline,
             problems=tuple(problems),

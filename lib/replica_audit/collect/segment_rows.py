@@ -1,0 +1,110 @@
+"""The rows of a log directory's segments: each taken over from an earlier collection, or read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from replica_audit.collect.file_identity import ReadCause
+from replica_audit.collect.kept_files import checksum_of
+from replica_audit.collect.output import Output, writing
+from replica_audit.collect.rows_file import SegmentFacts, row_content
+from replica_audit.collect.segment_capture import Listed, Read, SegmentCapture
+from replica_audit.collect.taking_over import TakenOver, TakingOver
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, index_name
+
+
+class SegmentRow(NamedTuple):
+    """A segment as it was captured, its row as text, and why it was read; None: it was taken over, or there was nothing to be."""
+
+    read: Read
+    content: bytes
+    cause: ReadCause | None
+    is_taken_over: bool
+
+
+class SegmentRows:
+    """Makes rows, and what is kept beside them: indexes of batches, or copies of segments."""
+
+    def __init__(
+        self,
+        folder: Path,
+        output: Output,
+        segments: SegmentCapture,
+        earlier: TakingOver | None,
+        verifying: SegmentCapture,
+        *,
+        has_index: bool,
+    ) -> None:
+        """Make them in the folder of a log directory.
+
+        Args:
+            folder: in the output.
+            output: the collection.
+            segments: reads them.
+            earlier: takes them over; None where nothing is to be.
+            verifying: reads those whose CRCs are to be verified again.
+            has_index: whether indexes of batches are made.
+        """
+        self._folder, self._output, self._segments, self._earlier, self._verifying = folder, output, segments, earlier, verifying
+        self._has_index = has_index
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker is at work in the log directory."""
+        return self._segments.is_live
+
+    def make(self, directory: str, listed: Listed, *, is_copied: bool) -> SegmentRow:
+        """Make the row of one segment of a replica directory, which is copied whole or indexed.
+
+        Raises:
+            FileNotFoundError, ChangedError, NotAFileError, OutputError: as `SegmentCapture.capture`.
+        """
+        self._output.check_room()
+        index = self._index_of(directory, listed.name) if self._has_index and not is_copied else None
+        copy = self._folder / directory / listed.name if is_copied else None
+        for path in (index, copy):
+            if path is not None:
+                self._output.make_folder(path.parent)
+        taken = self._earlier.take(directory, listed, index=index, copy=copy) if self._earlier is not None else None
+        if isinstance(taken, TakenOver):
+            return SegmentRow(taken.read, taken.content, None, is_taken_over=True)
+        read, content = self._read(self._verifying if taken is ReadCause.DUE else self._segments, listed, index, copy)
+        return SegmentRow(read, content, taken, is_taken_over=False)
+
+    @staticmethod
+    def _read(segments: SegmentCapture, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, bytes]:
+        read, found = segments.capture(listed, index=index, copy=copy)
+        kept = index or copy
+        index_bytes = checksum = None
+        if kept is not None:
+            with writing(kept):
+                if not read.failed:
+                    index_bytes = index.stat().st_size if index is not None else None
+                    checksum = checksum_of(kept)
+                elif index is not None:
+                    index.unlink(missing_ok=True)
+        facts = SegmentFacts(
+            name=listed.name,
+            base_offset=listed.file.base_offset,
+            swap=listed.name.endswith(".swap"),
+            size_bytes=read.size_bytes,
+            index_bytes=index_bytes,
+            identity=read.identity,
+            verified_at_ms=read.verified_at_ms,
+            kept_crc32c=checksum,
+        )
+        return read, row_content(facts, found)
+
+    def forget(self, directory: str, name: str) -> None:
+        """Take away what is kept beside the row of a segment.
+
+        Raises:
+            OutputError: it cannot be removed.
+        """
+        for path in (self._index_of(directory, name), self._folder / directory / name):
+            with writing(path):
+                path.unlink(missing_ok=True)
+
+    def _index_of(self, directory: str, name: str) -> Path:
+        return self._folder / BATCHES_FOLDER / directory / index_name(name)

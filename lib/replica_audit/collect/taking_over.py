@@ -1,0 +1,145 @@
+"""Taking over what an earlier collection has of a segment whose file did not change: its row, and the index or the copy beside it.
+
+Files are linked where that can be done, else copied, so that the earlier collection can be deleted; a linked file is never written to.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_audit.collect.file_identity import END_BYTES, FileIdentity, ReadCause, difference, digest, end_positions
+from replica_audit.collect.kept_files import keep
+from replica_audit.collect.live_file import LiveFile
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.previous_rows import PreviousRows, PreviousSegment
+from replica_audit.collect.rows_file import content_of_row
+from replica_audit.collect.scrub import Scrub
+from replica_audit.collect.segment_capture import FLAGS, TAIL_BYTES, Listed, Read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """A segment that is taken over: what is kept of it as if it had been read, and its row."""
+
+    read: Read
+    content: bytes
+
+
+class TakingOver:
+    """Takes over segments of one log directory."""
+
+    def __init__(self, rows: PreviousRows | None, pace: Pace, scrub: Scrub | None, *, verify_crc: bool) -> None:
+        """Take over from rows; None: there are none, so nothing is.
+
+        Args:
+            rows: of the earlier collection.
+            pace: to read the segments' ends at.
+            scrub: which segments are to be verified again; None: none.
+            verify_crc: whether segments have to be those of which CRCs were verified.
+        """
+        self._rows, self._pace, self._scrub, self._verify_crc = rows, pace, scrub, verify_crc
+
+    def rank(self, directory: str) -> int:
+        """Where a replica directory belongs in the order of the run, as `Scrub.rank`."""
+        return self._scrub.rank(self._rows.path, directory) if self._scrub is not None and self._rows is not None else 0
+
+    def take(self, directory: str, listed: Listed, *, index: Path | None, copy: Path | None) -> TakenOver | ReadCause:
+        """Take over a segment, or say why it has to be read.
+
+        Args:
+            directory: of the replica.
+            listed: the segment.
+            index: where the index of its batches belongs, in a folder that is there; None: nowhere.
+            copy: where its copy belongs, the same.
+
+        Raises:
+            FileNotFoundError: the segment is gone.
+            OutputError: the index or the copy cannot be written.
+        """
+        if listed.is_newest:
+            return ReadCause.NEWEST
+        if self._rows is None:
+            return ReadCause.NO_PREVIOUS
+        before = self._rows.of(directory).get(listed.name)
+        if before is None:
+            return ReadCause.NEW
+        cause = self._unfit(before, index, copy) or self._due(directory, before) or self._changed(before, listed)
+        if isinstance(cause, ReadCause):
+            return cause
+        try:
+            row = self._rows.row(directory, before)
+        except OSError:
+            return ReadCause.DAMAGED
+        kept = index or copy
+        if kept is not None:
+            old = self._rows.index(directory, before) if index is not None else self._rows.copy(directory, before)
+            if not keep(old, kept, before.index_bytes if index is not None else before.size_bytes, before.kept_crc32c):
+                return ReadCause.DAMAGED
+        else:
+            row |= {"index_bytes": None, "kept_crc32c": None}
+        read = Read(
+            inode=listed.status.st_ino,
+            end=before.size_bytes,
+            tail=cause,
+            size_bytes=before.size_bytes,
+            batch_count=row["batch_count"],
+            was_newest=False,
+            failed=None,
+            identity=before.identity,
+            verified_at_ms=before.verified_at_ms,
+        )
+        return TakenOver(read=read, content=content_of_row(row))
+
+    def _unfit(self, before: PreviousSegment, index: Path | None, copy: Path | None) -> ReadCause | None:
+        """Why what was collected cannot be taken over, whether or not the file changed."""
+        if before.has_problems:
+            return ReadCause.PROBLEMS
+        if before.identity is None:
+            return ReadCause.WAS_NEWEST
+        if not before.identity.was_at_rest:
+            return ReadCause.NOT_AT_REST
+        has_index = before.index_bytes is not None
+        has_copy = before.kept_crc32c is not None and not has_index
+        if (index is not None and not has_index) or (copy is not None and not has_copy):
+            return ReadCause.OPTIONS
+        if self._verify_crc and before.verified_at_ms is None:
+            return ReadCause.OPTIONS
+        return None
+
+    def _due(self, directory: str, before: PreviousSegment) -> ReadCause | None:
+        """Whether it is to be verified again."""
+        if self._scrub is None or self._rows is None:
+            return None
+        return ReadCause.DUE if self._scrub.takes(self._rows.path, directory, before.name, before.size_bytes) else None
+
+    def _changed(self, before: PreviousSegment, listed: Listed) -> ReadCause | bytes:
+        """Why a file is not the one that was read; the bytes at its end if it is."""
+        if before.identity is None:
+            return ReadCause.WAS_NEWEST
+        if cause := difference(before.identity, before.size_bytes, listed.status):
+            return cause
+        try:
+            fd = os.open(listed.name, FLAGS, dir_fd=listed.directory)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return ReadCause.CHANGED  # reading it will find out why
+        with LiveFile(fd, before.size_bytes, self._pace, is_sequential=False) as file:
+            try:
+                return _same_ends(file, before.identity, before.size_bytes)
+            except OSError:
+                return ReadCause.ENDS
+
+
+def _same_ends(file: LiveFile, identity: FileIdentity, size: int) -> ReadCause | bytes:
+    if cause := difference(identity, size, os.fstat(file.fileno())):
+        return cause
+    ends = []
+    for position in end_positions(size):
+        file.seek(position)
+        ends.append(file.read(END_BYTES) or b"")
+    if cause := difference(identity, size, os.fstat(file.fileno())):
+        return cause
+    return ends[-1][-TAIL_BYTES:] if digest(*ends) == identity.ends else ReadCause.ENDS
