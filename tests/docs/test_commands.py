@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
 SAMPLE = ROOT / "tests" / "data" / "sample" / "committed-loss"
 
 # what is run here: exit code, and a part of the output
@@ -25,21 +25,21 @@ HERE = {
     "./spark-submit.sh triage --input /backup/brokers --partition billing-0": (1, "The exchange"),
     "./spark-submit.sh triage --input /backup/brokers --salvage saved": (
         1,
-        "Saved 42 records of 3 cut(s) in 3 partition(s), 42 for a replay.",
+        "Saved 42 records of 3 cuts in 3 partitions, 42 for a replay.",
     ),
-    "./spark-submit.sh salvage --local --cluster tGgMi5ChQQaP400G_KG93g --output saved-here": (0, "Saved 42 records of 3 cut(s)"),
-    "./spark-submit.sh salvage --cluster tGgMi5ChQQaP400G_KG93g --output saved-on-spark": (0, "Saved 42 records of 3 cut(s)"),
+    "./spark-submit.sh salvage --local --cluster tGgMi5ChQQaP400G_KG93g --output saved-here": (0, "Saved 42 records of 3 cuts"),
+    "./spark-submit.sh salvage --cluster tGgMi5ChQQaP400G_KG93g --output saved-on-spark": (0, "Saved 42 records of 3 cuts"),
     "./spark-submit.sh triage --input /backup/brokers --html triage.html": (1, "critical: committed_loss"),
     "./spark-submit.sh triage --input /backup/brokers --plan plan": (1, "critical: committed_loss"),
     "./spark-submit.sh plan --output recovery": (0, "PLAN.md"),
     "./spark-submit.sh plan --cluster tGgMi5ChQQaP400G_KG93g --gone 1 --output plan-without-1": (0, "PLAN.md"),
     "./spark-submit.sh salvage --local --cluster tGgMi5ChQQaP400G_KG93g --gone 1 --output saved-without-1": (
         0,
-        "Saved 42 records of 3 cut(s)",
+        "Saved 42 records of 3 cuts",
     ),
     "./spark-submit.sh report --output report.html": (0, "report.html"),
     "./spark-submit.sh explain --partition billing-0": (0, "The exchange"),
-    "./spark-submit.sh collect --log-dir /var/lib/kafka/data --output /backup/brokers": (0, "collected 7 segment(s)"),
+    "./spark-submit.sh collect --log-dir /var/lib/kafka/data --output /backup/brokers": (0, "collected 7 segments"),
     "./spark-submit.sh report --format text": (0, "Findings, the worst 20 of"),
     "./spark-submit.sh explain --partition billing-0 --follower 1": (0, "follower 1 of leader 2"),
     "./spark-submit.sh audit --input /backup/brokers --warehouse /srv/audits --fail-on critical "
@@ -48,6 +48,9 @@ HERE = {
         "critical: committed_loss",
     ),
     "./spark-submit.sh report --warehouse /srv/audits --output /srv/audits/again.html": (0, "again.html"),
+    "./spark-submit.sh maintain --dry-run": (0, "Nothing was changed"),
+    "./spark-submit.sh maintain --warehouse /srv/audits --dry-run": (0, "Nothing was changed"),
+    "./spark-submit.sh maintain --warehouse /srv/audits": (0, "0 runs and 0 rows deleted, 0 files removed"),
     "benchmarks/run --help": (0, "usage"),
     ".venv/bin/python benchmarks/ingest.py --help": (0, "usage"),
     ".venv/bin/python benchmarks/report_page.py --help": (0, "usage"),
@@ -56,12 +59,20 @@ HERE = {
 }
 # what other tests run, with other paths: the beginning of the command, the test, and a part of its text
 ELSEWHERE = {
+    "start.md": ("replica-audit triage", "tests/docs/test_outputs.py", "docs/start.md"),
+    "unclean-election.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "lost-disk.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "offline-partition.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "skipped-records.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "before-a-restart.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "replicas-disagree.md": ("", "tests/docs/test_outputs.py", '"incidents"'),
+    "installing.md": ("replica-audit ", "tests/house/test_installed.py", "docs/installing.md"),
     "collecting.md": ("./spark-submit.sh", "tests/collect/test_docs_collecting.py", "collecting.md"),
     "deployment.md": ("", "tests/cluster_mode/test_standalone.py", "--master"),
     "describing-a-cluster.md": ("./spark-submit.sh describe_cluster", "tests/describe/test_live_brokers.py", "--verify"),
     "notebooks.md": ("", "tests/notebooks/test_notebooks.py", "execution"),
     "verification.md": (".venv/bin/python -m tests.kafka_lab", "tests/live/test_lab.py", "kafka_lab"),
-    "contributing.md": ("tests/run.sh", ".ci/run", "tests/run.sh"),
+    "CONTRIBUTING.md": ("tests/run.sh", ".ci/run", "tests/run.sh"),
 }
 # minutes of work each, and what they print is in the page itself
 MEASUREMENTS = re.compile(r"(benchmarks/run|\.venv/bin/python benchmarks/\w+\.py)( .*)?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 VERDICTS = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
 # places where the code of a problem is written: Problem(code="..."), Damage(code="..."), tell(path, kind, "...") and their kind
 _CODE = re.compile(
@@ -29,6 +30,33 @@ def test_the_tables_are_described_as_they_are() -> None:
     assert made.stdout == (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 
 
+def test_the_licences_are_those_of_what_is_installed() -> None:
+    made = subprocess.run([sys.executable, str(ROOT / "tools" / "licences.py")], capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert f"\n\n{made.stdout}\n" in (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+
+
+def test_a_package_of_another_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "conf" / "requirements").mkdir(parents=True)
+    (tmp_path / "conf" / "requirements" / "run.txt").write_text(
+        "pyyaml==0.1 \\\n    --hash=sha256:0\nno-such-package==1\n", encoding="utf-8"
+    )
+    (tmp_path / "tools").mkdir()
+    script = shutil.copy(ROOT / "tools" / "licences.py", tmp_path / "tools")
+    made = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert made.returncode == 1
+    assert "is installed, 0.1 is listed\nno-such-package is not installed\n" in made.stderr
+
+
+def test_a_bill_of_materials_needs_an_environment(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    script = shutil.copy(ROOT / "tools" / "sbom.sh", tmp_path / "tools")
+    made = subprocess.run([script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert made.returncode == 2
+    assert "there is no .venv: run ./spark-submit.sh once" in made.stderr
+    assert not (tmp_path / "sbom.json").exists()
+
+
 def test_every_verdict_has_its_line_with_its_severity() -> None:
     assert not [v for v in Verdict if f"| `{v}` | {SEVERITIES[v]} |" not in VERDICTS]
 
@@ -43,7 +71,7 @@ def test_every_code_of_a_problem_is_named() -> None:
     assert not {code: str(path) for code, path in found.items() if f"`{code}`" not in VERDICTS}
 
 
-@pytest.mark.parametrize("document", [ROOT / "README.md", *DOCS], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [*sorted(ROOT.glob("*.md")), *DOCS], ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -60,4 +88,4 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
 def test_every_document_is_linked_from_the_readme(document: Path) -> None:
-    assert f"docs/{document.name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert str(document.relative_to(ROOT)) in (ROOT / "README.md").read_text(encoding="utf-8")
