@@ -15,18 +15,19 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 _OF_THE_DRIVER = {"pyspark", "py4j", "delta-spark", "deltalake", "jinja2", "rich", "kafka-python", "psutil", "importlib-metadata"}
+_EXTRA = 'extra == "spark"'
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _UNUSED_FOLDERS = {"__pycache__", "tests", "include"}  # of packages: half of their files, none of which a run opens
 
 
 def packages(name: str, found: dict[str, Distribution] | None = None) -> dict[str, Distribution]:
-    """The packages that one requires, directly or not, by name; without extras and without those of the driver."""
+    """The packages that one requires, directly or not, by name; with those of its extra for Spark, without those of the driver."""
     found = {} if found is None else found
     for requirement in distribution(name).requires or []:
         wanted, _, marker = requirement.partition(";")
         match = _NAME.match(wanted)
         needed = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
-        if not needed or "extra ==" in marker or needed in _OF_THE_DRIVER or needed in found:
+        if not needed or ("extra ==" in marker and _EXTRA not in marker) or needed in _OF_THE_DRIVER or needed in found:
             continue
         try:
             found[needed] = distribution(needed)

@@ -26,5 +26,14 @@ lock() {
 
 printf 'setuptools\n' >"$work/build.in"
 lock build "$work/build.in"
-lock run setup.cfg
+# Of the site only what builds it, without what the product needs: tools/site.sh makes an environment of it.
+python3 - >"$work/docs.in" <<'PYTHON'
+import configparser
+
+setup = configparser.ConfigParser()
+setup.read("setup.cfg")
+print(setup["options.extras_require"]["docs"].strip())
+PYTHON
+lock docs "$work/docs.in"
+lock run setup.cfg --extra spark --extra cluster # what spark-submit.sh installs
 lock extras setup.cfg --all-extras

@@ -146,6 +146,16 @@ def test_after_two_dashes_everything_is_the_jobs(checkout: Checkout) -> None:
     assert checkout.run("audit", "--", "--dry-run").out == "--\n--dry-run\n"
 
 
+def test_a_dry_run_of_its_own_is_the_jobs_after_its_name(checkout: Checkout) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    checkout.job("tidy", "# takes: --dry-run")
+    checkout.script(checkout.root / ".venv/bin/spark-submit", 'printf "%s\\n" "${@: -2}"')
+    assert checkout.run("tidy", "x", "--dry-run").out == "x\n--dry-run\n"
+    shown = shlex.split(checkout.run("--dry-run", "tidy", "--dry-run").out)
+    assert shown[-2:] == [f"{checkout.root}/jobs/tidy.py", "--dry-run"]
+
+
 def test_variables_reach_the_command(checkout: Checkout) -> None:
     ran = checkout.run("audit", "--dry-run", SPARK_DRIVER_MEMORY="5g", SPARK_SUBMIT_ARGS="--conf spark.x=* --verbose")
     assert flag(ran, "--driver-memory") == "5g"

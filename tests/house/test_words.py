@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "lib").rglob("*.py"))
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 # a pattern of what not to say, and what to say
 WORDS = {
     r"\bparts? (at|from the leader)\b|\blogs? parts?\b": "diverges at",
@@ -30,6 +30,7 @@ WORDS = {
     r"\bproblems? of the input\b": "input problems",
     r"\bstands? (still|there)\b": "is there; is stuck",
     r"\bby and by\b|\bempty of blame\b": "later; no cause",
+    r"\w\(s\)": "one or several, by the number: words.count",
 }
 
 
@@ -70,5 +71,6 @@ def test_no_document_grates(path: Path) -> None:
 def test_each_pattern_fires_on_texts_and_not_on_docstrings() -> None:
     source = '"""What goes."""\n\ndef one(at: int) -> str:\n    """The logs part."""\n    return f"it cuts to {at}, " "which is told"\n'
     assert [(line, grating(text)) for line, text in said(source)] == [(5, ["truncates to", "is reported; unknown"])]
+    assert grating("3 file(s)") and not grating("files")
     assert grating("The two logs\n  part at 5") == ["diverges at"]
     assert not grating("part of the log starts at 5, told by nobody")

@@ -37,10 +37,10 @@ exit codes:
   130  interrupted
 
 examples:
-  ./spark-submit.sh audit
-  ./spark-submit.sh audit --input /backup/brokers --warehouse /audits --fail-on critical
-  ./spark-submit.sh audit --input /backup/brokers --html audit.html
-  ./spark-submit.sh audit --input /backup/brokers --topics 'orders|payments' --json audit.json
+  {command}
+  {command} --input /backup/brokers --warehouse /audits --fail-on critical
+  {command} --input /backup/brokers --html audit.html
+  {command} --input /backup/brokers --topics 'orders|payments' --json audit.json
 """
 
 
@@ -155,6 +155,7 @@ def _new_run_id() -> str:
 
 COMMAND = Command(
     name="audit",
+    summary="Audit the replicas' logs: find divergence, what each follower will truncate, and what is lost.",
     description=_AUDIT_HELP,
     epilog=_AUDIT_EXIT,
     run=_audit,

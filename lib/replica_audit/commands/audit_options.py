@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Option
+from replica_audit.program import shipped
 
 if TYPE_CHECKING:
     from replica_audit.acknowledged import Acknowledgements
     from replica_audit.config import Settings
 
-ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = ROOT / "tests" / "data" / "sample"
+SAMPLE = shipped("tests/data/sample")
 INPUT = Option(
     flag="--input",
     help="directory with one folder per broker, or a folder of such directories, also s3a://BUCKET/PREFIX; repeatable "

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replica_audit.errors import visible
+from replica_audit.program import command_line, program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +27,27 @@ class Option:
 class Command:
     """A command: its options and what runs it. `run` returns the exit code; `interrupted` is what a user is told who interrupts it.
 
-    `check`, of one that runs on Spark, refuses in well below a second what could only fail: it raises an `AuditError`.
+    `summary` is one sentence. In `epilog`, {command} is what a user types to start this command, {program} what comes before any command's
+    name. `check`, of one that runs on Spark, refuses in well below a second what could only fail: it raises an `AuditError`.
     """
 
     name: str
+    summary: str
     description: str
     epilog: str
     options: tuple[Option, ...]
     run: Callable[[argparse.Namespace], int]
     interrupted: str = "interrupted"
     check: Callable[[argparse.Namespace], None] | None = None
+
+    @property
+    def closing(self) -> str:
+        """The end of its help: exit codes and examples, as they are typed where this process was started."""
+        return self.epilog.replace("{command}", command_line(self.name)).replace("{program}", program())
+
+    def needs_spark(self, given: argparse.Namespace) -> bool:
+        """Whether so many options make it run on Spark; tools/environment.sh knows the same of jobs."""
+        return self.check is not None and not getattr(given, "cost", False) and not getattr(given, "local", False)
 
 
 def show(text: str) -> None:

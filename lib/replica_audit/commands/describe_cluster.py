@@ -43,9 +43,9 @@ needs these ACLs where the brokers have an authorizer: DESCRIBE and DESCRIBE_CON
 the topics, DESCRIBE on the groups; for --verify DESCRIBE on the topics
 
 examples:
-  ./spark-submit.sh describe_cluster --bootstrap-server broker-1:9092 --output /backup/brokers/cluster-metadata.json
-  ./spark-submit.sh describe_cluster --bootstrap-server broker-1:9093,broker-2:9093 --command-config client.properties
-  ./spark-submit.sh describe_cluster --bootstrap-server broker-1:9092 --verify latest --warehouse /srv/audits
+  {command} --bootstrap-server broker-1:9092 --output /backup/brokers/cluster-metadata.json
+  {command} --bootstrap-server broker-1:9093,broker-2:9093 --command-config client.properties
+  {command} --bootstrap-server broker-1:9092 --verify latest --warehouse /srv/audits
 """
 
 
@@ -110,6 +110,7 @@ def _json(document: Mapping[str, Any]) -> str:
 
 COMMAND = Command(
     name="describe_cluster",
+    summary="Ask live brokers for a cluster-metadata.json, or whether they still answer as the tables of a run say.",
     description=_HELP,
     epilog=_EXIT,
     run=_describe_cluster,

@@ -20,10 +20,10 @@ exit codes:
   130  interrupted
 
 examples:
-  ./spark-submit.sh explain --partition orders-0
-  ./spark-submit.sh explain --partition orders-0 --follower 2
-  ./spark-submit.sh explain --warehouse /audits --run-id 20260102T030405Z-1a2b3c --partition orders-0
-  ./spark-submit.sh explain --partition orders-0 --cluster tGgMi5ChQQaP400G_KG93g | less
+  {command} --partition orders-0
+  {command} --partition orders-0 --follower 2
+  {command} --warehouse /audits --run-id 20260102T030405Z-1a2b3c --partition orders-0
+  {command} --partition orders-0 --cluster tGgMi5ChQQaP400G_KG93g | less
 """
 
 
@@ -40,6 +40,7 @@ def _explain(given: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="explain",
+    summary="Explain one partition of a past run: both logs drawn, the exchange, what is lost and what to do about it.",
     description=_EXPLAIN_HELP,
     epilog=_EXPLAIN_EXIT,
     run=_explain,

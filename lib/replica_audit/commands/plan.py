@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from replica_audit.commands.command import Command, Option, tell
 from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import UsageError
+from replica_audit.words import count
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -32,9 +33,9 @@ exit codes:
   130  interrupted
 
 examples:
-  ./spark-submit.sh plan --output plan
-  ./spark-submit.sh plan --warehouse /audits --run-id 20260102T030405Z-1a2b3c --output plan --groups skip
-  ./spark-submit.sh plan --output plan --gone 3
+  {command} --output plan
+  {command} --warehouse /audits --run-id 20260102T030405Z-1a2b3c --output plan --groups skip
+  {command} --output plan --gone 3
 """
 
 
@@ -52,7 +53,7 @@ def broker_id(given: str) -> int:
 POLICIES = ("re-read", "skip")
 GROUPS = Option(
     flag="--groups",
-    help="what consumer groups behind a truncation are to do: re-read, so that nothing is missed, or skip, so that nothing is handled "
+    help="what consumer groups do that a truncation affects: re-read, so that nothing is missed, or skip, so that nothing is handled "
     "twice (default: re-read)",
     arguments={"choices": POLICIES, "default": POLICIES[0]},
 )
@@ -92,7 +93,7 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
     files = [(f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(plan)]
     write_folder(flag, folder, files)
     for below, plan in made.items():
-        steps = f"{len(plan.steps)} step(s)" if plan.steps else "nothing to do"
+        steps = count(len(plan.steps), "step") if plan.steps else "nothing to do"
         tell(f"plan for cluster {plan.cluster_id}: {steps}, {len(plan.refusals)} refused: {folder}/{below}PLAN.md")
 
 
@@ -106,6 +107,7 @@ def _files(plan: Plan) -> Iterator[tuple[str, str, bool]]:
 
 COMMAND = Command(
     name="plan",
+    summary="Write what to do about a past run, as files that Kafka's own tools take.",
     description=_PLAN_HELP,
     epilog=_PLAN_EXIT,
     run=_plan,

@@ -28,10 +28,10 @@ exit codes:
   130  interrupted
 
 examples:
-  ./spark-submit.sh report
-  ./spark-submit.sh report --warehouse /audits --output /srv/www/audit.html
-  ./spark-submit.sh report --run-id 20260102T030405Z-1a2b3c --format text | less
-  ./spark-submit.sh report --format json --output audit.json --top 1000
+  {command}
+  {command} --warehouse /audits --output /srv/www/audit.html
+  {command} --run-id 20260102T030405Z-1a2b3c --format text | less
+  {command} --format json --output audit.json --top 1000
 """
 FORMATS = ("html", "text", "json")
 MOST_FINDINGS = 10_000  # what fits a page
@@ -100,6 +100,7 @@ def page(run: PastRun, top: int) -> str:
 
 COMMAND = Command(
     name="report",
+    summary="Show a past run: as one HTML page, as text or as JSON.",
     description=_REPORT_HELP,
     epilog=_REPORT_EXIT,
     run=_report,

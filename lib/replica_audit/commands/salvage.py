@@ -40,10 +40,10 @@ exit codes:
   130  interrupted: start it again, and it continues
 
 examples:
-  ./spark-submit.sh salvage --output /srv/saved
-  ./spark-submit.sh salvage --local --output /srv/saved --partition billing-0
-  ./spark-submit.sh salvage --warehouse /audits --run-id 20260102T030405Z-1a2b3c --input /backup/brokers --output /srv/saved
-  ./spark-submit.sh triage --input /backup/brokers --salvage /srv/saved
+  {command} --output /srv/saved
+  {command} --local --output /srv/saved --partition billing-0
+  {command} --warehouse /audits --run-id 20260102T030405Z-1a2b3c --input /backup/brokers --output /srv/saved
+  {program} triage --input /backup/brokers --salvage /srv/saved
 """
 REASONS = ("aborted", "open", "below-log-start", "leader-unknown", "newer-on-leader")
 REPLAY_ALSO = Option(
@@ -107,6 +107,7 @@ def show_saved(saved: SavedRecords) -> int:
 
 COMMAND = Command(
     name="salvage",
+    summary="Save the records that truncations remove, from the replicas that hold them, for a replay.",
     description=_SALVAGE_HELP,
     epilog=_SALVAGE_EXIT,
     run=_salvage,

@@ -41,11 +41,11 @@ exit codes, those of audit:
   130  interrupted
 
 examples:
-  ./spark-submit.sh triage --input /backup/brokers
-  ./spark-submit.sh triage --input /backup/brokers --partition orders-0 | less
-  ./spark-submit.sh triage --input /backup/brokers --salvage /srv/saved
-  ./spark-submit.sh triage --input /backup/brokers --plan plan --gone 3
-  ./spark-submit.sh triage --input /backup/brokers --topics 'orders|payments' --html triage.html
+  {command} --input /backup/brokers
+  {command} --input /backup/brokers --partition orders-0 | less
+  {command} --input /backup/brokers --salvage /srv/saved
+  {command} --input /backup/brokers --plan plan --gone 3
+  {command} --input /backup/brokers --topics 'orders|payments' --html triage.html
 """
 
 
@@ -79,7 +79,7 @@ def _triage(given: argparse.Namespace) -> int:
     inputs = tuple(given.input or [str(SAMPLE)])
     done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=tell)
     run = PastRun(done.tables, done.run_id)
-    report = report_of(run)
+    report = report_of(run, gone=given.gone or (), cluster_id=given.cluster)
     if given.partition:
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
         show(explanation_text.render(explanation.explain(done.tables, asked)))
@@ -127,6 +127,7 @@ def _saved(given: argparse.Namespace, run: PastRun) -> int:
 
 COMMAND = Command(
     name="triage",
+    summary="Audit at once, in this process, for a person who waits: no Spark, no Java, no tables.",
     description=_TRIAGE_HELP,
     epilog=_TRIAGE_EXIT,
     run=_triage,

@@ -1,0 +1,91 @@
+"""How a command is run: its parser, and the one place that turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from typing import NoReturn
+
+from replica_audit.commands.command import Command, tell
+from replica_audit.errors import AuditError
+from replica_audit.extras import missing
+from replica_audit.program import command_line
+
+INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
+
+
+def parser(command: Command) -> argparse.ArgumentParser:
+    """The command's parser. Options that override a setting appear in the result only when given."""
+    made = argparse.ArgumentParser(
+        prog=command_line(command.name).removeprefix("./"),
+        description=command.description,
+        epilog=command.closing,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for option in command.options:
+        arguments = dict(option.arguments)
+        if option.setting:
+            arguments |= {"dest": option.setting, "default": argparse.SUPPRESS}
+        made.add_argument(option.flag, help=option.help, **arguments)
+    return made
+
+
+def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[Command], None] | None = None) -> int:
+    """Run a command with its options; returns the exit code. Nothing that a user can cause ends in a traceback.
+
+    `prepare` makes Spark ready for a command that runs on it; None where the launcher has done that.
+    """
+    given = parser(command).parse_args(list(arguments))
+    try:
+        if prepare and command.check and command.needs_spark(given):
+            command.check(given)
+            prepare(command)
+        return command.run(given)
+    except AuditError as error:
+        tell(f"error: {error}")
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        if (absent := missing(command.name, error.name)) is None:
+            return _defect()
+        tell(f"error: {absent}")
+        return absent.exit_code
+    except KeyboardInterrupt:
+        tell(command.interrupted)
+        return INTERRUPTED
+    except Exception:  # noqa: BLE001 - whatever it is, the exit code must not say that there are findings
+        return _defect()
+
+
+def _defect() -> int:
+    tell(traceback.format_exc().rstrip())
+    tell("error: this is a defect of the program, not of the input; please report it with the lines above")
+    return DEFECT
+
+
+class _NoPandas(MetaPathFinder):
+    """pyarrow imports pandas before its first array, to ask it what a list is. That takes a fifth of a second, and no command needs it."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not for a command", name=fullname)
+
+
+def without_pandas() -> None:
+    """Keep pandas from being imported in this process."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
+def leave(code: int) -> NoReturn:
+    """End a process that is no Spark driver.
+
+    Threads of Arrow's readers may still be at work then, and abort a process whose interpreter is being taken down. To take it down is also
+    a seventh of all that `collect` of three GiB takes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

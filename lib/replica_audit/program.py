@@ -1,0 +1,47 @@
+"""What this program is: its version, how it was started, and where the files are that belong to it.
+
+It is started by `./spark-submit.sh` of a checkout, or installed, as the command `replica-audit`, or as a file that only collects. What a
+text shows as a command to type has to fit the way that the reader came.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+VERSION = "0.2.0"
+LAUNCHER, COMMAND = "./spark-submit.sh", "replica-audit"
+COLLECTOR = "replica-audit-collect.pyz"
+_PACKAGE = Path(__file__).parent
+_CHECKOUT = _PACKAGE.parents[1]
+_MAIN = "__main__.py"  # of `python -m replica_audit`, or of a file that Python runs
+
+
+def is_installed() -> bool:
+    """Whether the package was installed by a wheel: there is no checkout around it."""
+    return not (_CHECKOUT / LAUNCHER).is_file()
+
+
+def program() -> str:
+    """What a user types before the name of a command."""
+    started = Path(sys.argv[0])
+    if started.name in (COMMAND, f"{COMMAND}.exe") or (started.name == _MAIN and started.parent == _PACKAGE):
+        return COMMAND
+    return COMMAND if is_installed() else LAUNCHER
+
+
+def shown_name(name: str) -> str:
+    """The name of a command as a user types it: the launcher knows `describe_cluster`, `replica-audit` writes it with a hyphen."""
+    return name if program() == LAUNCHER else name.replace("_", "-")
+
+
+def command_line(name: str) -> str:
+    """What a user types to start the command of this name."""
+    if sys.argv[0].endswith(".pyz"):
+        return f"python3 {Path(sys.argv[0]).name}"
+    return f"{program()} {shown_name(name)}"
+
+
+def shipped(path: str) -> Path:
+    """A file or folder of the project, by its path in a checkout: there, or as a copy that the wheel brought along (setup.py)."""
+    return _PACKAGE / "shipped" / path if is_installed() else _CHECKOUT / path

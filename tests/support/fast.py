@@ -1,0 +1,79 @@
+"""`--fast`, a plugin of pytest: leaves out what needs a JVM, a browser or more than ten seconds.
+
+A test that starts a JVM all the same fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+# markers and fixtures of what is left out
+MARKERS = frozenset({"clusters", "live", "oracle", "slow", "spark"})
+FIXTURES = frozenset({"browser", "kafka", "lab", "spark"})
+
+
+class Fast:
+    """What `--fast` does to one process of pytest.
+
+    Every JVM reads JAVA_TOOL_OPTIONS, whoever starts it and from wherever: it names a log there, which is the trace that a start leaves.
+    """
+
+    def __init__(self) -> None:
+        self.traces = Path(tempfile.mkdtemp(prefix="replica-audit-jvms-"))
+        os.environ["JAVA_TOOL_OPTIONS"] = f'-Xlog:os=info:file="{self.traces}/%p.log"'
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out by markers and fixtures."""
+        kept = [item for item in items if not left_out(item)]
+        config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
+        items[:] = kept
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail what starts a JVM in a fixture."""
+        try:
+            return (yield)
+        finally:
+            self._started_none(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail what starts a JVM in the test itself."""
+        try:
+            return (yield)
+        finally:
+            self._started_none(item)
+
+    def pytest_unconfigure(self) -> None:
+        """Remove the traces."""
+        shutil.rmtree(self.traces, ignore_errors=True)
+
+    def _started_none(self, item: pytest.Item) -> None:
+        traces = list(self.traces.iterdir())
+        for trace in traces:
+            trace.unlink()
+        if traces:
+            pytest.fail(f"{item.nodeid} started {len(traces)} JVM(s): mark it `spark` or `oracle`, for --fast has none", pytrace=False)
+
+
+def left_out(item: pytest.Item) -> bool:
+    """Whether `--fast` leaves a test out."""
+    fixtures = getattr(item, "fixturenames", ())
+    return not FIXTURES.isdisjoint(fixtures) or any(marker.name in MARKERS for marker in item.iter_markers())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--fast", action="store_true", help="only tests that need no JVM, no browser and less than ten seconds")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over this process, if it was asked for."""
+    if config.getoption("--fast"):
+        config.pluginmanager.register(Fast(), "replica-audit-fast")
