@@ -22,7 +22,7 @@ LOSS, CLEAN, OFFLINE = DATA / "sample" / "committed-loss", DATA / "sample" / "cl
 def test_the_plan_of_a_run_in_a_warehouse_is_that_of_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_warehouse(tmp_path / "warehouse", LOSS)
     assert cli.main(["plan", "--warehouse", str(tmp_path / "warehouse"), "--output", str(tmp_path / "plan")]) == 0
-    assert "1 step(s), 0 refused" in capsys.readouterr().err
+    assert "1 step, 0 refused" in capsys.readouterr().err
     assert cli.main(["triage", "--input", str(LOSS), "--plan", str(tmp_path / "now")]) == 1
     made = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "plan").iterdir()}
     now = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "now").iterdir()}
@@ -130,7 +130,11 @@ def test_a_broker_that_is_gone_is_planned_without_and_salvaged_from_its_copy(tmp
     text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
     assert "broker 2 is gone for good: said with --gone" in text
     assert not re.search(r"^# start broker 2 on its host, unless", text, re.MULTILINE)
+    capsys.readouterr()
     assert cli.main(["triage", "--input", str(OFFLINE), "--plan", str(tmp_path / "now"), "--gone", "2"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Broker 2 is gone for good, as you said" in told, "the summary advises as the plan does"
+    assert "start broker 2" not in told and "election of broker 2" not in told
     made, now = (
         {path.name: path.read_text() for path in (tmp_path / name).iterdir() if path.name != "PLAN.md"} for name in ("plan", "now")
     )

@@ -36,9 +36,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_past_run_is_saved_and_saved_again_is_the_same(warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert salvage(warehouse, tmp_path / "out") == 0
     told = capsys.readouterr()
-    assert "Saved 42 records of 3 cut(s) in 3 partition(s), 42 for a replay." in told.out
+    assert "Saved 42 records of 3 cuts in 3 partitions, 42 for a replay." in told.out
     assert "SALVAGE.md before you replay anything" in told.out
-    assert "3 cut(s) remove 42 record(s)" in told.err
+    assert "3 cuts of 42 records" in told.err
     before = tree(tmp_path / "out")
     assert salvage(warehouse, tmp_path / "out") == 0
     assert tree(tmp_path / "out") == before
@@ -49,20 +49,20 @@ def test_a_past_run_is_saved_and_saved_again_is_the_same(warehouse: Path, tmp_pa
 
 def test_one_partition(warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert salvage(warehouse, tmp_path / "out", "--partition", "billing-2", "--partition", "billing-0") == 0
-    assert "Saved 26 records of 2 cut(s)" in capsys.readouterr().out
+    assert "Saved 26 records of 2 cuts" in capsys.readouterr().out
     assert {row["partition"] for row in rows(tmp_path / "out")} == {0, 2}
 
 
 def test_triage_saves_what_salvage_does(warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["triage", "--input", str(LOSS), "--salvage", str(tmp_path / "at once")]) == 1
-    assert "Saved 42 records of 3 cut(s)" in capsys.readouterr().out
+    assert "Saved 42 records of 3 cuts" in capsys.readouterr().out
     assert salvage(warehouse, tmp_path / "out") == 0
     assert rows(tmp_path / "at once") == rows(tmp_path / "out")
     assert tree(tmp_path / "at once" / "replay").keys() == tree(tmp_path / "out" / "replay").keys()
     for name in ("billing-0.console.txt", "billing-1.console.txt", "billing-2.console.txt"):
         assert lines(tmp_path / "at once", name) == lines(tmp_path / "out", name)
     assert cli.main(["triage", "--input", str(LOSS), "--partition", "billing-0", "--salvage", str(tmp_path / "one")]) == 1
-    assert "Saved 20 records of 1 cut(s)" in capsys.readouterr().out
+    assert "Saved 20 records of 1 cut" in capsys.readouterr().out
 
 
 def test_what_was_kept_back_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_saved_is_in_the_exit_code(tmp_path: Path, capsys: pytest
     assert salvage(write_warehouse(tmp_path / "w", tmp_path / "in"), tmp_path / "out") == 3
     told = capsys.readouterr().out
     assert "not saved: orders-0 broker 2, offsets 11..11: " in told
-    assert "Saved 1 record of 1 cut(s)" in told
+    assert "Saved 1 record of 1 cut" in told
 
 
 def test_every_reason_is_an_option_and_in_the_guide() -> None:

@@ -90,7 +90,7 @@ def test_the_summary_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ending.partition("\nTables: ")[2] == (
         "none are kept, and no earlier run is compared with; audit writes them.\nExit code 1: there are findings at or above 'error'.\n"
     )
-    assert "comparing 18 replica(s)" in told.err
+    assert "comparing 18 replicas" in told.err
     assert sorted(path for path in tmp_path.rglob("*")) == before, "nothing is written"
 
 

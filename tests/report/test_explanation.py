@@ -257,7 +257,7 @@ def test_an_exchange_without_end_is_no_clean_verdict_to_an_operator() -> None:
     assert "follower 2 then" not in text
     down = " ".join(told(tables_of(compare(replace(leader, alive=False), follower))).split())
     assert "epoch_table_only (warning)" in down
-    assert "it ends once leader 1 is elected anew" in down
+    assert "it ends once leader 1 is elected again" in down
 
 
 def lacking() -> dict[str, list[Row]]:

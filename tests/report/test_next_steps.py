@@ -58,6 +58,13 @@ def test_of_a_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (tmp_path / "plan" / "PLAN.md").is_file()
 
 
+def test_of_a_triage_of_several_clusters_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["triage", "--input", str(LOSS), "--input", str(OFFLINE)]) == 1
+    lines = lines_behind(capsys.readouterr().out, "Next, the same command with")
+    assert [shlex.split(line)[0].rstrip(":") for line in lines] == ["--partition", "--html", "--plan"]
+    assert max(map(len, lines)) + 2 <= 80
+
+
 def test_none_where_nothing_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["triage", "--input", str(CLEAN)]) == 0
     assert "Next" not in capsys.readouterr().out

@@ -7,7 +7,7 @@ what is shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -19,14 +19,18 @@ from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
 from replica_audit.past.due import due_facts
+from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, RunRow, counted, in_order
+from replica_audit.past.verified import never_checked, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.run_report import (
     Choice,
     Cluster,
@@ -50,11 +54,13 @@ _PLACES, _NEWEST, _GROUPS = 3, 5, 50  # shown of a decision, of what is new, and
 _OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
-def report_of(run: PastRun, top: int | None = None) -> Report:
+def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (), cluster_id: str | None = None) -> Report:
     """What the audit itself said, with the worst `top` of everything (None: as many as the audit's own).
 
+    With brokers that are `gone`, of the only cluster or of this one, its decisions are those of a plan without them.
+
     Raises:
-        UsageError: a table cannot be read, or tells of a verdict that a later version has.
+        UsageError: a table cannot be read, or tells of a verdict that a later version has; a broker is not gone by the run.
     """
     settings, worst = run.settings, run.settings.get("worst", 20) if top is None else top
     clusters = tuple(_clusters(run))
@@ -88,7 +94,7 @@ def report_of(run: PastRun, top: int | None = None) -> Report:
         offline=tuple(_offline(run, worst)),
         others=tuple(_others(run, worst)),
         partition_codes=_partition_codes(run),
-        decisions=tuple(_decisions(run, {cluster.cluster_id: cluster.label for cluster in clusters} if len(clusters) > 1 else {})),
+        decisions=tuple(_decisions(run, clusters, recovery_facts(run, cluster_id=cluster_id, gone=gone) if gone else ())),
         new_findings={severity: count for (status, severity), count in of_status.items() if status == Status.NEW},
         newest=tuple(_newest(run)) if is_compared else (),
         is_compared=is_compared,
@@ -108,11 +114,13 @@ def _newest(run: PastRun) -> Iterator[ReplicaFinding]:
     yield from run.tables.typed(tables.FINDINGS.name, new.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
 
 
-def _decisions(run: PastRun, label: Mapping[str, str]) -> Iterator[ReportedDecision]:
+def _decisions(run: PastRun, shown: Sequence[Cluster], without_gone: Sequence[RecoveryFacts]) -> Iterator[ReportedDecision]:
     """What to decide, worst first; with the cluster's label where there are several."""
+    label = {cluster.cluster_id: cluster.label for cluster in shown} if len(shown) > 1 else {}
+    without = {facts.cluster_id: due_of(facts) for facts in without_gone}
     known = fully_known(run)  # what somebody knows of needs no decision
     clusters = sorted({row.cluster_id for row in run.runs if row.cluster_id != NO_CLUSTER})
-    made = [(one, cluster) for cluster in clusters for one in decisions(due_facts(run, cluster, known))]
+    made = [(one, cluster) for cluster in clusters for one in decisions(without.get(cluster) or due_facts(run, cluster, known))]
     for one, cluster in sorted(made, key=lambda row: row[0].urgency):
         yield ReportedDecision(
             text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,
@@ -160,6 +168,8 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
                 offline_partitions=offline[(row.cluster_id,)],
+                oldest_check=oldest_check(run, row.cluster_id),
+                never_checked=never_checked(run, row.cluster_id),
             )
         )
     return made

@@ -122,8 +122,10 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
 _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
     (
         Verdict.LOG_MATCHING_VIOLATION,
-        "stays diverged and Kafka does not notice: do not let it lead, and rebuild it from its leader",
-        "stay diverged and Kafka does not notice: do not let them lead, and rebuild them from their leaders",
+        "stays diverged and Kafka does not notice: do not let it lead; it needs a corrected leader-epoch-checkpoint, or to be rebuilt from "
+        "its leader: the plan says which (command `plan`)",
+        "stay diverged and Kafka does not notice: do not let them lead; they need a corrected leader-epoch-checkpoint, or to be rebuilt "
+        "from their leaders: the plan says which (command `plan`)",
     ),
     (
         Verdict.CANNOT_REJOIN,

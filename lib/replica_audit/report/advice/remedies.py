@@ -168,7 +168,7 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     if outcome.exchange.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
         yield "By the copied files the exchange has no end, which they do not prove of brokers that run: copy both again, and audit again."
     elif outcome.exchange.stuck and explanation.verdict.stuck is None:
-        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected anew."
+        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected again."
     elif outcome.exchange.stuck:
         yield f"The exchange has no end; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:

@@ -8,7 +8,8 @@ from shlex import quote
 from replica_audit.errors import visible
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction, ReplicaOfTransaction
-from replica_audit.report.layout.paragraphs import count, listed, offsets
+from replica_audit.report.layout.paragraphs import listed, offsets
+from replica_audit.words import count
 
 TOOL = "kafka-transactions.sh --bootstrap-server BROKER:PORT"
 _START_OFFSET, _BY_PRODUCER = "start-offset", "producer-id"  # open_transactions.abort_form

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.program import command_line
 from replica_audit.report.facts.explained_rows import ExplainedCluster, ExplainedLog, ExplainedRun, ExplainedVerdict, Tables, TopicPartition
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES
 
@@ -88,6 +89,14 @@ def find(tables: Tables, question: Question) -> Subject:
     return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
 
 
+def no_warehouse(location: str) -> UsageError:
+    """What to say of a place that holds no table of runs."""
+    return UsageError(
+        f"--warehouse {location}: not a warehouse of audits, it has no table audit_runs; "
+        "give the directory that an audit wrote its tables to (its --warehouse)"
+    )
+
+
 def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[ExplainedRun]]:
     """The run's id and its rows: the one that was asked for, else the one that began last of those that count.
 
@@ -100,10 +109,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
         UsageError: there is no such run, or it is not complete; the message says what there is.
     """
     if not tables.has("audit_runs"):
-        raise UsageError(
-            f"--warehouse {tables.location}: not a warehouse of audits, it has no table audit_runs; "
-            "give the directory that an audit wrote its tables to (its --warehouse)"
-        )
+        raise no_warehouse(tables.location)
     known = tables.rows("audit_runs", ExplainedRun)
     if cluster_id is not None:
         clusters = {run.cluster_id for run in known}
@@ -113,7 +119,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
         known = tuple(run for run in known if run.cluster_id == cluster_id)
     complete = sorted((run for run in known if run.counts), key=lambda run: (run.started_at, run.run_id), reverse=True)
     latest = _listed(dict.fromkeys(run.run_id for run in complete))
-    there_are = f"the latest complete runs are: {latest}" if complete else "there is no complete run; start ./spark-submit.sh audit"
+    there_are = f"the latest complete runs are: {latest}" if complete else f"there is no complete run; start {command_line('audit')}"
     if run_id is None:
         if not complete:
             raise UsageError(f"--warehouse {tables.location}: {there_are}")
@@ -125,7 +131,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
         # the other tables may hold half of its rows: an explanation of them could be wrong, and nobody would see it
         raise UsageError(
             f"--run-id {run_id}: begun at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
-            f"it still runs, or was interrupted and has to be started again; {there_are}"
+            f"it still runs, was interrupted and has to be started again, or is being removed by maintain; {there_are}"
         )
     return run_id, asked
 

@@ -19,6 +19,8 @@ class ClusterMetrics:
     run only; those that are acknowledged are in no other number than the `acknowledged` ones of `findings`. `codes` counts those that this
     run found by code. `truncated_records` counts by `TRUNCATION_STATES` the records that followers truncate, `truncated_committed` the
     offsets among them that were committed and that the leader does not hold. `replica_bytes` are the bytes of all replicas' batches.
+    `oldest_check` is the oldest check of the CRCs of a collected segment, None if none is known, `never_checked` how many collected
+    replicas have a segment of which they never were.
     """
 
     cluster_id: str
@@ -36,3 +38,5 @@ class ClusterMetrics:
     truncated_records: Mapping[str, int]
     truncated_committed: Mapping[str, int]
     affected_groups: int
+    oldest_check: datetime | None
+    never_checked: int

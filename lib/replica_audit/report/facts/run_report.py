@@ -155,7 +155,9 @@ class ReplicaFinding:
 class Cluster:
     """One audited cluster.
 
-    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first.
+    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first. `oldest_check`
+    is when that collected segment was verified whose last check is the longest ago, None if none is known; `never_checked` how many
+    collected replicas have a segment that never was.
     """
 
     cluster_id: str
@@ -174,6 +176,8 @@ class Cluster:
     affected_groups: int
     affected_positions: int
     offline_partitions: int = 0
+    oldest_check: datetime | None = None
+    never_checked: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,11 +48,6 @@ def _joined(parts: Sequence[Sequence[str]], widths: Sequence[int], indent: int) 
         yield (" " * indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
 
 
-def count(number: int, noun: str) -> str:
-    """A number and what it counts."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def offsets(first: int, end: int) -> str:
     """The offsets [first, end) by their first and last."""
     return f"offset {first}" if end == first + 1 else f"offsets {first}..{end - 1}"

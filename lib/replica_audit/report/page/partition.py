@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from replica_audit.program import program
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
@@ -80,7 +81,7 @@ def command(report: Report, cluster_id: str, topic: str, partition: int) -> str:
     if not report.warehouse:
         place = ["triage", *(word for given in report.inputs for word in ("--input", given))]
     words = [*place, "--partition", f"{topic}-{partition}", *(["--cluster", cluster_id] if len(report.clusters) > 1 else [])]
-    return f"./spark-submit.sh {shlex.join(words)}"
+    return f"{program()} {shlex.join(words)}"
 
 
 def section(report: Report, explained: Explained, anchor: str, cluster: str) -> Section:

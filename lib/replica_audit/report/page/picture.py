@@ -15,10 +15,11 @@ from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred
-from replica_audit.report.layout.paragraphs import count, offsets
+from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
 from replica_audit.report.page.short_steps import in_few_words
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
+from replica_audit.words import count
 
 COLOURS = 8
 _BAR, _FLAG, _TRACK, _GAP = 24, 15, 14, 8

@@ -8,10 +8,11 @@ from shlex import quote
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
 from replica_audit.report.plan.followers import cut_when_started, cuts_shown
-from replica_audit.report.plan.kafka_files import SERVER
+from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.rebuilds import REBUILT
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.words import count
 
 _NAME = "leader-epoch-checkpoint"
 _SCRIPT = "put-in-place.sh"
@@ -47,7 +48,7 @@ def _refused(log: ActedLog) -> str | None:
         return f"the batches of the log determine no table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
     if log.corrected_checkpoint is not None and stuck:
-        return f"replayed with the corrected lines, follower(s) {', '.join(map(str, stuck))} still do not catch up"
+        return f"replayed with the corrected lines, these followers still do not catch up: {', '.join(map(str, stuck))}"
     return None
 
 
@@ -61,10 +62,9 @@ def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanSt
     names = {log_dir: f"DIR_{number}" for number, log_dir in enumerate(directories, 1)}
     run = f"sh {below}/{_SCRIPT}"
     said = "; ".join(f"{name} is {shown(log_dir)}" for log_dir, name in list(names.items())[:_MOST])
-    missing = f" but those that miss only {', '.join(map(str, sorted(facts.gone)))} in `Isr`" if facts.gone else ""
     return PlanStep(
         safety=Safety.CHECKPOINT,
-        title=f"Correct {len(logs)} {_NAME} file(s) on broker {broker}, in one restart",
+        title=f"Correct {count(len(logs), _NAME)} on broker {broker}, in one restart",
         reasons=(
             f"The script keeps each old file beside the new one, as {_NAME}.before. It takes the log directories to be where they were "
             f"audited: {said}. If the audit read copies, or they are elsewhere on the host, say where: "
@@ -79,7 +79,7 @@ def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanSt
             f"# on its host, in a copy of this folder: {run}",
             f"# start broker {broker}",
         ),
-        check=(f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # after a while none of these{missing}",),
+        check=(joined({broker}),),
         undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not make it again. "
         "What was truncated since is only in the copies.",
         files=(
@@ -130,8 +130,8 @@ _ALONE = (
 
 
 def _reasons(log: ActedLog) -> Iterator[str]:
-    count = len(log.corrected_entries or ())
-    yield f"the file contradicts the batches beside it, or keeps followers out; the corrected one has {count} entries."
+    lines = count(len(log.corrected_entries or ()), "entry", "entries")
+    yield f"the file contradicts the batches beside it, or keeps followers out; the corrected one has {lines}."
     for line in log.corrected_entries or ():
         if line.source in _NOT_EXACT:
             yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."

@@ -12,10 +12,11 @@ from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
 from replica_audit.report.plan.gone import brokers_shown, said_of_gone, unknown_of_gone
-from replica_audit.report.plan.kafka_files import SERVER, election_json, in_sync
+from replica_audit.report.plan.kafka_files import SERVER, election_json, joined
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
+from replica_audit.words import count
 
 _MOST = 20  # partitions named in a step; all are in its file
 
@@ -84,9 +85,12 @@ def price(choice: Electable) -> str:
     """What electing a replica loses, in words."""
     if not choice.lost_offsets:
         return "loses nothing"
-    committed = choice.lost_committed or 0
+    return f"loses {_records(choice.lost_records or 0, choice.lost_committed or 0)}"
+
+
+def _records(lost: int, committed: int) -> str:
     proven = f"{committed} of them committed" if committed else "not proven to have been committed"
-    return f"loses {choice.lost_records} records ({proven})"
+    return f"{count(lost, 'record')}, {proven}"
 
 
 def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
@@ -98,11 +102,11 @@ def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
         return None
     if best.unread_replicas:
         return (
-            f"{best.unread_replicas} other replica(s) could not be read, or are not in the input, and may hold more than broker "
+            f"{count(best.unread_replicas, 'other replica')} could not be read, or are not in the input, and may hold more than broker "
             f"{best.candidate_id}: collect from them, audit again, and choose then; one that is lost for good is named with --gone"
         )
     if best.followers_diverged:
-        return f"with broker {best.candidate_id} as the leader, {best.followers_diverged} replica(s) stay diverged and do not notice"
+        return f"with broker {best.candidate_id} as the leader, {count(best.followers_diverged, 'replica')} would stay diverged, unnoticed"
     return None
 
 
@@ -120,7 +124,8 @@ def _all_stopped(found: Sequence[OfflinePartition]) -> Iterator[PlanStep]:
             safety=Safety.ELECT,
             title="Start the cluster",
             reasons=(
-                f"All brokers were stopped in order: {len(found)} partition(s) have no leader only for that. Starting them loses nothing.",
+                f"All brokers were stopped in order: only for that {count(len(found), 'partition has', 'partitions have')} no leader. "
+                "Starting them loses nothing.",
             ),
             commands=("# start every broker, each on its host",),
             check=(f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # prints nothing",),
@@ -134,7 +139,7 @@ def _led(facts: RecoveryFacts, order: StartOrder, broker: int, *, is_only_file: 
     clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
     unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
     later = sorted({rival for one in rows for rival in one.rivals})
-    stop = (f"# broker(s) {_listed(later)} must not run yet: they would lead instead; stop those that do",) if later else ()
+    stop = (f"# {brokers_shown(later)} must not run yet, or would lead instead: stop them",) if later else ()
     start = (
         *stop,
         f"# start broker {broker} on its host, unless it runs, and wait until this lists it:",
@@ -156,7 +161,7 @@ def _clean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], broker: int, sta
     caution = ("It is only in the ELR and was not stopped cleanly: the controller may take it out of the ELR when it registers.",)
     return PlanStep(
         safety=Safety.ELECT,
-        title=f"Start broker {broker}: it leads {len(rows)} partition(s) by itself, cleanly; {_total(facts, rows)}",
+        title=f"Start broker {broker}: it leads {count(len(rows), 'partition')} by itself, cleanly; {_total(facts, rows)}",
         reasons=tuple(_reasons(facts, rows)) + (caution if crashed else ()),
         commands=start,
         check=(f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of these partitions is listed",),
@@ -167,7 +172,7 @@ def _clean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], broker: int, sta
 def _unclean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], leader: int, start: tuple[str, ...], name: str) -> PlanStep:
     return PlanStep(
         safety=Safety.ELECT,
-        title=f"Elect broker {leader} for {len(rows)} partition(s): {_total(facts, rows)}",
+        title=f"Elect broker {leader} for {count(len(rows), 'partition')}: {_total(facts, rows)}",
         reasons=tuple(_reasons(facts, rows)),
         commands=(*start, f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}"),
         check=(
@@ -184,7 +189,7 @@ def _unclean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], leader: int, s
 
 def _total(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
     lost, committed = (sum(getattr(one.choice, column) or 0 for one in rows) for column in ("lost_records", "lost_committed"))
-    said = f"loses {lost} records, {committed} offsets of them committed" if lost else "loses nothing"
+    said = f"loses {_records(lost, committed)}" if lost else "loses nothing"
     unknown = {broker for row in rows for broker in unknown_of_gone(facts, _key(row.partition), row.choice.candidate_id)}
     if not unknown:
         return said
@@ -210,9 +215,9 @@ def _reasons(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator[st
         one, best = row.partition, row.choice
         others = [choice for choice in one.candidates or () if choice is not best]
         said = "; ".join(f"broker {choice.candidate_id} {price(choice) if choice.rank else 'cannot be judged'}" for choice in others)
-        instead = f" (instead: {said})" if said else ""
+        instead = f" Any other leader: {said}." if said else ""
         gone = "".join(f"; {part}" for part in said_of_gone(facts, _key(one), best.candidate_id))
-        yield f"{_name(one)}: broker {best.candidate_id} {price(best)}{instead}{gone}."
+        yield f"{_name(one)}: broker {best.candidate_id} {price(best)}{gone}.{instead}"
     if len(rows) > _MOST:
         yield f"and {len(rows) - _MOST} more partitions."
 
@@ -226,14 +231,13 @@ def start_others(facts: RecoveryFacts, order: StartOrder) -> Iterator[PlanStep]:
         return
     cuts = [cut for key, best in leaders.items() for cut in facts.cuts_under(*key, best.candidate_id) if cut.broker_id in brokers]
     removed, committed = (sum(getattr(cut, column) or 0 for cut in cuts) for column in ("removed_records", "removed_committed"))
-    proven = f", {committed} offsets of them committed" if committed else ""
-    what = f"they truncate {removed} records{proven}, as the table above says" if removed else "they truncate nothing that only they hold"
+    what = f"they truncate {_records(removed, committed)}: the table above" if removed else "they truncate nothing that only they hold"
     yield PlanStep(
         safety=Safety.START,
-        title=f"Start the other replicas' brokers: {_listed(brokers)}",
+        title=f"Start the brokers of the other replicas: {_listed(brokers)}",
         reasons=(f"They follow the leaders elected before; {what}. Start them only when the leaders are there.",),
         commands=tuple(f"# start broker {broker} on its host" for broker in brokers),
-        check=(in_sync(facts.gone),),
+        check=(joined(brokers),),
         undo="None where something is truncated: only the copies made before hold it.",
     )
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
-from replica_audit.report.plan.kafka_files import in_sync
+from replica_audit.report.plan.gone import brokers_shown
+from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.words import count
 
 _MOST = 20
 _TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
@@ -31,13 +33,12 @@ def followers(facts: RecoveryFacts) -> PlanPart:
     started = [broker for broker in brokers if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)]
     if not started:
         return PlanPart(refusals=tuple(refusals))
-    several = "brokers" if len(started) > 1 else "broker"
     step = PlanStep(
         safety=Safety.START,
-        title=f"Only after the copies are made: start {several} {', '.join(map(str, started))}",
+        title=f"Only after the copies are made: start {brokers_shown(started)}",
         reasons=tuple(cuts_shown([one for one in found if one.follower_id in started])),
         commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in started),
-        check=(in_sync(facts.gone),),
+        check=(joined(started),),
         undo="None: what is truncated is only in the copies.",
     )
     return PlanPart(steps=(step,), refusals=tuple(refusals))
@@ -57,7 +58,8 @@ def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
         does = (
             f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
         )
-        proven = f", {one.removed_committed} offsets of it committed" if one.removed_committed else ""
-        yield f"{partition_shown(*one.key)}: broker {one.follower_id} {does}, which removes {one.removed_records} records{proven}."
+        proven = f", {one.removed_committed} of them committed" if one.removed_committed else ""
+        removed = count(one.removed_records or 0, "record")
+        yield f"{partition_shown(*one.key)}: broker {one.follower_id} {does}, which removes {removed}{proven}."
     if len(found) > _MOST:
         yield f"and {len(found) - _MOST} more replicas."

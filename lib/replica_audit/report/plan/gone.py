@@ -12,6 +12,7 @@ from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedCut, ActedRole, PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import OfflinePartition
+from replica_audit.words import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +134,9 @@ def said_of_gone(facts: RecoveryFacts, key: PartitionKey, leader: int) -> Iterat
     one = facts.leaderless.get(key)
     for held in held_by_gone(facts, key, leader):
         if held.records is not None:
-            proven = f" ({held.committed} committed)" if held.committed else ""
-            yield f"of these, {held.records} records{proven} were on broker {held.broker_id}: its audited copy has them"
+            proven = f", {held.committed} of them committed," if held.committed else ""
+            were = count(held.records, f"record{proven} was", f"records{proven} were")
+            yield f"of these, {were} on broker {held.broker_id}: its audited copy has them"
             continue
         why = "its copy cannot be compared" if held.is_collected else "it was never collected"
         last = one is not None and held.broker_id in {*(one.isr or ()), *(one.elr or ())}

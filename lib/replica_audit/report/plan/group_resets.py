@@ -8,6 +8,7 @@ from replica_audit.report.facts.recovery_facts import ActedGroup, RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER, rows_csv, script
 from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.words import count
 
 _SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
 _RE_READ = "read again from where the leader's log leaves what they consumed: nothing of it is missed, records may be handled twice"
@@ -55,7 +56,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -
     }
     yield PlanStep(
         safety=Safety.GROUPS,
-        title=f"Reset {len(places)} consumer group(s): {policy}",
+        title=f"Reset {count(len(places), 'consumer group')}: {policy}",
         reasons=(
             f"Their committed positions are of records that were truncated. They {_RE_READ if policy is GroupPolicy.RE_READ else _SKIP}. "
             f"For the other policy: --groups {GroupPolicy.SKIP if policy is GroupPolicy.RE_READ else GroupPolicy.RE_READ}.",

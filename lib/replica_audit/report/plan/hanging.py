@@ -9,6 +9,7 @@ from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER, script
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.words import count
 
 _SCRIPT = "abort-transactions.sh"
 _INFERRED, _COMMITTED, _BY_PRODUCER = "inferred", "CompleteCommit", "producer-id"
@@ -27,7 +28,7 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
         elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
             why = "these brokers are asked by the coordinator's epoch, which the input does not have: see `explain`"
         else:
-            waiting = f"; waiting: {len(one.waiting_groups)} group(s)" if one.waiting_groups else ""
+            waiting = f"; waiting: {count(len(one.waiting_groups), 'group')}" if one.waiting_groups else ""
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")
             leaders.add(one.leader_id)
             lines.append(("kafka-transactions.sh", "abort", *split(abort_command(one, one.topic, one.partition)[1])))
@@ -37,7 +38,7 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
         return PlanPart(refusals=tuple(refusals))
     step = PlanStep(
         safety=Safety.ABORT,
-        title=f"Abort {len(lines)} transaction(s) that nobody will end",
+        title=f"Abort {count(len(lines), 'transaction')} that nobody will end",
         reasons=tuple(reasons),
         commands=(f"sh {_SCRIPT}",),
         check=tuple(

@@ -23,10 +23,13 @@ run() { tool=$1; shift; "$tool" --bootstrap-server "$BOOTSTRAP" ${CONFIG:+--comm
 """
 
 
-def in_sync(gone: Collection[int] = ()) -> str:
-    """The line that shows that every replica is in the ISR, of those that can be."""
-    line = f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # after a while it prints nothing"
-    return f"{line} but partitions that miss only {', '.join(map(str, sorted(gone)))} in `Isr`" if gone else line
+def joined(brokers: Collection[int]) -> str:
+    """The line that shows that these brokers' replicas are in the ISR, whatever others do."""
+    named = ", ".join(map(str, sorted(brokers)))
+    comment = f"after a while, a line that has {named} in `Replicas` has it in `Isr`, too"
+    if len(brokers) > 1:
+        comment = f"after a while, a line that has one of {named} in `Replicas` has it in `Isr`, too"
+    return f"kafka-topics.sh {SERVER} --describe --under-replicated-partitions   # {comment}"
 
 
 def election_json(partitions: Iterable[tuple[str, int]]) -> str:

@@ -18,6 +18,7 @@ from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
 from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 from replica_audit.report.plan.truncations import truncations, truncations_text
+from replica_audit.words import count
 
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
@@ -69,7 +70,7 @@ def _preferred(facts: RecoveryFacts, away: Collection[int]) -> PlanPart:
         return PlanPart()
     step = PlanStep(
         safety=Safety.PREFERRED,
-        title=f"Give the leadership of {len(moved)} partition(s) back to their preferred replicas",
+        title=f"Give the leadership of {count(len(moved), 'partition')} back to the preferred replica",
         reasons=("Not urgent. A preferred replica that is not in the ISR is not elected: nothing can be lost by this.",),
         commands=(f"kafka-leader-election.sh {SERVER} --election-type PREFERRED --path-to-json-file elect-preferred.json",),
         check=(f"kafka-topics.sh {SERVER} --describe   # Leader is the first of Replicas",),

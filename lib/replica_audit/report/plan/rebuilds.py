@@ -9,6 +9,7 @@ from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, R
 from replica_audit.report.plan.kafka_files import SERVER, reassignment_json
 from replica_audit.report.plan.names import partition_shown, shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
+from replica_audit.words import count
 
 _INFERRED = "inferred"
 THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
@@ -43,7 +44,9 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
             refusals.append(PlanRefusal(what="rebuild", where=where, why=why))
             continue
         before[verdict.key], after[verdict.key] = rest, [role.broker_id for role in roles]
-        reasons.append(f"{partition_shown(*verdict.key)}: broker {verdict.follower_id} is {verdict.verdict}; {len(rest)} replica(s) stay.")
+        reasons.append(
+            f"{partition_shown(*verdict.key)}: broker {verdict.follower_id} is {verdict.verdict}; {count(len(rest), 'other replica')}."
+        )
         presumptions.append(_min_isr(verdict, roles))
     return PlanPart(
         steps=tuple(_steps(before, after, reasons)) if before else (),
@@ -68,7 +71,7 @@ def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole], gone: Collection
     if any(role.broker_id in gone for role in roles):
         return "a replica of it on a broker that is gone is rebuilt in this plan: audit again after that"
     if minimum is not None and len(healthy) < minimum:
-        return f"{len(healthy)} replica(s) would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
+        return f"only {len(healthy)} would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
     if minimum is None and len(healthy) < 2:
         return "only the leader would stay in sync, and min.insync.replicas is not in the input: add a replica on another broker first"
     return None
@@ -90,7 +93,7 @@ def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int]
     tool = f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file"
     yield PlanStep(
         safety=Safety.REBUILD,
-        title=f"Take {len(before)} replica(s) out of the assignment",
+        title=f"Take {count(len(before), 'replica')} out of the assignment",
         reasons=(
             "Their logs do not come right by themselves; their brokers delete them. Copy the directories first if in doubt.",
             *reasons,
@@ -102,7 +105,7 @@ def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int]
     )
     yield PlanStep(
         safety=Safety.REBUILD,
-        title=f"Put the {len(after)} replica(s) back: they are fetched again from their leaders",
+        title=f"Put {count(len(after), 'replica')} back, to be fetched again from the leader",
         reasons=(
             f"Only when the step before is complete. The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
         ),

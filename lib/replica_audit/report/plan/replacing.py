@@ -3,7 +3,7 @@
 An empty broker that the ISR or the ELR still names may be elected: with an empty log, to which the others then truncate. With directory ids
 (KIP-858) the controller waits until the broker has said in which directory the replica is, no longer; only where it keeps an ELR (KIP-966)
 does it take a broker that comes without the marker of a clean stop off the list. Sources: ReplicationControlManager (LeaderAcceptor,
-handleAssignReplicasToDirs, handleUncleanBrokerShutdown), StorageTool.
+handleAssignReplicasToDirs, handleBrokerShutdown), StorageTool.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from replica_audit.report.facts.recovery_facts import ActedRole, PartitionKey, RecoveryFacts
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, gone_replicas
-from replica_audit.report.plan.kafka_files import SERVER, in_sync, reassignment_json
+from replica_audit.report.plan.kafka_files import SERVER, joined, reassignment_json
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.rebuilds import THROTTLE
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.words import count
 
 _MOST = 20
 _NO_LEADER = "nobody leads it once this plan is done; get it a leader, and plan again"
@@ -76,12 +77,12 @@ def _move(facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], los
     before = {key: [role.broker_id for role in lost[key]] for key in moved}
     return PlanStep(
         safety=Safety.REBUILD,
-        title=f"Rebuild {len(moved)} lost replica(s) on other brokers",
+        title=f"Rebuild {count(len(moved), 'lost replica')} on other brokers",
         reasons=(
             f"{gone.capitalize()} will not come back: said with --gone. Other brokers take its replicas and fetch them from the leaders; "
             f"which broker takes which is in {_MOVE}, spread evenly. Racks and free disk space "
             "are not known to this plan: look at the file first.",
-            f"If you have an empty machine to put in the place of {gone} instead, leave this step out, and start it with the same id once "
+            f"If you have an empty machine to replace {gone}, leave this step out, and start it with the same id once "
             "every partition has a leader: an empty broker that a partition's ISR still names could lead it with an empty log.",
             f"The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
         ),
@@ -93,11 +94,11 @@ def _move(facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], los
 
 
 def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ActedRole]], alone: Sequence[PartitionKey]) -> PlanStep:
-    count = sum(any(role.broker_id == broker for role in roles) for roles in lost.values())
+    fetched = sum(any(role.broker_id == broker for role in roles) for roles in lost.values())
     own = [key for key in alone if any(role.broker_id == broker for role in lost[key])]
     return PlanStep(
         safety=Safety.REBUILD,
-        title=f"Replace broker {broker} by an empty one with the same id: it fetches {count} replica(s) anew",
+        title=f"Replace broker {broker} by an empty one with the same id: it fetches {count(fetched, 'replica')} again",
         reasons=(
             f"Broker {broker} will not come back: said with --gone. No other broker is free to take all of its replicas.",
             "Not before every partition has a leader, which the first line checks: an empty broker that a partition's ISR still names can "
@@ -115,7 +116,7 @@ def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ActedRole]], alo
             f"# on the host of the new broker {broker}: kafka-storage.sh format --cluster-id CLUSTER_ID --config server.properties",
             f"# start broker {broker} on its host",
         ),
-        check=(in_sync(),),
+        check=(joined({broker}),),
         undo=f"Stop broker {broker} and empty its disks: the partitions have a replica less again, as before.",
     )
 

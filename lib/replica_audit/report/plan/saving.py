@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from replica_audit.program import command_line
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown
@@ -11,6 +12,7 @@ from replica_audit.report.plan.kafka_files import rows_csv
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Safety
 from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
 from replica_audit.report.plan.truncations import cut_away, truncations, truncations_csv
+from replica_audit.words import count
 
 FILE = "save-first.csv"
 
@@ -26,12 +28,12 @@ def saving(facts: RecoveryFacts) -> PlanPart:
     for topic, partition, broker in holders:
         log = facts.log_of(topic, partition, broker)
         rows.append((broker, log.log_dir if log else "", log.directory if log else f"{topic}-{partition}"))
-    brokers = ", ".join(map(str, sorted({broker for *_key, broker in holders})))
+    brokers = brokers_shown({broker for *_key, broker in holders})
     return PlanPart(
         steps=(
             PlanStep(
                 safety=Safety.SAVE,
-                title=f"Copy {len(holders)} replica directories of broker(s) {brokers} to a safe place",
+                title=f"Copy {count(len(holders), 'replica directory', 'replica directories')} of {brokers} to a safe place",
                 reasons=(
                     "They hold records that a leader does not: as soon as such a replica follows, it truncates them. "
                     f"The directories are in {FILE}, with the log directory as it was audited; on the broker it is one of its `log.dirs`.",
@@ -59,7 +61,7 @@ def saving(facts: RecoveryFacts) -> PlanPart:
 def _salvage(facts: RecoveryFacts) -> Iterator[str]:
     """The lines that save the records."""
     gone = "".join(f" --gone {broker}" for broker in sorted(facts.gone))
-    yield f"# the records themselves, where the audit ran: ./spark-submit.sh salvage --local{gone} --output SAVED"
+    yield f"# the records themselves, where the audit ran: {command_line('salvage')} --local{gone} --output SAVED"
     yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, last of all"
 
 

@@ -11,6 +11,7 @@ from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
 from replica_audit.report.plan.kafka_files import rows_csv
 from replica_audit.report.plan.names import partition_shown
+from replica_audit.words import count
 
 FILE = "truncations.csv"
 _MOST = 20  # partitions in the table
@@ -94,17 +95,23 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_pla
     )
 
 
+def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, ActedCut]]:
+    """What replicas truncate once their leader-epoch-checkpoint is corrected, and for which leader; of partitions that somebody leads."""
+    verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
+    found = []
+    for log in facts.logs:
+        key, corrected = (log.topic, log.partition), log.cut_once_corrected
+        if corrected is not None and key not in facts.leaderless and log.state == "current":
+            found.append((key, corrected.leader_id, _once_corrected(corrected, verdicts.get((*key, log.broker_id)))))
+    return found
+
+
 def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
     """Of partitions with a leader what their followers will truncate; those with a corrected file as they do with it."""
     found: dict[tuple[PartitionKey, int], list[ActedCut]] = {}
-    healed = set()
-    verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
-    for log in facts.logs:
-        key, corrected = (log.topic, log.partition), log.cut_once_corrected
-        if log.state == "current" and log.is_healed:
-            healed.add((*key, log.broker_id))
-        if corrected is not None and key not in facts.leaderless and log.state == "current":
-            found.setdefault((key, corrected.leader_id), []).append(_once_corrected(corrected, verdicts.get((*key, log.broker_id))))
+    for key, leader, cut in _cuts_once_corrected(facts):
+        found.setdefault((key, leader), []).append(cut)
+    healed = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.state == "current" and log.is_healed}
     for verdict in facts.verdicts:
         if verdict.will_be_cut and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
             found.setdefault((verdict.key, verdict.leader_id), []).append(_as_cut(verdict))
@@ -136,6 +143,7 @@ def _once_corrected(corrected: RejoinOnceCorrected, verdict: ActedVerdict | None
         removed_committed=None,
         catches_up=True,
         still_diverged=False,
+        divergence_offset=None if verdict is None else verdict.divergence_offset,
     )
 
 
@@ -176,14 +184,14 @@ def _records(cut: ActedCut) -> str:
     if cut.removed_records is None:
         return ", not known how many records"
     proven = f", {cut.removed_committed} committed" if cut.removed_committed else ""
-    return f" ({cut.removed_records} records{proven})"
+    return f" ({count(cut.removed_records, 'record')}{proven})"
 
 
 def _lost(one: LedTruncations) -> str:
     if one.lost_records is None:
         return "what is truncated, but for the copies"
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
-    known = f"{one.lost_records} records{proven}" if one.lost_records else "nothing"
+    known = f"{count(one.lost_records, 'record')}{proven}" if one.lost_records else "nothing"
     return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known
 
 

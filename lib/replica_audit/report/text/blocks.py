@@ -11,6 +11,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text import history_text as history
+from replica_audit.report.text.checks_text import checks_of_crcs
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
@@ -30,7 +31,7 @@ _LEGEND = (
     "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
     "DIVERGES: first offset at which the follower's log is not the leader's. "
     "TRUNCATES TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: records cut away ('already': according to its server.log); 'committed' are "
+    "(start N: it empties its log and starts at N). LOSES: records truncated ('already': according to its server.log); 'committed' are "
     "offsets that are proven to have been committed and that the leader does not hold."
 )
 _IMPACT_LEGEND = (
@@ -158,6 +159,8 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     if cluster.unclean_elections:
         which = "table leader_epochs" if report.warehouse else f"those of a partition: {_EXPLAINED}"
         yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
+    if cluster.oldest_check is not None or cluster.never_checked:
+        yield checks_of_crcs(cluster.oldest_check, cluster.never_checked)
     counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
     yield f"followers: {counts}" if counts else "no follower to compare"
     if cluster.affected_positions:

@@ -8,6 +8,7 @@ from typing import Any
 from replica_audit.protocol.cluster.epoch_answers import AnswerDifference
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.words import count
 
 MOST_LISTED = 50
 
@@ -30,7 +31,7 @@ def _described(document: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from paragraph(_topics([one for topic in document["topics"] for one in topic["partitions"]], len(document["topics"])), 0)
     offsets = sum(len(group["offsets"]) for group in document["groups"])
-    yield from paragraph(f"{len(document['groups'])} group(s) with {offsets} committed offset(s)", 0)
+    yield from paragraph(f"{count(len(document['groups']), 'group')} with {count(offsets, 'committed offset')}", 0)
 
 
 def _broker(one: Mapping[str, Any]) -> list[str]:
@@ -50,15 +51,15 @@ def _topics(partitions: Sequence[Mapping[str, Any]], topics: int) -> str:
         "with an ELR": sum(bool(one["elr"]) for one in partitions),
     }
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"{topics} topic(s), {len(partitions)} partition(s){f': {found}' if found else ', all with a leader and in sync'}"
+    return f"{count(topics, 'topic')}, {count(len(partitions), 'partition')}{f': {found}' if found else ', all with a leader and in sync'}"
 
 
 def verified(
     *, run_id: str, partitions: int, asked: int, differences: Sequence[AnswerDifference], explained: Sequence[AnswerDifference]
 ) -> str:
     """The outcome of a verification, with a line feed at its end. Of each kind at most MOST_LISTED differences are listed."""
-    lines = paragraph(f"run {run_id}: {asked} answer(s) about the leaders' epochs of {partitions} partition(s)", 0)
-    lines.append(f"{len(differences)} difference(s), {len(explained)} that time explains")
+    lines = paragraph(f"run {run_id}: {count(asked, 'answer')} about the leaders' epochs of {count(partitions, 'partition')}", 0)
+    lines.append(f"{count(len(differences), 'difference')}, {len(explained)} explained by time")
     for title, found in (("DIFFERENT", differences), ("since the run", explained)):
         if found:
             lines += ["", title, *_listed(found)]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from replica_audit.report.facts.cost import CRCS, DISK, HEADERS, RECORDS, TEXT, Amount, costs, total
 from replica_audit.report.layout.fitted_table import fitted
-from replica_audit.report.layout.paragraphs import count, paragraph
+from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.words import count
 
 _HEAD = ("--compare", "reads", "at most", "one core, cached", "from disk")
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.partition_rows import ExplainedElection
 from replica_audit.report.layout.fitted_table import fitted
-from replica_audit.report.layout.paragraphs import count, listed, paragraph
+from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.words import count
 
 HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "lost in it")
 _UNCLEAN = "unclean"

@@ -8,7 +8,8 @@ from replica_audit.report.facts.explained_rows import ExplainedEpoch
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import is_inferred
-from replica_audit.report.layout.paragraphs import columns, count, paragraph
+from replica_audit.report.layout.paragraphs import columns, paragraph
+from replica_audit.words import count
 
 _MOST = 16
 _AROUND = 5

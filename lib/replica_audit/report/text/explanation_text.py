@@ -16,7 +16,7 @@ from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import known_from, leader_name
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, epoch, listed, offsets, paragraph, span_of_time
+from replica_audit.report.layout.paragraphs import epoch, listed, offsets, paragraph, span_of_time
 from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
@@ -26,6 +26,7 @@ from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.records_text import record_lines
 from replica_audit.report.text.rules_text import observed_lines, rule_lines
+from replica_audit.words import count
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5

@@ -8,7 +8,8 @@ from replica_audit.protocol.transactions.lost_sequences import GapDoubt
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.transaction_rows import ExplainedGap
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, paragraph
+from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.words import count
 
 TITLE = "Records missing from producers' sequences"
 HEAD = ("records", "producer", "epoch", "sequence\nbefore", "sequence\nbehind", "offset\nbefore", "offset\nbehind", "written (UTC)", "lost")

@@ -8,7 +8,8 @@ from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, listed, paragraph
+from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.words import count
 
 _MOST = 8
 HEAD = ("group", "offset", "epoch", "result", "resumes\nat", "gone", "reread", "missed", "nearest")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, paragraph
+from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.words import count
 
 _MOST = 12
 _AFTERWARDS = (

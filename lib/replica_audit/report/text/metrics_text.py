@@ -27,6 +27,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
     "replicas": ("Replicas that were read", lambda one: one.replicas),
     "replica_bytes": ("Bytes of the batches of all replicas", lambda one: one.replica_bytes),
     "input_errors": ("Input problems: files that could not be read, or not to their end", lambda one: one.input_errors),
+    "replicas_never_verified": ("Collected replicas with a segment whose CRCs were never verified", lambda one: one.never_checked),
     "affected_groups": ("Consumer groups with a committed offset that a truncation affects", lambda one: one.affected_groups),
 }
 _OF_FOUND = tuple(severity for severity in Severity if severity is not Severity.NONE)
@@ -36,6 +37,11 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
     """The text of the file."""
     registry = CollectorRegistry()
     numbers = {name: _gauge(registry, name, meaning) for name, (meaning, _of) in _NUMBERS.items()}
+    oldest = _gauge(
+        registry,
+        "oldest_crc_check_timestamp_seconds",
+        "When the CRCs of that collected segment were verified whose last check is the oldest, in seconds since 1970; only of collections",
+    )
     followers = _gauge(registry, "followers", "Followers by verdict, without acknowledged findings", "verdict")
     findings = _gauge(
         registry,
@@ -54,6 +60,8 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
     for one in clusters:
         for name, (_meaning, of) in _NUMBERS.items():
             numbers[name].labels(one.cluster_id).set(of(one))
+        if one.oldest_check is not None:
+            oldest.labels(one.cluster_id).set(one.oldest_check.timestamp())
         for verdict in Verdict:
             followers.labels(one.cluster_id, str(verdict)).set(one.verdicts.get(str(verdict), 0))
         for severity in _OF_FOUND:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from replica_audit.program import program
 from replica_audit.report.facts.run_report import Finding, OfflinePartition, ReplicaFinding, Report
-
-_COMMAND = "./spark-submit.sh"
 
 
 def next_steps(report: Report) -> Iterator[str]:
@@ -19,12 +18,12 @@ def next_steps(report: Report) -> Iterator[str]:
     which = ["--partition", f"{every[0].topic}-{every[0].partition}", *cluster]
     if not report.warehouse:
         yield "Next, the same command with"
-        yield f"  {shlex.join(which)}: the worst finding, explained"
+        yield f"  {shlex.join(which)}: the worst finding"
         yield "  --html FILE: a page of all"
-        yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: the steps of a repair, and its files"
+        yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: the steps of a repair"
     elif "/" in report.warehouse:  # without Spark a catalog cannot be asked where its tables are
         of_run = ["--warehouse", report.warehouse, "--run-id", report.run_id]
         yield "Next: the worst finding explained, a page of all, the steps of a repair"
-        yield f"  {_COMMAND} explain {shlex.join([*of_run, *which])}"
-        yield f"  {_COMMAND} report {shlex.join(of_run)}"
-        yield f"  {_COMMAND} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"
+        yield f"  {program()} explain {shlex.join([*of_run, *which])}"
+        yield f"  {program()} report {shlex.join(of_run)}"
+        yield f"  {program()} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"

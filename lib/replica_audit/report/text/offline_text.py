@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.words import count
 
 
 class CanBeElected(Protocol):
@@ -104,11 +105,11 @@ def _cost(choice: CanBeElected) -> Iterator[str]:
     else:
         yield "loses nothing"
     if choice.followers_diverged:
-        yield f"{choice.followers_diverged} replica(s) stay diverged and do not notice"
+        yield f"{count(choice.followers_diverged, 'replica')} would stay diverged, unnoticed"
     if choice.followers_failing:
-        yield f"{choice.followers_failing} replica(s) fail to fetch"
+        yield f"{count(choice.followers_failing, 'replica')} would fail to fetch"
     if choice.unread_replicas:
-        yield f"{choice.unread_replicas} other replica(s) could not be read and may hold more"
+        yield f"{count(choice.unread_replicas, 'other replica')} could not be read and may hold more"
 
 
 def _how(choice: CanBeElected) -> str:

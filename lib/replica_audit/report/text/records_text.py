@@ -9,7 +9,8 @@ from replica_audit.report.facts.explained_rows import ExplainedRecordDifference
 from replica_audit.report.facts.explained_structs import ExplainedCopy, ExplainedRecordCount
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, moment, paragraph
+from replica_audit.report.layout.paragraphs import moment, paragraph
+from replica_audit.words import count
 
 _SHOWN = 20
 _MEANINGS = {

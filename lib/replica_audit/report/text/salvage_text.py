@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from replica_audit.errors import visible
 from replica_audit.protocol.salvage.replay_choice import KeptBack
 from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
+from replica_audit.words import count
 
 _LISTED = 1000  # rows of a table; salvage.json has all
 _SHOWN = 10
@@ -44,13 +45,16 @@ def _first(saved: SavedRecords) -> Iterator[str]:
         yield f"Nothing is cut in run {saved.run_id}, cluster {saved.cluster_id}: there is nothing to save."
         return
     partitions = len({one.cut.name for one in saved.cuts})
-    yield f"Saved {_records(saved.saved)} of {len(saved.cuts)} cut(s) in {partitions} partition(s), {_number(saved.replayed)} for a replay."
+    yield (
+        f"Saved {_records(saved.saved)} of {count(len(saved.cuts), 'cut')} in {count(partitions, 'partition')}, "
+        f"{_number(saved.replayed)} for a replay."
+    )
     control = sum(one.control_count for one in saved.cuts)
     if control:
-        yield f"{_number(control)} transaction marker(s) are cut, too: control records are no records of users, and are not saved."
-    for reason, count in sorted(saved.kept_back.items()):
+        yield f"Transaction markers are cut, too ({_number(control)}): control records are no records of users, and are not saved."
+    for reason, kept in sorted(saved.kept_back.items()):
         where = "replayed, as asked for" if reason in saved.asked_for else "kept back"
-        yield f"{_number(count)} {where}: {reason}"
+        yield f"{_number(kept)} {where}: {reason}"
     duplicates = sum(one.duplicates for one in saved.partitions)
     if duplicates:
         yield f"{_number(duplicates)} were held by several brokers, and are replayed once."
@@ -68,7 +72,7 @@ def _doubts(saved: SavedRecords) -> Iterator[str]:
             f"{topic}-{partition} broker {broker} ({verdict})" for (topic, partition, broker), verdict in saved.uncompared[:_SHOWN]
         )
         more = f" and {len(saved.uncompared) - _SHOWN} more" if len(saved.uncompared) > _SHOWN else ""
-        yield f"of {len(saved.uncompared)} follower(s) the run cannot say what would be cut: {names}{more}"
+        yield f"of {count(len(saved.uncompared), 'follower')} the run cannot say what would be cut: {names}{more}"
     for folder in saved.unread_folders[:_SHOWN]:
         yield f"not read: {folder}"
 

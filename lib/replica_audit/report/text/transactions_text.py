@@ -19,7 +19,8 @@ from replica_audit.report.advice.transaction_remedies import (
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import count, offsets, paragraph
+from replica_audit.report.layout.paragraphs import offsets, paragraph
+from replica_audit.words import count
 
 TITLE = "Open transactions"
 HEAD = ("offsets", "whose", "since", "state", "coordinator", "on other replicas")

@@ -1,0 +1,35 @@
+"""When the CRCs of collected segments were last verified, by the tables of a run.
+
+Of collections only: other inputs do not say it, and an audit of them verifies CRCs itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit import tables
+from replica_audit.past.run import PastRun
+
+
+def oldest_check(run: PastRun, cluster_id: str) -> datetime | None:
+    """When that collected segment of a cluster was verified whose last check is the longest ago, UTC; None if none is known.
+
+    Raises:
+        UsageError: the table cannot be read.
+    """
+    found = run.read(tables.REPLICA_LOGS, ["crcs_verified_at"], ds.field("cluster_id") == cluster_id)["crcs_verified_at"]
+    return cast("datetime | None", pc.min(found).as_py())
+
+
+def never_checked(run: PastRun, cluster_id: str) -> int:
+    """How many collected replicas of a cluster have a segment that was never verified.
+
+    Raises:
+        UsageError: the table cannot be read.
+    """
+    is_collected = (ds.field("cluster_id") == cluster_id) & ds.field("captured_at").is_valid() & (ds.field("batch_count") > 0)
+    return run.read(tables.REPLICA_LOGS, ["crcs_verified_at"], is_collected)["crcs_verified_at"].null_count

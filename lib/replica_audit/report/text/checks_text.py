@@ -1,0 +1,20 @@
+"""When the CRCs of what was collected were last verified, in a line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from replica_audit.words import count
+
+
+def checks_of_crcs(oldest: datetime | None, never: int) -> str:
+    """What the summary says of a cluster whose input is collections.
+
+    Args:
+        oldest: when that segment was verified whose last check is the longest ago; None if none was.
+        never: how many replicas have a segment that never was.
+    """
+    parts = [] if oldest is None else [f"the oldest check is of {oldest.astimezone(UTC):%Y-%m-%d %H:%M} UTC"]
+    if never:
+        parts.append(f"of {count(never, 'replica')} not all segments were ever verified")
+    return f"CRCs of collected segments: {'; '.join(parts)}"

@@ -1,0 +1,47 @@
+"""What an audit of collections says of when their CRCs were last verified."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from replica_audit.cli import main
+from tests.house.checkout import ROOT
+
+SAMPLE = ROOT / "tests/data/sample/committed-loss"
+_LINE = "CRCs of collected segments: "
+
+
+def _told(capsys: pytest.CaptureFixture[str], path: Path, output: Path) -> str:
+    main(["triage", "--input", str(path), "--json", str(output)])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def _collected(root: Path, *options: str) -> Path:
+    for broker in sorted(SAMPLE.glob("broker-*")):
+        dirs = [option for log_dir in sorted(broker.glob("data-*")) for option in ("--log-dir", str(log_dir))]
+        assert main(["collect", *dirs, "--output", str(root), *options]) == 0
+    return root
+
+
+def test_the_oldest_check_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _told(capsys, _collected(tmp_path / "collected"), tmp_path / "a.json")
+    assert re.search(rf"{_LINE}the oldest check is of \d{{4}}-\d\d-\d\d \d\d:\d\d UTC", told)
+    assert "not all segments" not in told
+    (cluster,) = json.loads((tmp_path / "a.json").read_text())["clusters"]
+    assert cluster["oldest_check"].endswith("+00:00")
+    assert cluster["never_checked"] == 0
+
+
+def test_what_was_never_verified_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _told(capsys, _collected(tmp_path / "collected", "--no-verify-crc"), tmp_path / "a.json")
+    (cluster,) = json.loads((tmp_path / "a.json").read_text())["clusters"]
+    assert (cluster["oldest_check"], cluster["never_checked"]) == (None, cluster["replicas"])
+    assert f"{_LINE}of {cluster['replicas']} replicas not all segments were ever verified" in told
+
+
+def test_an_audit_of_log_directories_says_nothing_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _LINE not in _told(capsys, SAMPLE, tmp_path / "a.json")
