@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from tests.kafka_lab.console import say
 from tests.kafka_lab.found import Tables, by_follower, not_found
 from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.load import delete_topics
-from tests.kafka_lab.node import Node
+from tests.kafka_lab.node import Node, State
 from tests.kafka_lab.planted import plant
 from tests.kafka_lab.planted_records import Kind, Planted
 from tests.kafka_lab.planted_records import plant as plant_records
@@ -39,6 +40,8 @@ Key = tuple[str, int, int]
 _SERIOUS = {"error", "critical"}
 _WAYS = ("copies", "collections", "copies and collections")
 _PLANT_EVERY = 5
+_PAUSES_S = (0.0, 0.02, 0.08)  # before each file of a broker, on average: there are about 200
+_IN_A_RESTART = 0.3  # how often the files of a broker are copied while it restarts
 _STARTS = re.compile(r"UnifiedLog partition=(\S+)-(\d+), .*Incremented log start offset to (\d+) ")
 _SOUND = ("identical", "lagging")
 _AUDIT_MS = 30_000  # within which what is planted is audited, or it does not count: what may be gone by then depends on it
@@ -91,7 +94,7 @@ def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm
     with Workload(lab, seed) as load, ThreadPoolExecutor(1) as auditor:
         time.sleep(warm_up_s)
         stopped = threading.Event()
-        auditing = auditor.submit(_audits, lab, result, audits, random.Random(seed), mode, keep, stopped)  # noqa: S311
+        auditing = auditor.submit(_audits, lab, mover, result, audits, random.Random(seed), mode, keep, stopped)  # noqa: S311
         try:
             while not auditing.done():  # brokers end with the thread that starts them, so that has to be this one
                 mover.move()
@@ -109,13 +112,15 @@ def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm
     return result
 
 
-def _audits(lab: Lab, result: Quiet, audits: int, chance: random.Random, mode: Mode, keep: Path | None, stopped: threading.Event) -> None:
+def _audits(
+    lab: Lab, mover: Mover, result: Quiet, audits: int, chance: random.Random, mode: Mode, keep: Path | None, stopped: threading.Event
+) -> None:
     for number in range(audits):
         if stopped.is_set():
             return
         root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
         way = chance.choice(_WAYS)
-        _copy(lab, root, way, chance)
+        _copy(lab, mover, root, way, chance)
         tables = _audit(root, result, f"audit {number}, {way}", keep, mode)
         if number % _PLANT_EVERY == 0 and way == "copies":
             _plant(root, result, chance)
@@ -124,16 +129,32 @@ def _audits(lab: Lab, result: Quiet, audits: int, chance: random.Random, mode: M
         shutil.rmtree(root)
 
 
-def _copy(lab: Lab, root: Path, way: str, chance: random.Random) -> None:
+def _copy(lab: Lab, mover: Mover, root: Path, way: str, chance: random.Random) -> None:
     """Broker after broker with pauses, each as a copy of its files or by `collect`."""
     brokers = list(lab.brokers.values())
     for broker in chance.sample(brokers, len(brokers)):
         raw = chance.random() < 0.5 if way == "copies and collections" else way == "copies"
         if raw:
-            copy_node(broker, root)
+            if chance.random() < _IN_A_RESTART:
+                mover.next_restart = broker.node_id
+                _wait_for_its_end(broker)
+            copy_node(broker, root, partial(_copy_file, pause_s=chance.choice(_PAUSES_S), chance=chance))
         else:
             _collect(broker, root)
         time.sleep(chance.uniform(0.2, 2.5))
+
+
+def _wait_for_its_end(broker: Node) -> None:
+    """Until a broker has stopped, as somebody sees it who copies it in its restart; in vain where the cluster never gets in sync."""
+    ends = time.monotonic() + 30
+    while broker.state is not State.DOWN and time.monotonic() < ends:
+        time.sleep(0.01)
+
+
+def _copy_file(source: str, target: str, *, pause_s: float, chance: random.Random) -> None:
+    """Copy a file after a pause, so that the files of one broker are of as many times as those of a large one are."""
+    time.sleep(chance.uniform(0, 2 * pause_s))
+    shutil.copy2(source, target)
 
 
 def _collect(broker: Node, root: Path) -> None:

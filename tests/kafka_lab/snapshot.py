@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,17 +35,23 @@ def copy_all(lab: Lab, root: Path) -> Path:
     return root
 
 
-def copy_node(node: Node, root: Path) -> None:
-    """A copy of one node's log directories as they are, like `cp -r`: files that vanish under way are passed over."""
+def copy_node(node: Node, root: Path, copy_file: Callable[[str, str], object] = shutil.copy2) -> None:
+    """A copy of one node's log directories as they are, like `cp -r`: files that vanish under way are passed over.
+
+    Args:
+        node: the node.
+        root: of all copies.
+        copy_file: copies one file; it may take its time, as that of a large segment does.
+    """
     for log_dir in node.log_dirs:
         target = root / node.folder.name / log_dir.name
         target.mkdir(parents=True, exist_ok=True)
-        _copy_tree(log_dir, target)
+        _copy_tree(log_dir, target, copy_file)
 
 
-def _copy_tree(source: Path, target: Path) -> None:
+def _copy_tree(source: Path, target: Path, copy_file: Callable[[str, str], object]) -> None:
     try:
-        shutil.copytree(source, target, ignore=_KEPT_ASIDE, dirs_exist_ok=True)
+        shutil.copytree(source, target, ignore=_KEPT_ASIDE, dirs_exist_ok=True, copy_function=copy_file)
     except shutil.Error as error:
         gone = [text for _source, _target, text in error.args[0] if "No such file" not in str(text)]
         if gone:

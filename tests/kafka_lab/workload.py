@@ -200,10 +200,12 @@ class Mover:
     def __init__(self, lab: Lab, seed: int) -> None:
         self.lab, self.chance = lab, random.Random(seed)  # noqa: S311
         self.done: dict[str, int] = {}
+        self.next_restart: int | None = None  # the broker that another thread wants to be the next
 
     def move(self) -> None:
         """One thing, drawn at random."""
         what = self.chance.choice([self._prefer, self._prefer, self._reassign, self._restart])
+        what = what if self.next_restart is None else self._restart
         self.done[what.__name__[1:]] = self.done.get(what.__name__[1:], 0) + 1
         what()
 
@@ -227,7 +229,8 @@ class Mover:
             self.lab.wait_in_sync(*TOPICS, timeout_s=20)
         except LabError:
             return
-        broker = self.lab.brokers[self.chance.choice(sorted(self.lab.brokers))]
+        wanted, self.next_restart = self.next_restart, None
+        broker = self.lab.brokers[wanted or self.chance.choice(sorted(self.lab.brokers))]
         broker.terminate()
         broker.start()
         self.lab.wait_registered(*self.lab.brokers)

@@ -99,7 +99,7 @@ class Operator:
             r"# on the host of the new broker (\d+): (kafka-storage.sh format .*)": self._format,
             r"# start every broker, each on its host": self._start_all,
             r"# stop broker (\d+)\b.*": self._stop,
-            r"# broker\(s\) ([\d, ]+) must not run yet.*": self._not_running,
+            r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
             r"# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
             r"# on its host, in a copy of this folder: sh (checkpoints/\S+)": self._in_place,
@@ -147,11 +147,9 @@ class Operator:
     def _check(self, line: str, step: PrintedStep) -> None:
         if line.startswith("#"):
             self._line(line)
-        elif "after a while none of these" in line:
-            wait_until(line, lambda: not set(_listed(self.shell(line, self.folder))) & set(step.partitions))
-        elif missing := re.search(r"prints nothing but partitions that miss only ([\d, ]+) in `Isr`", line):
-            brokers = {int(broker) for broker in missing[1].split(", ")}
-            wait_until(line, lambda: all(one <= brokers for one in _missing(self.shell(line, self.folder))))
+        elif joined := re.search(r"a line that has (?:one of )?([\d, ]+) in `Replicas` has it in `Isr`", line):
+            brokers = {int(broker) for broker in joined[1].split(", ")}
+            wait_until(line, lambda: not any(one & brokers for one in _missing(self.shell(line, self.folder))))
         elif "prints nothing" in line:
             wait_until(line, lambda: not self.shell(line, self.folder).strip())
         elif "find-hanging" in line:

@@ -21,6 +21,7 @@ from tests.support import in_process
 ROOT = Path(__file__).resolve().parents[2]
 _SAMPLES = ROOT / "tests" / "data" / "sample"
 _KEY_LOSS = ROOT.parent / "shared" / "clusters" / "compacted-key-loss"
+needs_shared = pytest.mark.skipif(not _KEY_LOSS.is_dir(), reason="../shared/clusters is not beside the project")
 _NOW_MS, _RETENTION_MS = 100_000, 60_000
 _TRANSACTIONAL, _CONTROL = 0x10, 0x30
 _ABORT, _COMMIT = b"\0\0\0\0", b"\0\0\0\1"
@@ -70,6 +71,7 @@ def test_the_newest_of_a_key_is_that_of_committed_records() -> None:
     assert b"live too" in newest([*_LOG[:4], *_LOG[5:]]), "the next marker ends it"
 
 
+@needs_shared
 def test_keys_that_real_brokers_lost_are_apart() -> None:
     """The brokers of that cluster were asked for their keys; before, the two logs held the same ones."""
     directories = replica_directories(_KEY_LOSS / "after")
@@ -157,6 +159,7 @@ def test_what_is_planted_and_not_found_there_is_told(tmp_path: Path, kind: Kind)
         assert len(list(not_found(planted, before, now))) == 1
 
 
+@needs_shared
 def test_a_difference_of_keys_that_is_not_the_planted_one_is_told() -> None:
     """Of the brokers that lost keys, as if one of them had been planted there: cause, broker, offset and number must be right."""
     after = in_process.audit(_KEY_LOSS / "after", settings=Settings(compare="records"))

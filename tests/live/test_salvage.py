@@ -133,7 +133,7 @@ def test_what_was_saved_is_replayed_and_consumed(lab: Lab, tmp_path: Path, capfd
     root, output = copy_all(lab, tmp_path / "copy"), tmp_path / "saved"
     assert cli.main(["triage", "--input", str(root), "--topics", TOPIC, "--salvage", str(output)]) == 1
     count = sum(map(len, lost.values()))
-    assert f"Saved {count} records of 2 cut(s) in 2 partition(s), {count - 2} for a replay." in capfd.readouterr().out
+    assert f"Saved {count} records of 2 cuts in 2 partitions, {count - 2} for a replay." in capfd.readouterr().out
     held: dict[int, list[Sent]] = defaultdict(list)
     for row in rows(output):
         headers = tuple((one["key"].decode(), one["value"]) for one in row["headers"])

@@ -114,10 +114,6 @@ NEVER = "log_matching_violation"
 @pytest.mark.parametrize(
     ("changed", "states", "settings"),
     [
-        pytest.param(AS_COPIED | {"table": [(0, 49)]}, {}, {}, id="no log start is known to lie above the hole"),
-        pytest.param(AS_COPIED | {"table": [(0, 71)]}, {}, {}, id="nor where one offset of it is above"),
-        pytest.param(AS_COPIED | {"segments": (49, 51, 62, 80)}, {}, {}, id="the hole is above the log start"),
-        pytest.param(AS_COPIED | {"table": [(0, 49)], "log_start": 60}, {}, {}, id="the checkpoint's log start is below it"),
         pytest.param(AS_COPIED, {}, {"simultaneous_copies": True}, id="copied at one instant"),
         pytest.param(AS_COPIED, {"of_3": "down"}, {}, id="the broker was down"),
         pytest.param(AS_COPIED, {"of_3": "paused"}, {}, id="the broker was frozen"),
@@ -129,13 +125,49 @@ def test_a_hole_stays_an_alarm(tmp_path: Path, changed: dict[str, Any], states: 
     assert "missing-offsets" in problems
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"table": [(0, 62)]}, id="it was where the hole begins"),
+        pytest.param({"table": [(0, 71)]}, id="it was in the hole"),
+        pytest.param({"table": [(0, 49)], "log_start": 62}, id="the checkpoint has it"),
+        pytest.param({"segments": (49, 51, 62, 80)}, id="what follows the log start is gone"),
+    ],
+)
+def test_the_log_start_may_have_been_written_before_the_last_segments_were_deleted(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """As of Kafka 4.3.1: the table was copied with its start at 2238, then segment 2182, then 2238 was gone, and 2283 was copied."""
+    row, problems = _verdict(_cluster(tmp_path, AS_COPIED | changed))
+    assert (row["verdict"], problems) == ("identical", [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"table": [(0, 49)]}, id="its table was copied before"),
+        pytest.param({"table": [(0, 49)], "log_start": 60}, id="its checkpoint is of before"),
+    ],
+)
+def test_a_hole_in_the_copy_of_a_running_broker_may_be_the_copys_own(tmp_path: Path, changed: dict[str, Any]) -> None:
+    row, _problems = _verdict(_cluster(tmp_path, AS_COPIED | changed))
+    assert (row["verdict"], row["cause"]) == ("inconclusive", "deleted while copied")
+    assert "no segment of the copy of broker 3 holds offsets 62..71" in row["reason"]
+
+
+def test_so_it_may_be_of_the_leaders_copy(tmp_path: Path) -> None:
+    _replica(tmp_path, FOLLOWER, (51, 62, 72, 80), [(0, 51)], until=92)
+    _replica(tmp_path, LEADER, (49, 51, 72, 80), [(0, 49)], until=92)
+    row, _problems = _verdict(_metadata(tmp_path, LEADER, epoch=0, brokers=[1, 3], isr=[1, 3], state="up"))
+    assert (row["verdict"], row["cause"]) == ("inconclusive", "leader unknown or unreadable")
+    assert "no segment of the copy of broker 1 holds offsets 62..71" in row["reason"]
+
+
 @pytest.mark.parametrize("state", ["down", "up"])
 def test_the_log_start_of_another_counts_only_if_it_runs_and_is_of_the_topic(tmp_path: Path, state: str) -> None:
     topic_id = OTHER_TOPIC_ID if state == "up" else kafka_files.TOPIC_ID
     _replica(tmp_path, THIRD, (80, 92), [(0, 80)], until=99, topic_id=topic_id)
     root = _cluster(tmp_path, AS_COPIED | {"table": [(0, 49)]})
     _in_states(_metadata(root, LEADER, epoch=0, brokers=[1, 2, 3], isr=[1, 3], state="up"), {"of_2": state})
-    assert _verdict(root)[0]["verdict"] == NEVER
+    assert _verdict(root)[0]["verdict"] == "inconclusive"
 
 
 def test_a_hole_inside_a_segment_was_not_deleted(tmp_path: Path) -> None:

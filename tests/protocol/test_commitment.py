@@ -84,12 +84,12 @@ def test_each_offset_counts_once_under_its_strongest_evidence() -> None:
 
 def test_a_high_watermark_beyond_the_end_of_a_running_brokers_copy_was_written_later() -> None:
     """Kafka 3.9.2: a follower's log was copied while it stopped, its high watermark after it had come back, been cut, and fetched on."""
-    living, ran = CommitHistory(may_be_older=True), replica(1, [(0, 0, 19)], high_watermark=21, alive=True)
+    living, ran = CommitHistory(may_be_older=True), replica(1, [(0, 0, 19)], high_watermark=21, alive=True, of_one_time=False)
     assert not claims(living, ran)
     assert claims(living, replace(ran, high_watermark=20)) == {Evidence.CHECKPOINT: 10}, "at the log end it may be of this log"
     others = [replace(ran, alive=False), replace(ran, alive=None), replace(ran, frozen=True)]  # a crash may have taken the end of the log
     assert [claims(living, one) for one in others] == [{Evidence.CHECKPOINT: 10}] * 3
-    assert claims(CommitHistory(), ran) == {Evidence.CHECKPOINT: 10}, "copied at one instant"
+    assert claims(living, replace(ran, of_one_time=True)) == {Evidence.CHECKPOINT: 10}, "copied at one instant"
 
 
 def test_two_in_the_isr_prove_nothing_of_what_one_of_them_holds() -> None:

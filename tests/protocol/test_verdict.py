@@ -145,7 +145,8 @@ def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
     found = _judged(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], **holed)
     assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
     assert (
-        "offsets 11..20 of follower 2 are cut away with the batch that holds the cut, and never fetched again: a hole stays" in found.reason
+        "offsets 11..20 of follower 2 are truncated with the batch that the cut falls into, and never fetched again: a hole stays"
+        in found.reason
     )
     fails = compare(leader, follower, leader_batches=[(1, 0, 19), (1, 20, 30)], **holed)
     assert fails.effect.fetcher_fails

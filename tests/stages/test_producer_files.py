@@ -15,6 +15,7 @@ from tests.support import in_process
 from tests.support.in_process import Row
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/clusters is not beside the project")
 REAL = [SHARED / "clean-in-sync" / "stopped", SHARED / "clean-in-sync" / "after", SHARED / "txn-loss" / "after"]
 STATE = ProducerState(7, 0, 6, 6, 1, 1, -1, -1)
 
@@ -128,12 +129,14 @@ def test_an_index_that_contradicts(tmp_path: Path) -> None:
     assert "producer 8 aborted at offset 5, where the log has no ABORT marker of it" in row["detail"]
 
 
+@needs_shared
 @pytest.mark.clusters
 @pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_real_brokers_never_contradict_themselves(path: Path) -> None:
     assert [row for row in in_process.audit(path)["input_errors"] if row["kind"] in ("producer-snapshot", "transaction-index")] == []
 
 
+@needs_shared
 @pytest.mark.clusters
 def test_a_changed_snapshot_of_a_real_broker_does(tmp_path: Path) -> None:
     """The same files with the sequence of each producer one higher."""

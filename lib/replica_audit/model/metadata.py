@@ -99,12 +99,16 @@ class PartitionMetadata:
 
 
 class BrokerStanding(NamedTuple):
-    """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that last changed."""
+    """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that last changed.
+
+    `broker_epoch` is that of its last registration, -1 if unknown: a broker gets a higher one each time that it starts.
+    """
 
     broker_id: int
     fenced: bool
     state: str
     changed_ms: int
+    broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,10 @@ class ReplicaFiles:
     replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
 
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
-    the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `in_use`: a broker was at work on it.
+    the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `verified_at_ms` is when the
+    CRCs of that segment were verified whose last check is the oldest, None: of one they never were, or the input does not say. `in_use`: a
+    broker was at work on it.
+    `clean_shutdown_epoch`: the broker epoch in the marker of a clean shutdown, None where it has none (before Kafka 3.7).
     `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
     shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted transactions; `producer_texts`:
     text of kafka-dump-log of such files.
@@ -119,7 +122,9 @@ class ReplicaFiles:
     folder: str | None = None
     scans: str | None = None
     captured_at_ms: int | None = None
+    verified_at_ms: int | None = None
     in_use: bool = False
+    clean_shutdown_epoch: int | None = None
     has_lock: bool = False
     producer_files: tuple[str, ...] = ()
     producer_texts: tuple[ProducerText, ...] = ()

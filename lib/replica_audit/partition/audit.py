@@ -20,6 +20,7 @@ from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings
 from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
+from replica_audit.partition.known.running import is_alive, may_be_of_different_times
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
@@ -48,8 +49,6 @@ from replica_audit.tables.pairs import ReplicaVerdict
 from replica_audit.tables.replicas import ReplicaRole
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.what_if import WhatIfLeader
-
-_ALIVE = {"up": True, "paused": True, "down": False}
 
 
 class PartitionAudit:
@@ -87,6 +86,7 @@ class PartitionAudit:
                 alive=self._alive(broker, one.files),
                 in_isr=broker in self.metadata.isr,
                 frozen=cluster.broker_states.get(broker) == "paused",
+                of_one_time=cluster.simultaneous,
             )
             for broker, one in self.compared.items()
             if one.log is not None
@@ -243,22 +243,13 @@ class PartitionAudit:
         )
 
     def _changes(self, broker_id: int, files: ReplicaFiles) -> bool:
-        """Whether a broker may have gone on, or started, while its files were copied one by one; `collect` sees to that itself."""
-        state = self.cluster.broker_states.get(broker_id)
-        is_at_rest = state in ("paused", "down") or (state != "up" and self._alive(broker_id, files) is False)
-        return not is_at_rest and not self.cluster.simultaneous and files.captured_at_ms is None
+        return may_be_of_different_times(broker_id, files, self.cluster)
 
     def _runs(self, one: replicas.Loaded) -> bool | None:
         return self._alive(one.broker_id, one.files)
 
     def _alive(self, broker_id: int, files: ReplicaFiles) -> bool | None:
-        """Whether the broker ran when its files were copied; a marker of a clean shutdown lies there only while it does not."""
-        if files.in_use:
-            return True
-        state = self.cluster.broker_states.get(broker_id, "")
-        if state == "stopped" and files.has_lock and not files.clean_shutdown:
-            return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
-        return False if files.clean_shutdown else _ALIVE.get(state)
+        return is_alive(broker_id, files, self.cluster)
 
     def _pairs(self) -> ComparedPairs:
         made = ComparedPairs()

@@ -71,7 +71,7 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
         log_epoch=copy.log_epoch,
         log_end_offset=copy.log_end_offset,
         brokers=tuple(
-            BrokerStanding(broker, copy.fenced[broker], str(state), copy.brokers_changed_ms[broker])
+            BrokerStanding(broker, copy.fenced[broker], str(state), copy.brokers_changed_ms[broker], copy.broker_epochs.get(broker, -1))
             for broker, state in sorted(copy.brokers.items())
         ),
         broker_events=copy.broker_events,

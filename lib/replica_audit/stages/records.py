@@ -43,8 +43,10 @@ def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]
     yield keys | nothing | {"pairs": [pair_row(pair) for pair in wanted.pairs]}
     for broker, files in wanted.segments:
         end_offset = wanted.end_offset(broker)
-        for number, file in enumerate(file for file in files if file.base_offset < end_offset):
-            following = [bytes_of(one) or one.path for one in files[number + 1 : number + 1 + _FOLLOWING]]
+        for file in files:
+            if file.base_offset >= end_offset:
+                continue
+            following = [bytes_of(one) or one.path for one in wanted.following(broker, file.base_offset, _FOLLOWING)]
             of_file: Row = {"file": as_dict(file), "is_last": file is files[-1], "following": following}
             of_file |= {"end_offset": end_offset, "bounds": wanted.bounds}
             yield keys | nothing | {"broker_id": broker} | of_file

@@ -24,18 +24,19 @@ UNKNOWN_TIME = 1 << 62  # later than any: no retention can be proven to last sti
 class ClusterFacts:
     """What is true of a whole cluster.
 
-    `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown) and `fenced`, by the metadata log,
-    are empty where there is no such metadata. `logs_go_on`: the server logs begin when the copies were taken. `metadata_log_end`: (epoch,
-    end offset) of the copy of the metadata log that reaches farthest; `history`: what that copy tells of the brokers over time. `compare`:
-    how closely replicas are compared; `show_keys`: whether keys may be shown as text. `audited_at_ms`: when the audit began, later than any
-    copy was taken. `describes_producers`: whether the brokers can be asked for the producers of a partition, as those of 3.0 and later;
-    None: not known. `acknowledged`: the findings of the cluster that somebody knows of.
+    `broker_states` (up, down, paused; by the metadata log up, or stopped after a controlled shutdown), `fenced`, by the metadata log, and
+    `broker_epochs`, of their last registrations, are empty where there is no such metadata. `logs_go_on`: the server logs begin when the
+    copies were taken. `metadata_log_end`: (epoch, end offset) of the copy of the metadata log that reaches farthest; `history`: what that
+    copy tells of the brokers over time. `compare`: how closely replicas are compared; `show_keys`: whether keys may be shown as text.
+    `audited_at_ms`: when the audit began, later than any copy was taken. `describes_producers`: whether the brokers can be asked for the
+    producers of a partition, as those of 3.0 and later; None: not known. `acknowledged`: the findings that somebody knows of.
     """
 
     generation: Generation
     moves: Protocol = Protocol.KIP_279
     broker_states: Mapping[int, str] = field(default_factory=dict)
     fenced: Mapping[int, bool] = field(default_factory=dict)
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
     simultaneous: bool = False
     metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
@@ -90,6 +91,7 @@ def cluster_facts(
         moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
         broker_states=_broker_states(head, copy),
         fenced=fenced,
+        broker_epochs={broker.broker_id: broker.broker_epoch for broker in copy.brokers} if copy else {},
         simultaneous=settings.simultaneous_copies,
         metadata_log_end=(copy.log_epoch, copy.log_end_offset) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import PartitionMetadata, SegmentFile
@@ -40,6 +40,17 @@ class RecordsWanted:
     def end_offset(self, broker_id: int) -> int:
         """How far the records of a broker are wanted: a follower's as far as it keeps them."""
         return next(log.end_offset for pair in self.pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
+
+    def following(self, broker_id: int, base_offset: int, most: int) -> tuple[SegmentFile, ...]:
+        """The next segments of a broker in which the end of a transaction is looked for that is open at the end of one.
+
+        None behind a file that the copy may lack: that one may have held the marker, and the next marker is of a later transaction.
+        """
+        files = next(files for broker, files in self.segments if broker == broker_id)
+        logs = (log for pair in self.pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
+        behind = {end for log in logs for end in log.perhaps_missing[1::2]}
+        later = [file for file in files if file.base_offset > base_offset][:most]
+        return tuple(takewhile(lambda file: file.base_offset not in behind, later))
 
     @property
     def bounds(self) -> list[int]:

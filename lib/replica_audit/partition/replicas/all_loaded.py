@@ -1,20 +1,23 @@
-"""Every replica of a partition, loaded; of a running broker without what was deleted from its log while its files were copied."""
+"""Every replica of a partition, loaded; of a running broker without what was deleted, or replaced, while its files were copied."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from replica_audit.model import ReplicaFiles, ScannedSegment
+from replica_audit.model import ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, load, refuse_twins
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.log_front import deleted_until, known_start
+from replica_audit.protocol.epochs.replaced_segments import replaced_segments
+from replica_audit.protocol.epochs.replica_log import after_swaps
 from replica_audit.protocol.verdict.verdict import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]
+Again = Callable[[int, ReplicaFiles, Collection[int]], Loaded]  # of the segments with these base offsets
 _SNAPSHOT_DIGITS = 20
 
 
@@ -39,9 +42,16 @@ def load_all(
     for broker, scan in known.segments:
         scans[broker, scan.log_dir, scan.directory].append(scan)
 
-    def loaded(broker: int, files: ReplicaFiles, start: int = 0) -> Loaded:
-        found = [scan for scan in scans[broker, files.log_dir, files.directory] if scan.segment.base_offset >= start]
+    def loaded(broker: int, files: ReplicaFiles, of: Collection[int] | None = None) -> Loaded:
+        found = scans[broker, files.log_dir, files.directory]
+        found = found if of is None else [scan for scan in found if scan.segment.base_offset in of]
         return load(broker, files, found, *readers, alive=alive(broker, files), compacted=compacted)
+
+    def segments(one: Loaded) -> list[Segment]:
+        return after_swaps(scan.segment for scan in scans[one.broker_id, one.files.log_dir, one.files.directory])
+
+    def is_cleaned(one: Loaded) -> bool:
+        return compacted or one.files.cleaner_offset is not None
 
     def changed(one: Loaded) -> bool:
         return one.is_compared and changes(one.broker_id, one.files)
@@ -49,7 +59,9 @@ def load_all(
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
     found = [_never_copied(one, found, changed, alive) for one in found]
+    found = [_without_replaced(one, segments(one), loaded) if changed(one) and is_cleaned(one) else one for one in found]
     found = _without_deleted(found, changed, loaded)
+    found = [_perhaps_deleted(one) if changed(one) and alive(one.broker_id, one.files) and not is_cleaned(one) else one for one in found]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
 
 
@@ -77,17 +89,37 @@ def _known_front(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loade
     return max((_front(other) for other in loaded if changed(other) and _is_same_topic(one, other)), default=0)
 
 
-def _without_deleted(
-    loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], again: Callable[[int, ReplicaFiles, int], Loaded]
-) -> list[Loaded]:
+def _without_replaced(one: Loaded, segments: Sequence[Segment], again: Again) -> Loaded:
+    """A replica without the segments that the cleaner had replaced: copied before they were deleted, and what replaced them afterwards."""
+    if one.log is None or one.log.broken_segment is None:
+        return one
+    bases = {segment.base_offset for segment in segments}
+    replaced = replaced_segments(segments)
+    return again(one.broker_id, one.files, bases - replaced) if replaced else one
+
+
+def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], again: Again) -> list[Loaded]:
     """Replicas of running brokers without the segments below a hole that only retention, or DeleteRecords, can have made under the copy."""
     made = []
     for one in loaded:
         missing = one.log.missing if one.log is not None and changed(one) else ()
         if missing and (start := deleted_until(missing, _known_front(one, loaded, changed))):
-            one = replace(again(one.broker_id, one.files, start), deleted_until=start)
+            above = {file.base_offset for file in one.files_in_log if file.base_offset >= start}
+            one = replace(again(one.broker_id, one.files, above), deleted_until=start)
         made.append(one)
     return made
+
+
+def _perhaps_deleted(one: Loaded) -> Loaded:
+    """A running broker's log as one that is not whole, where it has a hole between two segments: only another copy tells whose it is."""
+    if one.log is None or not one.log.missing or one.unreadable:
+        return one
+    first, last = one.log.missing[-1]
+    why = (
+        f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker runs, and may have deleted them "
+        "between the copies of two files; copy it again, or run collect there: a hole that is still there is the broker's"
+    )
+    return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
 
 
 def _is_same_topic(one: Loaded, other: Loaded) -> bool:

@@ -70,7 +70,7 @@ class Loaded:
         """Whether the replica takes part in verdicts: a current directory of an ordinary topic."""
         return self.files.state == "current" and self.files.topic != METADATA_TOPIC
 
-    def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False) -> Replica:
+    def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False, of_one_time: bool = True) -> Replica:
         """The replica as the rules see it; only where there is a log."""
         if self.log is None:
             raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
@@ -87,6 +87,7 @@ class Loaded:
             alive=alive,
             in_isr=in_isr,
             frozen=frozen,
+            of_one_time=of_one_time,
             stopped_cleanly=self.files.clean_shutdown and not alive,
             deleted_until=self.deleted_until,
         )

@@ -56,6 +56,7 @@ def log_row(loaded: Loaded, healed: Sequence[Rejoin] = ()) -> ReplicaLog:
         recovery_cut_offset=log.recovery_cut if log else None,
         unreadable_reason=loaded.unreadable,
         captured_at=utc(files.captured_at_ms),
+        crcs_verified_at=utc(files.verified_at_ms),
     )
 
 

@@ -65,12 +65,13 @@ class BrokerFenced(NamedTuple):
 class BrokerRegistered(NamedTuple):
     """A broker's process has started, and is fenced until it has caught up with the metadata; in a snapshot, its state.
 
-    `stops`: it is in a controlled shutdown, or went through one; only a snapshot says so.
+    `stops`: it is in a controlled shutdown, or went through one; only a snapshot says so. `broker_epoch` is higher with every start.
     """
 
     broker_id: int
     fenced: bool
     stops: bool = False
+    broker_epoch: int = -1
 
 
 class BrokerStops(NamedTuple):

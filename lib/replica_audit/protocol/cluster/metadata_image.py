@@ -92,14 +92,15 @@ def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
 class MetadataImage:
     """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`.
 
-    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time. `broker_events` is every
-    record of a broker's registration, in order.
+    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time; `broker_epochs`: since its
+    last registration. `broker_events` is every record of a broker's registration, in order.
     """
 
     topics: dict[str, str] = field(default_factory=dict)  # names by id
     features: dict[str, int] = field(default_factory=dict)
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     brokers_changed_ms: dict[int, int] = field(default_factory=dict)
+    broker_epochs: dict[int, int] = field(default_factory=dict)
     orphans: int = 0
     broker_events: list[BrokerEvent] = field(default_factory=list)
     min_isr: MinIsrLog = field(default_factory=MinIsrLog)
@@ -151,16 +152,16 @@ class MetadataImage:
         match record:
             case BrokerRegistered():
                 self.brokers[record.broker_id] = _registered(record, from_snapshot)
+                self.broker_epochs[record.broker_id] = record.broker_epoch
             case BrokerStops(broker_id):
                 if self.brokers.get(broker_id) is BrokerState.UP:
                     self.brokers[broker_id] = BrokerState.STOPPING
             case BrokerFenced(broker_id, None):
                 self.brokers.pop(broker_id, None)
-            case BrokerFenced(broker_id, True):
+            case BrokerFenced(broker_id, is_fenced):
                 stops = self.brokers.get(broker_id) in (BrokerState.STOPPING, BrokerState.STOPPED)
-                self.brokers[broker_id] = BrokerState.STOPPED if stops else BrokerState.FENCED
-            case BrokerFenced(broker_id, False):
-                self.brokers[broker_id] = BrokerState.UP
+                as_fenced = BrokerState.STOPPED if stops else BrokerState.FENCED
+                self.brokers[broker_id] = as_fenced if is_fenced else BrokerState.UP
             case FeatureSet():
                 self.features[record.name] = record.level
             case ConfigSet():

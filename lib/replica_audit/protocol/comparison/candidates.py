@@ -15,6 +15,7 @@ from replica_audit.protocol.comparison.pair import Comparison, Effect, removal_s
 from replica_audit.protocol.epochs.epoch_table import assign
 from replica_audit.protocol.epochs.lineage import Span, lacking, until
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.words import count
 
 
 class Loss(NamedTuple):
@@ -124,11 +125,11 @@ def _sentence(cost: Cost, unread: int) -> str:
     committed = f"{proven} of their offsets were committed" if proven else "whether any was committed is unknown"
     parts = [f"{cost.records} records are lost, {committed}" if cost.offsets else "nothing is lost"]
     if cost.diverged:
-        parts.append(f"{cost.diverged} follower(s) stay diverged and do not notice")
+        parts.append(f"{count(cost.diverged, 'follower')} would stay diverged, unnoticed")
     if cost.failing:
-        parts.append(f"{cost.failing} follower(s) fail to fetch")
+        parts.append(f"{count(cost.failing, 'follower')} would fail to fetch")
     if unread:
-        parts.append(f"{unread} replica(s) could not be read and may hold more")
+        parts.append(f"{count(unread, 'replica')} could not be read and may hold more")
     return "; ".join(parts)
 
 

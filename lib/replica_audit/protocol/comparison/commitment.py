@@ -132,24 +132,13 @@ def bounds(replica: Replica, history: CommitHistory, replicas: Mapping[int, Repl
         history: of its partition.
         replicas: the readable ones of its topic, by broker.
     """
-    found = [Bound(_checkpointed(replica, history), Evidence.CHECKPOINT, replica.broker_id)]
+    found = [Bound(replica.committed_until, Evidence.CHECKPOINT, replica.broker_id)]
     if history.terms and history.is_of(replica):
         known = {span.leader_epoch for span in replica.history} | {entry.epoch for entry in replica.log.epochs}
         for term in (term for term in history.terms if term.leader_epoch in known):
             found += _when_it_began(replica, term, history)
             found += _when_it_ended(replica, term, history, replicas)
     return _needed(found)
-
-
-def _checkpointed(replica: Replica, history: CommitHistory) -> int:
-    """The high watermark that was written down of the log as it is; 0 if none was.
-
-    It never lies beyond the log end. Where a broker went on while its files were copied, one that does was written after the log had been
-    copied: in between the log may have been cut, and gone on with other records.
-    """
-    high_watermark = replica.high_watermark or 0
-    went_on = history.may_be_older and bool(replica.alive) and not replica.frozen
-    return 0 if went_on and high_watermark > replica.log.log_end_offset else high_watermark
 
 
 def _needed(found: Iterable[Bound]) -> list[Bound]:

@@ -124,7 +124,7 @@ class Comparison:
         What lies below a high watermark is only cut after an unclean election.
         """
         latest = latest_epoch(self.leader.log.epochs)
-        if self.difference is None or self.difference.first_offset >= (self.leader.high_watermark or 0):
+        if self.difference is None or self.difference.first_offset >= self.leader.committed_until:
             return False
         return self.context.clean_elections.issuperset(range(latest + 1, self.context.leader_epoch + 1)) and self.still_diverged
 

@@ -26,16 +26,19 @@ def known_start(table: EpochTable, checkpoint: int | None, log: LoadedLog | None
 
 
 def deleted_until(missing: Iterable[tuple[int, int]], front: int) -> int | None:
-    """Up to where a copy holds nothing but leftovers of segments that were deleted under it: the end of the last hole below a log start.
+    """Up to where a copy holds nothing but leftovers of deleted segments: the end of the last hole that a known log start reaches.
+
+    The log start may have been written down before the last segments of a hole were deleted: one where a hole begins says that all below
+    is deleted, and what is deleted next is what the copy lacks.
 
     Args:
         missing: (first, last) inclusive offsets that no segment of the copy holds, between others that do.
         front: the largest known log start of the partition.
 
     Returns:
-        An exclusive end, which is where a segment begins; None if no hole lies below the front as a whole.
+        An exclusive end, which is where a segment begins; None if every hole begins above the front.
     """
-    return max((last + 1 for _first, last in missing if last < front), default=None)
+    return max((last + 1 for first, last in missing if first <= front), default=None)
 
 
 def begins_as_retention_leaves_it(table: EpochTable, log: LoadedLog) -> bool:

@@ -16,10 +16,10 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState
 class Replica:
     """One replica as the rules see it.
 
-    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known`
-    is False where their file was not collected. `checkpoint_known` is False where no
-    checkpoint was collected (a dump text alone). `unreadable` says why the replica cannot be used. `alive`: the metadata says that its
-    broker's process runs, so nothing was loaded from disk; None if unknown. `frozen`: it runs, but does nothing. `stopped_cleanly`: the
+    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is False where their file
+    was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text alone). `unreadable` says why the replica
+    cannot be used. `alive`: its broker's process ran when it was copied, so nothing was loaded from disk; None if unknown. `frozen`: it
+    runs, but does nothing. `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the
     copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `seen_until`: as a follower it is
     taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself. `deleted_until`:
     below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
@@ -37,6 +37,7 @@ class Replica:
     alive: bool | None = None
     in_isr: bool = False
     frozen: bool = False
+    of_one_time: bool = True
     stopped_cleanly: bool = False
     seen_until: int | None = None
     deleted_until: int | None = None
@@ -52,6 +53,17 @@ class Replica:
             follows = self._state(truncate_from_end(epochs, self.seen_until), self.seen_until)
         object.__setattr__(self, "_leads", leads)
         object.__setattr__(self, "_follows", follows)
+
+    @property
+    def committed_until(self) -> int:
+        """Up to where its high watermark proves that what its log holds was committed, exclusive; 0 if it proves nothing.
+
+        It never lies beyond the log end. Where a broker went on while its files were copied, one that does was written after the log had
+        been copied: in between the log may have been truncated, and gone on with other records.
+        """
+        high_watermark = self.high_watermark or 0
+        went_on = bool(self.alive) and not self.frozen and not self.of_one_time
+        return 0 if went_on and high_watermark > self.log.log_end_offset else high_watermark
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""

@@ -15,6 +15,7 @@ from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
+from replica_audit.words import count
 
 _DOUBTS: dict[Doubt, str] = {
     Doubt.MIN_ISR: "min.insync.replicas is not in the metadata log",
@@ -73,9 +74,8 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
     """Whose log misses what, and why."""
     missing = f"offsets {hole.first_offset}..{hole.end_offset - 1}"
     if hole.is_cut:
-        return (
-            f"{missing} of follower {hole.broker_id} are cut away with the batch that holds the cut, and never fetched again: a hole stays"
-        )
+        with_it = "are truncated with the batch that the cut falls into"
+        return f"{missing} of follower {hole.broker_id} {with_it}, and never fetched again: a hole stays"
     is_leader = hole.broker_id == c.leader.broker_id
     held = piece.right_epoch if is_leader else piece.left_epoch
     of_epoch = f" in epoch {held}" if held is not None and held >= 0 else ""
@@ -150,13 +150,17 @@ def _line(line: WrongLine) -> str:
     return f"has the line `{line.epoch} {line.found_offset}` where its batches have {right}"
 
 
-_DIFFERS: dict[CompactionCause, str] = {
-    CompactionCause.KEY_MISSING: "live key(s) are missing",
-    CompactionCause.KEY_MISSING_OR_DELETED: "key(s) are missing, lost or deleted while the other replica was away for long,",
-    CompactionCause.KEY_RESURRECTED: "deleted key(s) are live again",
-    CompactionCause.OTHER_VALUE: "key(s) have another newest value",
-    CompactionCause.TOMBSTONE_GONE: "tombstone(s) were removed too early",
-    CompactionCause.MARKER_GONE: "transaction marker(s) were removed too early",
+_DIFFERS: dict[CompactionCause | None, tuple[str, str]] = {
+    CompactionCause.KEY_MISSING: ("live key is missing", "live keys are missing"),
+    CompactionCause.KEY_MISSING_OR_DELETED: (
+        "key is missing, lost or deleted while the other replica was away for long,",
+        "keys are missing, lost or deleted while the other replica was away for long,",
+    ),
+    CompactionCause.KEY_RESURRECTED: ("deleted key is live again", "deleted keys are live again"),
+    CompactionCause.OTHER_VALUE: ("key has another newest value", "keys have another newest value"),
+    CompactionCause.TOMBSTONE_GONE: ("tombstone was removed too early", "tombstones were removed too early"),
+    CompactionCause.MARKER_GONE: ("transaction marker was removed too early", "transaction markers were removed too early"),
+    None: ("key differs", "keys differ"),
 }
 
 
@@ -168,7 +172,7 @@ def differing_keys(c: Comparison, found: RecordComparison) -> str:
 def _of_one_cause(c: Comparison, keys: DifferingKeys) -> str:
     role = "leader" if keys.broker_id == c.leader.broker_id else "follower"
     at = f" (first: offset {keys.worst[0].offset})" if keys.worst else ""
-    return f"{keys.number} {_DIFFERS[keys.cause] if keys.cause else 'key(s) differ'} on {role} {keys.broker_id}{at}"
+    return f"{count(keys.number, *_DIFFERS[keys.cause])} on {role} {keys.broker_id}{at}"
 
 
 def kept_until(c: Comparison) -> int:
@@ -188,5 +192,5 @@ def records_after_the_cut(c: Comparison, found: RecordComparison) -> str:
 
 def equal_records(found: RecordComparison) -> str:
     """That no key differs."""
-    apart = f"; {found.unproven} key(s) differ as copies of different times may" if found.unproven else ""
+    apart = f"; {count(found.unproven, 'key differs', 'keys differ')} as copies of different times may" if found.unproven else ""
     return f"compared record by record, no key differs in a way that compaction does not allow{apart}"

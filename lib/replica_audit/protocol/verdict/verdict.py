@@ -177,9 +177,9 @@ def _log_matching_violation(c: Comparison) -> Judgement | None:
     if surviving is not None:
         kept = "" if c.hole else f"batches from offset {surviving.first_offset} on differ from the leader's and survive: "
         return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=kept + reasons.difference(c, surviving))
-    high_watermark = c.leader.high_watermark or 0
+    high_watermark = c.leader.committed_until
     if c.isr_is_newer_than_the_follower:
-        high_watermark = min(high_watermark, c.follower.high_watermark or 0)
+        high_watermark = min(high_watermark, c.follower.committed_until)
     if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
         reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {reasons.difference(c, c.difference)}"
         return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)

@@ -1,0 +1,117 @@
+"""Copies of a broker that restarted while its files were copied one by one: part of them is of before the stop, part of after the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replica_audit.model import ReplicaFiles
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.running import is_alive, may_be_of_different_times
+from replica_audit.protocol.cluster.generation import generation
+from tests.formats import kafka_files
+from tests.formats import metadata_files as mf
+from tests.support import in_process
+from tests.support.in_process import Row
+
+LEADER, FOLLOWER = 1, 3
+_REGISTRATION: dict[str, object] = {
+    "incarnationId": mf.DIRECTORY_ID,
+    "endPoints": [],
+    "features": [],
+    "rack": None,
+    "fenced": False,
+    "logDirs": [],
+}
+
+
+def _files(**changed: object) -> ReplicaFiles:
+    values: dict[str, object] = dict.fromkeys(
+        ("topic_id", "high_watermark", "recovery_point", "log_start_offset", "cleaner_offset", "offline_reason")
+    )
+    values |= {"log_dir": "d", "directory": "t-0", "topic": "t", "partition": 0, "state": "current", "segments": (), "problems": ()}
+    values |= {"checkpoint_state": "ok", "checkpoint": (), "epochs": (), "high_watermarks_collected": True, "clean_shutdown": True}
+    return ReplicaFiles(**{**values, "clean_shutdown_epoch": 40, **changed})  # type: ignore[arg-type]
+
+
+def _cluster(state: str = "up", epoch: int = 57, *, simultaneous: bool = False) -> ClusterFacts:
+    chosen = generation(requested=None, inter_broker_protocol=None, metadata_version=25, broker_version=None)
+    return ClusterFacts(generation=chosen, broker_states={3: state}, broker_epochs={3: epoch}, simultaneous=simultaneous)
+
+
+def test_a_broker_that_registered_again_since_its_marker_was_written_has_started_since() -> None:
+    assert is_alive(3, _files(), _cluster()) is True
+    assert may_be_of_different_times(3, _files(), _cluster())
+
+
+@pytest.mark.parametrize(
+    ("files", "cluster"),
+    [
+        pytest.param({}, _cluster(epoch=40), id="it has not registered since"),
+        pytest.param({}, _cluster(epoch=-1), id="no metadata log knows"),
+        pytest.param({"clean_shutdown_epoch": None}, _cluster(), id="the marker has no epoch, before 3.7"),
+        pytest.param({"captured_at_ms": 5}, _cluster(), id="collected: the marker was there before and after"),
+        pytest.param({}, _cluster(simultaneous=True), id="copied at one instant"),
+    ],
+)
+def test_a_marker_counts_where_no_start_is_known(files: dict[str, object], cluster: ClusterFacts) -> None:
+    assert is_alive(3, _files(**files), cluster) is False
+
+
+def _replica(root: Path, broker: int, *batches: tuple[int, int, int], table: list[tuple[int, int]], high_watermark: int) -> Path:
+    """A replica of t-0 of batches (first offset, leader epoch, records)."""
+    log_dir = root / f"broker-{broker}" / "data-0"
+    directory = log_dir / "t-0"
+    directory.mkdir(parents=True)
+    content = b"".join(kafka_files.batch(first, epoch, deltas=range(count), value=b"0") for first, epoch, count in batches)
+    kafka_files.segment(directory, 0, content)
+    (directory / "leader-epoch-checkpoint").write_bytes(kafka_files.checkpoint(table))
+    (directory / "partition.metadata").write_bytes(kafka_files.partition_metadata(kafka_files.TOPIC_ID))
+    (log_dir / "meta.properties").write_bytes(kafka_files.meta_properties(broker))
+    (log_dir / "replication-offset-checkpoint").write_bytes(kafka_files.checkpoint([("t", 0, high_watermark)]))
+    return log_dir
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Path:
+    """The follower's log was copied while it stopped, with 8..9 that nobody else has; its high watermark after it had come back."""
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 1, 12), table=[(0, 0), (1, 8)], high_watermark=20)
+    log_dir = _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 0, 2), table=[(0, 0)], high_watermark=18)
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    return tmp_path
+
+
+def _metadata(root: Path, last_epoch: int) -> Path:
+    """The metadata log: broker 3 registers twice, the second time in `last_epoch`; broker 1 leads in epoch 1."""
+    registered = [
+        mf.record("REGISTER_BROKER_RECORD", **_REGISTRATION, brokerId=broker, brokerEpoch=epoch)
+        for broker, epoch in ((LEADER, 0), (FOLLOWER, 1), (FOLLOWER, last_epoch))
+    ]
+    created = [mf.topic("t"), mf.partition(replicas=[LEADER, FOLLOWER], isr=[LEADER], leaderEpoch=1)]
+    level = mf.record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=25)
+    mf.log(root / f"broker-{LEADER}" / "data-0" / "__cluster_metadata-0", [level, *registered, *created])
+    return root
+
+
+def _verdict(root: Path) -> Row:
+    (row,) = [row for row in in_process.audit(root)["replica_verdicts"] if row["topic"] == "t"]
+    return row
+
+
+def test_what_it_truncates_was_not_committed_by_a_high_watermark_of_after_the_start(restarted: Path) -> None:
+    """Seen on Kafka 4.3.1: a log of 3205 offsets, a high watermark of 3439, a marker of epoch 4929, a registration of 5771."""
+    row = _verdict(_metadata(restarted, 7))
+    assert (row["verdict"], row["cause"]) == ("inconclusive", "follower copied earlier")
+
+
+def test_one_that_has_not_started_since_is_judged_by_it(restarted: Path) -> None:
+    row = _verdict(_metadata(restarted, 1))
+    assert (row["verdict"], row["removed_committed"]) == ("committed_loss", 2)
+
+
+def test_a_leaders_high_watermark_of_after_the_start_does_not_say_that_its_log_is_the_one_it_leads_with(tmp_path: Path) -> None:
+    """Seen on Kafka 4.3.1: its log was copied while it stopped, with 967..968 of epoch 10; its table, later, began 11 at 967."""
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 0, 2), table=[(0, 0)], high_watermark=18)
+    _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 1, 12), table=[(0, 0), (1, 8)], high_watermark=20)
+    assert _verdict(_metadata(tmp_path, 7))["verdict"] == "inconclusive"
