@@ -15,7 +15,8 @@ Runs jobs/JOB.py. The first start creates .venv/ (Python packages) and .cache/ (
 script, which takes a few minutes; later ones start at once. Needed on the machine: Python 3.11+
 and a Java 17+ runtime.
 
-  --dry-run              print the command that would run, shell-quoted, and exit; before or after JOB
+  --dry-run              print the command that would run, shell-quoted, and exit; before JOB, or after
+                         one that has no --dry-run of its own, as maintain has
   --master URL           where Spark runs, such as spark://HOST:7077; before JOB (docs/deployment.md)
 
 environment:
@@ -44,6 +45,11 @@ wrong_usage() {
     exit "$USAGE_ERROR"
 }
 
+# Whether a job has an option --dry-run of its own: what comes after its name is then the job's.
+takes_dry_run() {
+    [ -n "$1" ] && grep -qs '^# takes: --dry-run$' "$ROOT/jobs/$1.py"
+}
+
 job=""
 dry_run=false
 arguments=()
@@ -53,7 +59,7 @@ for argument in "$@"; do
     if $wants_master; then
         wants_master=false
         SPARK_MASTER="$argument"
-    elif [ "$argument" = --dry-run ] && ! $literal; then
+    elif [ "$argument" = --dry-run ] && ! $literal && ! takes_dry_run "$job"; then
         dry_run=true
     elif [ -n "$job" ]; then
         if [ "$argument" = -- ]; then literal=true; fi

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402 - the package need not be installed
-from replica_audit.formats.collection.broker_folder import ROWS  # noqa: E402
+from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS  # noqa: E402
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
@@ -340,6 +340,7 @@ def _rows(logs: Logs, names: list[str], batches: Batches) -> pa.Table:
         "problems": [[]] * size,
         "windows": pa.ListArray.from_arrays(pa.array(np.arange(size + 1), pa.int32()), windows),
         "producers": [{"spans": [], "gaps": [], "untold_batches": 0}] * size,
+        **dict.fromkeys(OF_COLLECTING, [None] * size),
     }
     made = [
         one.cast(ROWS.field(name).type) if isinstance(one, pa.Array) else pa.array(one, ROWS.field(name).type)

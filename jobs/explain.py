@@ -1,4 +1,4 @@
-"""Explain one partition of a past run: both logs drawn, the exchange, what goes and what to do about it."""
+"""Explain one partition of a past run: both logs drawn, the exchange, what is lost and what to do about it."""
 
 # runs-on: driver
 

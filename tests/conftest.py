@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles and the Spark session."""
+"""What all tests share: hypothesis profiles, the option --fast and the Spark session."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.fast import pytest_addoption, pytest_configure
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 # What the shell is set up for that starts the tests changes what the project prints, and what it starts: none of it is theirs.
 _OF_THE_SHELL = """

@@ -1,5 +1,10 @@
 #!/usr/bin/env bash
-# Checks and tests: tests/run.sh runs them all, tests/run.sh ARGS... gives ARGS to pytest and runs nothing else.
+# Checks and tests.
+#
+#   tests/run.sh                   all of them
+#   tests/run.sh --fast            all checks, and the tests that need no Java, no browser and less than ten seconds each
+#   tests/run.sh ARGS...           ARGS are given to pytest, and nothing else runs
+#   tests/run.sh --fast ARGS...    the same, of the fast tests
 set -euo pipefail
 
 # shellcheck source=tools/environment.sh
@@ -10,14 +15,22 @@ source "$ROOT/tools/oracle.sh"
 source "$ROOT/tools/browser.sh"
 cd "$ROOT"
 
-environment_require_java
+fast=""
+if [ "${1:-}" = "--fast" ]; then
+    fast="--fast"
+    shift
+fi
+
+if [ -z "$fast" ]; then environment_require_java; fi
 environment_packages test,lint,notebook
-environment_jars
-environment_classes
-oracle_jars
-if [ $# -eq 0 ]; then
-    browser_ready
-    for line in 4.3 3.9; do tests/kafka_lab/jars.sh "$line"; done
+if [ -z "$fast" ]; then
+    environment_jars
+    environment_classes
+    oracle_jars
+    if [ $# -eq 0 ]; then
+        browser_ready
+        for line in 4.3 3.9; do tests/kafka_lab/jars.sh "$line"; done
+    fi
 fi
 
 # The tests make their own sessions; here only what has to be said before a JVM starts: no second compiler, which costs
@@ -48,7 +61,7 @@ fi
 
 # Last, so that its closing line ends the output.
 result=0
-python -m pytest "$@" || result=$?
+python -m pytest ${fast:+"$fast"} "$@" || result=$?
 if [ -n "$failed" ]; then
     say "failed before the tests:$failed"
     exit 1

@@ -29,6 +29,7 @@ from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
 from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.words import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def triage(
 
     found = discover(inputs, metadata)
     refuse_useless(found)
-    told(f"found {sum(len(root.brokers) for root in found.roots)} broker folder(s) in {len(found.roots)} cluster(s)")
+    told(f"found {count(sum(len(root.brokers) for root in found.roots), 'broker folder')} in {count(len(found.roots), 'cluster')}")
     audits = {root.cluster_id: _audited(root, settings, acknowledged, told, is_alone=len(found.roots) == 1) for root in found.roots}
     is_readable = any(audit.replicas for audit in audits.values())
     if not is_readable:
@@ -122,9 +123,9 @@ def _audited(
 ) -> ClusterAudit:
     def told(stage: str, replicas: int) -> None:
         if is_alone and replicas:
-            tell(f"{stage} {replicas} replica(s)")
+            tell(f"{stage} {count(replicas, 'replica')}")
         elif stage == READING:
-            tell(f"{root.path.name}: {replicas} replica(s)")
+            tell(f"{root.path.name}: {count(replicas, 'replica')}")
 
     known = acknowledged.of_cluster(root.cluster_id) if acknowledged else None
     return audit_cluster(root.sources(), root.head, settings, acknowledged=known, tell=told, shares=can_share())

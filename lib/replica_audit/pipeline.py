@@ -59,6 +59,7 @@ from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, WrittenRows
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.words import count
 
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
@@ -129,8 +130,8 @@ class _Audit:
 
     def run(self) -> Report:
         roots = self.found.roots
-        brokers = sum(len(root.brokers) for root in roots)
-        self.tell(f"found {brokers} broker folder(s) in {len(roots)} cluster(s); preparing tables in {self.request.warehouse}")
+        brokers = count(sum(len(root.brokers) for root in roots), "broker folder")
+        self.tell(f"found {brokers} in {count(len(roots), 'cluster')}; preparing tables in {self.request.warehouse}")
         self.warehouse.create_missing()
         request = self.request
         try:
@@ -160,7 +161,7 @@ class _Audit:
         if not replicas:
             self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
         suit_input(self.spark, files or 0)
-        self.tell(f"reading {files or 0} segment(s) of {replicas} replica(s), {(size or 0) / 1e6:.1f} MB")
+        self.tell(f"reading {count(files or 0, 'segment')} of {count(replicas, 'replica')}, {(size or 0) / 1e6:.1f} MB")
         copied = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
         now_ms = time.time_ns() // 1_000_000
@@ -191,7 +192,7 @@ class _Audit:
         problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], outcomes)
         try:
             found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
-            self.tell(f"compared the replicas of {found.audited} partition(s)")
+            self.tell(f"compared the replicas of {count(found.audited, 'partition')}")
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.tell(line)
             self.tell("writing the tables")

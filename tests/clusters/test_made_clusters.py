@@ -21,6 +21,7 @@ _LEFT_OUT = (
     "log_dir",
     "source",
     "captured_at",
+    "crcs_verified_at",
     "evidence",
     "rests_on",
     "removed_bytes",

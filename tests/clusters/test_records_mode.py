@@ -10,6 +10,7 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.formats.segment.hashed_records import key_hash
+from replica_audit.words import count
 from tests.clusters.test_content import ROOTS
 from tests.clusters.test_scenarios import SHARED
 from tests.support import in_process
@@ -48,9 +49,11 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
         lacks = found.get((f"{row['topic']}-{row['partition']}", row["follower_id"]), ())
         assert sum(one["keys"] for one in row["differing_keys"]) == len(lacks)
         assert (row["verdict"] == "compaction_differs") == bool(lacks and moment == "after"), "a cut comes first"
-        unsure = "key(s) are missing, lost or deleted while the other replica was away for long,"
-        what = "live key(s) are missing" if moment == "before" else unsure
-        assert (f"{len(lacks)} {what} on follower" in row["reason"]) == bool(lacks)
+        unsure = "missing, lost or deleted while the other replica was away for long,"
+        one, several = (
+            ("live key is missing", "live keys are missing") if moment == "before" else (f"key is {unsure}", f"keys are {unsure}")
+        )
+        assert (f"{count(len(lacks), one, several)} on follower" in row["reason"]) == bool(lacks)
 
 
 @pytest.mark.clusters

@@ -108,10 +108,10 @@ def test_partitions_are_worst_first_with_the_sums_of_their_followers(nights: Pat
 
 
 def test_what_a_warehouse_a_run_and_a_partition_say_of_themselves(nights: Path, audits: Warehouse, full: Run) -> None:
-    assert repr(audits) == f"Warehouse {nights / 'warehouse'}: 3 complete run(s), the latest is {RUNS[2]}"
+    assert repr(audits) == f"Warehouse {nights / 'warehouse'}: 3 complete runs, the latest is {RUNS[2]}"
     assert "<code>.latest()</code>" in audits._repr_html_()
     assert "replica_verdicts" in audits._repr_html_()
-    assert repr(full) == f"Run {RUNS[1]} of 2026-01-03: 7 cluster(s)"
+    assert repr(full) == f"Run {RUNS[1]} of 2026-01-03: 7 clusters"
     assert '<code>.partition("ledger-1")</code>' in full._repr_html_()
     partition = full.partition("billing-0")
     assert repr(partition) == f"Partition billing-0 of run {RUNS[1]}: follower 1 committed_loss"

@@ -44,7 +44,7 @@ def test_siblings_that_all_link_to_each_other(tmp_path: Path, prefix: str):
     began = time.process_time()
     found = discover([str(tmp_path)])
     listed = list(replicas_of(tmp_path))
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 60, "20! paths would take years"
     assert 7 in {one.broker_id for root in found.roots for one in root.brokers}
     assert len([one for one in listed if isinstance(one, ReplicaFiles)]) == 1
     assert {one.code for one in listed if isinstance(one, Problem)} == {"link-loop"}

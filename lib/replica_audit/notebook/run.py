@@ -18,6 +18,7 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.explained_rows import ExplainedRun as RunRow
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.tables import REPLICA_VERDICTS
+from replica_audit.words import count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,7 +183,7 @@ class Run:
         return run_charts.heatmap(pandas_frame(self._place.tables, REPLICA_VERDICTS, equal), self.run_id)
 
     def __repr__(self) -> str:
-        return f"Run {self.run_id} of {self.run_date}: {len(self.clusters)} cluster(s)"
+        return f"Run {self.run_id} of {self.run_date}: {count(len(self.clusters), 'cluster')}"
 
     def _repr_html_(self) -> str:
         worst = self.partitions()
@@ -190,7 +191,8 @@ class Run:
         said = ", ".join(f"{count} {escape(str(severity))}" for severity, count in counts.items() if count) or "none"
         example = escape(str(worst["name"].iloc[0])) if len(worst) else "orders-0"
         return (
-            f"<p><b>Run</b> {escape(self.run_id)} of {self.run_date}, {len(self.clusters)} cluster(s). Partitions by severity: {said}.</p>"
+            f"<p><b>Run</b> {escape(self.run_id)} of {self.run_date}, {count(len(self.clusters), 'cluster')}. "
+            f"Partitions by severity: {said}.</p>"
             "<p><code>.partitions()</code> worst first, <code>.verdicts()</code>, <code>.findings()</code>, <code>.replicas()</code>, "
             "<code>.table(name)</code>; <code>.heatmap()</code> plots brokers × verdicts; "
             f'<code>.partition("{example}")</code> looks into one.</p>'

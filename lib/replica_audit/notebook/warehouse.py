@@ -23,6 +23,7 @@ from replica_audit.report.facts import question
 from replica_audit.report.facts.explained_rows import NOTHING_READ
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.tables import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
+from replica_audit.words import count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,13 +156,13 @@ class Warehouse:
 
     def __repr__(self) -> str:
         runs = self.run_ids
-        return f"Warehouse {self.location}: {len(runs)} complete run(s), the latest is {runs[0]}"
+        return f"Warehouse {self.location}: {count(len(runs), 'complete run')}, the latest is {runs[0]}"
 
     def _repr_html_(self) -> str:
         runs = self.run_ids
         listed = "".join(f"<li>{escape(run)}</li>" for run in runs[:5]) + ("<li>…</li>" if len(runs) > 5 else "")
         return (
-            f"<p><b>Warehouse</b> {escape(self.location)}, {len(runs)} complete run(s):</p><ol>{listed}</ol>"
+            f"<p><b>Warehouse</b> {escape(self.location)}, {count(len(runs), 'complete run')}:</p><ol>{listed}</ol>"
             "<p><code>.runs()</code> lists them, <code>.latest()</code> or <code>.run(id)</code> gives one, <code>.history()</code> and "
             f"<code>.lost_over_time()</code> plot them. Tables: {escape(', '.join(table.name for table in TABLES))}.</p>"
         )

@@ -24,6 +24,7 @@ from replica_audit.stages.salvage_replay import REPLAY_OUTCOME
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Root, discover
+from replica_audit.words import count
 
 Saves = Callable[[Sequence[SalvageUnit]], Iterable[UnitOutcome]]
 Replays = Callable[[Sequence[ReplayUnit]], Iterable[ReplayOutcome]]
@@ -71,7 +72,7 @@ def salvage(run: PastRun, request: SalvageRequest, save: Saves, replay: Replays,
     found = cuts_of(run, cluster_id, request.partitions, gone=request.gone)
     size = sum(cut.size_bytes or 0 for cut in found.cuts)
     removed = sum(cut.record_count or 0 for cut in found.cuts)
-    tell(f"run {run.run_id}: {len(found.cuts)} cut(s) remove {removed} record(s), {size / 1e6:.1f} MB")
+    tell(f"run {run.run_id}: {count(len(found.cuts), 'cut')} of {count(removed, 'record')}, {size / 1e6:.1f} MB")
     places, problems = places_of(root.sources(), {(cut.topic, cut.partition) for cut in found.cuts})
     with output.begun():
         return _saved(run.run_id, found, output, list(units_of(found, places, output.records)), asked_for, save, replay, tell, problems)
@@ -108,7 +109,7 @@ def _saved(
     problems: Sequence[Problem],
 ) -> SavedRecords:
     units = [one for one in work if isinstance(one, SalvageUnit)]
-    tell(f"saving from {len(units)} segment(s) into {output.folder}")
+    tell(f"saving from {count(len(units), 'segment')} into {output.folder}")
     outcomes = [one for one in work if isinstance(one, UnitOutcome)] + list(save(units))
     for outcome in outcomes:
         if outcome.output is not None and not Path(outcome.output).exists():

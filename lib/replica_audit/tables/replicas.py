@@ -119,6 +119,10 @@ class ReplicaLog:
     recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it cuts nothing or does not run"]
     unreadable_reason: Annotated[str | None, "why the replica cannot be compared; null if it can"]
     captured_at: Annotated[datetime | None, "when the replica was copied, if the input says so"]
+    crcs_verified_at: Annotated[
+        datetime | None,
+        "of a collection: when the CRCs of that segment were verified whose last check is the oldest; null: of one they never were",
+    ]
 
 
 REPLICA_LOGS = table(

@@ -122,7 +122,7 @@ METADATA_COPY = struct(
     metadata_version=INT,
     log_epoch=INT,
     log_end_offset=BIGINT,
-    brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT)),
+    brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT, broker_epoch=BIGINT)),
     broker_events=pa.list_(BROKER_EVENT),
     min_isr=pa.list_(MIN_ISR_SETTING),
     last_timestamp_ms=BIGINT,

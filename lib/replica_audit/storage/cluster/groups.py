@@ -11,6 +11,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
 from replica_audit.storage.cluster.missing import Missing
+from replica_audit.words import count
 
 _GROUPS_AT_ONCE = 100
 _SHARE = "share"  # a share group acknowledges records, and commits no offset
@@ -51,7 +52,7 @@ def _add_offsets(brokers: Brokers, chunks: Mapping[int, Sequence[dict[str, Any]]
             for one in answer.groups:
                 _put(by_id[one.group_id], one, missing)
         elif answer.lasting:
-            missing.append(Missing(what=f"offsets of {len(chunk)} group(s): {', '.join(by_id)}", why=answer.reason, broker=broker))
+            missing.append(Missing(what=f"offsets of {count(len(chunk), 'group')}: {', '.join(by_id)}", why=answer.reason, broker=broker))
         else:  # before 3.0 (KIP-709) one group at a time
             for group in chunk:
                 _add_offsets_of_one(brokers, broker, group, missing)

@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_name
 from replica_audit.storage.cluster.missing import Missing
+from replica_audit.words import count
 
 CONFIGS = (
     "cleanup.policy",
@@ -138,7 +139,7 @@ def add_configs(brokers: Brokers, found: Sequence[dict[str, Any]], missing: list
         try:
             answer = brokers.ask_any(configs_request(TOPIC, chunk, CONFIGS))
         except Unanswered as none:
-            missing.append(Missing(what=f"configurations of {len(chunk)} topic(s), from {chunk[0]} on", why=none.reason))
+            missing.append(Missing(what=f"configurations of {count(len(chunk), 'topic')}, from {chunk[0]} on", why=none.reason))
             continue
         for result in answer.results:
             if result.error_code:

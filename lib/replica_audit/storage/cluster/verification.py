@@ -22,6 +22,7 @@ from replica_audit.storage.cluster.connection import Brokers, Unanswered, error_
 from replica_audit.storage.cluster.missing import Missing
 from replica_audit.storage.cluster.tables_then import PartitionThen, RunThen
 from replica_audit.storage.cluster.topics import TOPIC, configs_request, kafka_uuid
+from replica_audit.words import count
 
 PARTITIONS_AT_ONCE = 1000
 _TOPICS_AT_ONCE = 500
@@ -94,7 +95,7 @@ def _located(brokers: Brokers, partitions: Sequence[PartitionThen], made: Verifi
         try:
             answer = brokers.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         except Unanswered as none:
-            made.missing.append(Missing(what=f"leaders of {len(asked)} topic(s)", why=none.reason))
+            made.missing.append(Missing(what=f"leaders of {count(len(asked), 'topic')}", why=none.reason))
             continue
         topics |= {topic.name: topic for topic in answer.topics}
     found, refused = [], []
@@ -270,5 +271,5 @@ def _tell(made: Verification, failed: Iterable[tuple[str, str]]) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more partition(s)" if len(names) > 5 else ""
+    more = f" and {count(len(names) - 5, 'more partition')}" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

@@ -75,5 +75,5 @@ def lacking(path: Path, present: Iterable[int], named: Iterable[int]) -> Problem
         kind="metadata",
         code="brokers-not-in-input",
         detail=f"the metadata names {are} {names}, of which the input holds nothing; it has {', '.join(map(str, sorted(here)))}",
-        remedy=f"copy the log directories of {are} {names}, too, into folders named broker-ID beside the others; none, if they are gone",
+        remedy=f"copy the log directories of {are} {names}, too, into folders named broker-ID next to the others; none, if they are gone",
     )
