@@ -13,7 +13,7 @@ from tests.kafka_lab.cluster import Lab, LabError
 from tests.kafka_lab.node import Node
 from tests.support.jvm import jvm, own_exceptions
 
-_OPTIONS = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _CALL_S = 20
 _COMMANDS = {"find-hanging": "FindHangingTransactionsCommand", "abort": "AbortTransactionCommand"}

@@ -25,13 +25,15 @@ def _log(*segments: tuple[int, int], epoch: int = 0, epochs: EpochTable = EMPTY)
     ("front", "expected"),
     [
         pytest.param(0, None, id="nothing was deleted"),
-        pytest.param(71, None, id="one offset of the hole is above the start"),
-        pytest.param(72, 72, id="the log starts where the hole ends"),
-        pytest.param(99, 72, id="later"),
+        pytest.param(61, None, id="the log starts before the hole"),
+        pytest.param(62, 72, id="the log starts where the hole begins: what is deleted next was not copied"),
+        pytest.param(71, 72, id="in the hole"),
+        pytest.param(99, 72, id="behind the hole, before the next one"),
+        pytest.param(100, 120, id="where the last hole begins"),
         pytest.param(120, 120, id="all holes lie below"),
     ],
 )
-def test_a_hole_counts_as_deleted_only_if_all_of_it_lies_below_a_log_start(front: int, expected: int | None) -> None:
+def test_a_hole_counts_as_deleted_if_a_log_start_reaches_it(front: int, expected: int | None) -> None:
     log = _log((49, 50), (51, 61), (72, 79), (80, 99), (120, 129))
     assert log.missing == ((62, 71), (100, 119))
     assert deleted_until(log.missing, front) == expected
@@ -92,4 +94,4 @@ def test_what_is_left_of_a_copy_is_the_log_as_it_was(seed: int) -> None:
         expected = [] if own is None or own < start else [hole for hole in log.missing if hole[0] <= own <= hole[1]]
         assert left == expected, "only the log's own hole stays, wherever it is not deleted with the rest"
     assert first <= start, "nothing is left out that the log still holds"
-    assert all(hole in left for hole in log.missing if hole[1] >= front), "a hole above every known start stays"
+    assert all(hole in left for hole in log.missing if hole[0] > front), "a hole above every known start stays"
