@@ -251,6 +251,33 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     assert "already truncated" in gone.decisions[0]
 
 
+@pytest.mark.parametrize(
+    ("standing", "in_isr", "holds", "said"),
+    [
+        pytest.param("down", False, True, "the run confirms it", id="metadata says that it is down"),
+        pytest.param("unknown", False, None, "the run does not show it", id="nothing is known of it"),
+        pytest.param("follower", True, False, "THE RUN CONTRADICTS IT", id="it ran, in sync"),
+    ],
+)
+def test_a_broker_that_truncates_is_presumed_to_be_stopped(standing: str, in_isr: bool, holds: bool | None, said: str) -> None:
+    cut = verdict("t", 2, "stale_tail", truncation_offset=10, removed_records=5)
+    leader, other = roles("t", 1, 2, leader=1, isr=(1, 2) if in_isr else (1,))
+    plan = plan_of(facts(verdicts=(cut,), roles=(leader, replace(other, standing=standing)), logs=(log("t", 2),)), RE_READ)
+    assert [(one.what, one.holds) for one in plan.presumptions] == [("broker 2 is stopped, and stays so until the copies are made", holds)]
+    assert said in render_plan(plan)
+
+
+def test_old_clusters_are_told_that_their_tools_are_others() -> None:
+    bad = facts(
+        verdicts=(verdict("t", 3, "log_matching_violation"),),
+        roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2),
+        protocol="kip-101",
+    )
+    assert "kafka-reassign-partitions.sh with --zookeeper" in render_plan(plan_of(bad, RE_READ))
+    assert "--zookeeper" not in render_plan(plan_of(replace(bad, protocol="truncate-on-fetch"), RE_READ))
+    assert "--zookeeper" not in render_plan(plan_of(facts(protocol="kip-101"), RE_READ)), "an empty plan needs no tool"
+
+
 def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     wrong = log(
         "t",

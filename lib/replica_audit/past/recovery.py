@@ -84,6 +84,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         inconclusive=sum(inconclusive.values()),
         problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
         brokers=_brokers(run, own) if gone else frozenset(),
+        protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
     )
     return without_gone(facts, gone)
 

@@ -119,7 +119,10 @@ class ActedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedCut:
-    """What a replica does when it follows a candidate: an element of `what_if_leaders.follower_cuts`."""
+    """What a replica does when it follows a candidate: an element of `what_if_leaders.follower_cuts`.
+
+    `log_end_offset`: where its log ends, said where nobody counted what it truncates.
+    """
 
     broker_id: int
     truncation_offset: int | None
@@ -131,6 +134,7 @@ class ActedCut:
     still_diverged: bool
     divergence_offset: int | None = None
     removed_bytes: int | None = None
+    log_end_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +180,7 @@ class RecoveryFacts:
 
     `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
     `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
-    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not.
+    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the truncation rule of the cluster.
     """
 
     run_id: str
@@ -193,6 +197,7 @@ class RecoveryFacts:
     brokers: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
     cut_copies: tuple[ActedVerdict, ...] = ()
+    protocol: str | None = None
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ActedRole]]:

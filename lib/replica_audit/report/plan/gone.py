@@ -55,7 +55,7 @@ def _check(facts: RecoveryFacts, gone: frozenset[int]) -> None:
         known = ", ".join(map(str, sorted(facts.brokers))) or "none"
         raise UsageError(f"--gone {unknown[0]}: cluster {facts.cluster_id} of run {facts.run_id} has no such broker; it has: {known}")
     for broker in sorted(gone):
-        seen = next(_seen_running(facts, broker), None)
+        seen = next(seen_running(facts, broker), None)
         if seen is not None:
             raise UsageError(
                 f"--gone {broker}: run {facts.run_id} saw broker {broker} running ({seen}); if it has been lost since, audit again: "
@@ -63,7 +63,8 @@ def _check(facts: RecoveryFacts, gone: frozenset[int]) -> None:
             )
 
 
-def _seen_running(facts: RecoveryFacts, broker: int) -> Iterator[str]:
+def seen_running(facts: RecoveryFacts, broker: int) -> Iterator[str]:
+    """What shows that a broker ran when it was copied: parts of a sentence."""
     for role in facts.roles:
         if role.broker_id == broker and role.leader_id == broker:
             yield f"it leads {role.topic}-{role.partition}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
@@ -16,7 +17,7 @@ from replica_audit.report.plan.kafka_files import SERVER, election_json
 from replica_audit.report.plan.rebuilds import rebuilds
 from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
-from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
 from replica_audit.report.plan.truncations import truncations, truncations_text
 from replica_audit.words import count
 
@@ -42,9 +43,21 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
         decisions=tuple(one.text for one in decisions(due_of(facts))),
         steps=tuple(steps),
         refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
-        presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
+        presumptions=tuple(dict.fromkeys([*_tools(facts), *(one for part in parts for one in part.presumptions)])),
         truncations=tuple(truncations_text(truncations(facts))),
     )
+
+
+def _tools(facts: RecoveryFacts) -> Iterator[Presumption]:
+    """Truncation on fetch needs brokers of 2.8, which take all of a plan; before KIP-455 reassignments went through ZooKeeper."""
+    if facts.protocol is not None and facts.protocol != Protocol.TRUNCATE_ON_FETCH:
+        yield Presumption(
+            what="brokers run Kafka 2.4 or newer, and the tools are of 2.6 or newer. Older ones do the same through ZooKeeper: "
+            "kafka-reassign-partitions.sh with --zookeeper instead of --bootstrap-server, kafka-preferred-replica-election.sh; an unclean "
+            "election is made by setting unclean.leader.election.enable=true for the topic",
+            holds=None,
+            how_to_check=f"kafka-broker-api-versions.sh {SERVER} | grep -c AlterPartitionReassignments   # not 0",
+        )
 
 
 def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from replica_audit.program import command_line
+from replica_audit.protocol.cluster.fencing import DOWN
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.plan.elections import leaders_by_plan
-from replica_audit.report.plan.gone import brokers_shown
-from replica_audit.report.plan.kafka_files import rows_csv
-from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Safety
+from replica_audit.report.plan.gone import brokers_shown, seen_running
+from replica_audit.report.plan.kafka_files import SERVER, rows_csv
+from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Presumption, Safety
 from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
 from replica_audit.report.plan.truncations import cut_away, truncations, truncations_csv
 from replica_audit.words import count
@@ -54,8 +55,29 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                     PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),
                 ),
             ),
-        )
+        ),
+        presumptions=tuple(_stopped(facts, holders)),
     )
+
+
+def _stopped(facts: RecoveryFacts, holders: Collection[tuple[str, int, int]]) -> Iterator[Presumption]:
+    """A broker that runs truncates by itself, copied or not. Of partitions without a leader the elections say it."""
+    found = {broker for topic, partition, broker in holders if (topic, partition) not in facts.leaderless}
+    for holds in (True, None, False):
+        brokers = {broker for broker in found if _is_stopped(facts, broker) is holds}
+        if brokers:
+            yield Presumption(
+                what=f"{brokers_shown(brokers)} {'is' if len(brokers) == 1 else 'are'} stopped, and {'stays' if len(brokers) == 1 else 'stay'} so until the copies are made",
+                holds=holds,
+                how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list {'it' if len(brokers) == 1 else 'them'}",
+            )
+
+
+def _is_stopped(facts: RecoveryFacts, broker: int) -> bool | None:
+    """Whether the run saw a broker stopped; None where nothing shows it."""
+    if next(seen_running(facts, broker), None) is not None:
+        return False
+    return True if any(role.broker_id == broker and role.standing == DOWN for role in facts.roles) else None
 
 
 def _salvage(facts: RecoveryFacts) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from replica_audit.report.facts.recovery_facts import ActedCut, ActedVerdict, PartitionKey, RecoveryFacts, RejoinOnceCorrected
+from replica_audit.report.facts.recovery_facts import ActedCut, ActedLog, ActedVerdict, PartitionKey, RecoveryFacts, RejoinOnceCorrected
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
@@ -102,7 +102,7 @@ def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, 
     for log in facts.logs:
         key, corrected = (log.topic, log.partition), log.cut_once_corrected
         if corrected is not None and key not in facts.leaderless and log.state == "current":
-            found.append((key, corrected.leader_id, _once_corrected(corrected, verdicts.get((*key, log.broker_id)))))
+            found.append((key, corrected.leader_id, _once_corrected(corrected, log, verdicts.get((*key, log.broker_id)))))
     return found
 
 
@@ -127,7 +127,7 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
         )
 
 
-def _once_corrected(corrected: RejoinOnceCorrected, verdict: ActedVerdict | None) -> ActedCut:
+def _once_corrected(corrected: RejoinOnceCorrected, log: ActedLog, verdict: ActedVerdict | None) -> ActedCut:
     """How much it removes is known only if it is cut there without the correction, too."""
     if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (
         corrected.truncation_offset,
@@ -144,6 +144,7 @@ def _once_corrected(corrected: RejoinOnceCorrected, verdict: ActedVerdict | None
         catches_up=True,
         still_diverged=False,
         divergence_offset=None if verdict is None else verdict.divergence_offset,
+        log_end_offset=log.log_end_offset,
     )
 
 
@@ -182,7 +183,8 @@ def _does(cut: ActedCut) -> str:
 
 def _records(cut: ActedCut) -> str:
     if cut.removed_records is None:
-        return ", not known how many records"
+        end = "" if cut.log_end_offset is None else f" (its log ends at {cut.log_end_offset})"
+        return f", not known how many records{end}"
     proven = f", {cut.removed_committed} committed" if cut.removed_committed else ""
     return f" ({count(cut.removed_records, 'record')}{proven})"
 
