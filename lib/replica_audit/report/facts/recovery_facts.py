@@ -180,7 +180,7 @@ class RecoveryFacts:
 
     `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
     `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
-    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the truncation rule of the cluster.
+    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the cluster's truncation rule.
     """
 
     run_id: str

@@ -66,10 +66,11 @@ def _stopped(facts: RecoveryFacts, holders: Collection[tuple[str, int, int]]) ->
     for holds in (True, None, False):
         brokers = {broker for broker in found if _is_stopped(facts, broker) is holds}
         if brokers:
+            stopped, them = ("is stopped, and stays so", "it") if len(brokers) == 1 else ("are stopped, and stay so", "them")
             yield Presumption(
-                what=f"{brokers_shown(brokers)} {'is' if len(brokers) == 1 else 'are'} stopped, and {'stays' if len(brokers) == 1 else 'stay'} so until the copies are made",
+                what=f"{brokers_shown(brokers)} {stopped} until the copies are made",
                 holds=holds,
-                how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list {'it' if len(brokers) == 1 else 'them'}",
+                how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list {them}",
             )
 
 
