@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.copied_earlier import seen_until
+from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
@@ -27,8 +27,8 @@ def compared(
 ) -> Comparison:
     """The comparison as the audit makes it, of brokers that enter an epoch when they are elected."""
     options = {"enters_epoch_at_once": True, **options}
-    until = seen_until(leader, follower, Context(**options), others)
-    return compare(leader, replace(follower, seen_until=until), *others, protocol=protocol, **options)
+    seen = seen_as_far(leader, follower, Context(**options), others)
+    return compare(leader, replace(follower, seen=seen), *others, protocol=protocol, **options)
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
