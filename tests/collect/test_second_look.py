@@ -132,6 +132,7 @@ def test_a_log_that_is_not_the_captured_one_any_more_is_not_looked_at(data: Path
 
 
 def test_without_a_broker_at_work_nothing_goes_on(data: Path) -> None:
+    (data / ".lock").write_text("")
     assert _replica(taken(data)).second_look is None
 
 

@@ -228,8 +228,8 @@ class LogDirCapture:
         self._output.remove(self.folder / BATCHES_FOLDER / directory)
 
     def look_again(self) -> None:
-        """Look at the end of every log again, where a broker is at work."""
-        for directory, end in self._ends.items() if self.is_in_use else ():
+        """Look at the end of every log again, where a broker may be at work."""
+        for directory, end in self._ends.items() if self.is_in_use is not False else ():
             inode, replica = self.replicas[directory]
             parsed = log_dir.replica_directory(directory)
             start = self._offsets.now("log_start_offset", parsed) if parsed else -1

@@ -20,7 +20,7 @@ MEANING = {
     0: "nothing found at or above '{fail_on}'",
     1: "there are findings at or above '{fail_on}'",
     2: "no input could be read",
-    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas could not be compared",
+    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas or records could not be compared",
 }
 _NOTHING_COMPARED = "nothing was compared, so nothing is known: "
 _WHY = {
