@@ -133,6 +133,15 @@ class TestLaterLooks:
         beyond = compared(leader, replica(2, [(1, 0, 8), (5, 9, 11)], **UP), leader_epoch=5)
         assert beyond.follower.seen == (4, Bound.CURRENT_EPOCH, 9)
 
+    def test_a_look_that_retention_has_shortened_takes_nothing_away(self) -> None:
+        """It tells nothing of where the copy ends; the copy's own table does."""
+        found = compared(self.looked(LEADER, 12, (5, 9)), AHEAD, leader_epoch=5)
+        assert found.follower.seen == (8, Bound.CURRENT_EPOCH, 8)
+        assert (
+            compared(self.looked(LEADER, 10, (5, 9), (6, 10)), replica(2, [(1, 0, 3), (5, 4, 9)], **UP), leader_epoch=5).follower.seen
+            is None
+        )
+
     @pytest.mark.parametrize(
         ("end", "epochs", "epoch"),
         [

@@ -40,16 +40,18 @@ def seen_as_far(leader: Replica, follower: Replica, context: Context, others: Se
         return None
     if not follower.log.log_start_offset <= end < follower.log.log_end_offset:
         return None
-    table = leader.log.epochs
+    table, shown_until = leader.log.epochs, end
     look, bound = (leader.second_look, Bound.SECOND_LOOK) if leader.second_look is not None else (_later_table(leader), Bound.LATER_TABLE)
     if look is not None:
-        if not _shows(look, follower, end):
+        if not _agrees(look, follower, end, min(look.log_end_offset, follower.log.log_end_offset)):
             return None
-        table = look.epochs
-    shown_until = end if look is None else look.log_end_offset
+        if _tells_all(look, follower, end):
+            table, shown_until = look
     if follower.log.log_end_offset > shown_until:
         bound = Bound.CURRENT_EPOCH
         if not _is_of_current_epoch(table, follower, shown_until, context.leader_epoch, others):
+            return None
+        if look is not None and latest_epoch(look.epochs) > context.leader_epoch:
             return None
     return None if difference(leader, follower, context, end) is not None else Seen(end, bound, shown_until)
 
@@ -74,13 +76,13 @@ def _later_table(leader: Replica) -> Look | None:
     return look if _agrees(look, leader, leader.log.log_start_offset, leader.log.log_end_offset) else None
 
 
-def _shows(look: Look, follower: Replica, end: int) -> bool:
-    """Whether a look shows all that a follower holds from the end of the leader's copy on, as far as it reaches, in the same epochs."""
+def _tells_all(look: Look, follower: Replica, end: int) -> bool:
+    """Whether a look tells the epoch of all that a follower holds from the end of the leader's copy on, as far as it reaches."""
     is_of_epochs = all(span.leader_epoch >= 0 for span in follower.history if span.end_offset > end)
-    is_told = bool(look.epochs) and look.epochs[0].start_offset <= end <= look.log_end_offset
-    return is_told and is_of_epochs and _agrees(look, follower, end, min(look.log_end_offset, follower.log.log_end_offset))
+    return is_of_epochs and bool(look.epochs) and look.epochs[0].start_offset <= end <= look.log_end_offset
 
 
 def _agrees(look: Look, replica: Replica, start: int, end: int) -> bool:
+    """Whether a replica holds no offset of a range in another epoch than a look has there; it may not tell of the first ones."""
     told = lineage.history_of_table(look.epochs, start, end)
     return lineage.first_difference(told, replica.history, start, end, gaps_count=False) is None
