@@ -21,6 +21,7 @@ from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead
 from replica_audit.past.acknowledged import with_acknowledgement
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
+from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -85,6 +86,7 @@ def triage(
             Counter(_texts(tables[FINDINGS.name].filter(pc.invert(covered)), "severity")),
             Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
             Counter(_texts(tables[FINDINGS.name].filter(covered), "code")),
+            records_unread=_records_unread(tables[REPLICA_VERDICTS.name]),
             fail_on=settings.fail_on,
             has_replicas=is_readable,
             all_inputs_read=found.every_input_was_read,
@@ -160,8 +162,14 @@ def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]
         "replicas": len(audit.tables[REPLICA_LOGS.name]),
         "partitions": len(partitions),
         "verdict_counts": list(Counter(_texts(verdicts, "verdict")).items()),
+        "records_unread": _records_unread(verdicts),
         "input_errors": _texts(errors, "cluster_id").count(root.cluster_id),
     }
+
+
+def _records_unread(verdicts: pa.Table) -> int:
+    """How many clean followers have records that were to be compared, and could not be."""
+    return len(verdicts.filter((pc.field("severity") == str(Severity.NONE)) & pc.field("records_unread").is_valid()))
 
 
 def _texts(table: pa.Table, name: str) -> list[str]:

@@ -208,9 +208,8 @@ class _Audit:
     def _conclude(self, found: Tally, held: Hold) -> None:
         """Write the run down as complete."""
         code = exit_code(
-            totals(found.severities),
-            totals(found.verdicts),
-            totals(found.acknowledged),
+            *map(totals, (found.severities, found.verdicts, found.acknowledged)),
+            records_unread=found.records_unread.total(),
             fail_on=self.request.settings.fail_on,
             has_replicas=self.has_replicas,
             all_inputs_read=self.found.every_input_was_read,
@@ -231,6 +230,7 @@ class _Audit:
             "replicas": found.rows[root.cluster_id, tables.REPLICA_LOGS.name],
             "partitions": found.partitions[root.cluster_id],
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
+            "records_unread": found.records_unread[root.cluster_id],
         }
 
     def _problems(self, listed: DataFrame, of_coordinators: Sequence[DataFrame], outcomes: DataFrame) -> DataFrame:

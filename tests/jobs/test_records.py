@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.stages import records as record_stages
 from tests.clusters.test_scenarios import SHARED
+from tests.collect.collections import collect_cluster
+from tests.formats import kafka_files as kf
 from tests.stages.test_records import ahead, compacted, replica
 from tests.support.engines import differing_tables
 
@@ -28,12 +31,19 @@ def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, m
     keys = compacted(200)
     replica(made, 1, keys, ahead())
     replica(made, 2, keys[50:], ahead())
+    for broker in (1, 2):
+        replica(tmp_path / "raw", broker, keys)
+        (tmp_path / "raw" / f"broker-{broker}" / "data" / "meta.properties").write_bytes(kf.meta_properties(broker, cluster_id="collected"))
+    collected = collect_cluster(tmp_path / "raw", tmp_path / "collected")
     other = SHARED / "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1" / "after"
-    inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(other), str(made))
+    inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(other), str(made), str(collected))
     request = pipeline.AuditRequest(inputs=inputs, warehouse=warehouse, settings=SETTINGS, run_id="one", run_date=date(2026, 1, 2))
     report = pipeline.audit(spark.newSession(), request, lambda _line: None)
     assert sum(cluster.verdicts.get("compaction_differs", 0) for cluster in report.clusters) == 1
     assert sum(cluster.verdicts.get("content_mismatch", 0) for cluster in report.clusters) == 1
+    assert {cluster.cluster_id: cluster.records_unread for cluster in report.clusters if cluster.records_unread} == {"collected": 1}
+    runs = DeltaTable(f"{warehouse}/audit_runs").to_pyarrow_table(columns=["cluster_id", "records_unread"]).to_pylist()
+    assert {row["cluster_id"]: row["records_unread"] for row in runs if row["records_unread"]} == {"collected": 1}
     assert differing_tables(Path(warehouse), inputs, SETTINGS) == []
 
 

@@ -91,7 +91,7 @@ def main() -> int:
             return 1 if hung.wrong or hung.failed else 0
         case "quiet":
             result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare)
-            return 1 if result.alarms or result.missed or result.found < result.planted else 0
+            return 1 if result.alarms or result.missed or result.clean_over_planted or result.found < result.planted else 0
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Divergence planted into a copy: what a follower wrote in an epoch that its leader never had."""
+"""Divergence planted into a copy: what a follower wrote in an epoch that its leader never had, or had elsewhere."""
 
 from __future__ import annotations
 
@@ -29,6 +29,28 @@ def plant(root: Path, leaders: dict[tuple[str, int], int], chance: random.Random
         epochs = {epoch for epoch, _start in checkpointed_epochs(leads)}
         if len(shared) >= 3 and len(epochs) >= 2:
             batch = chance.choice(shared[1:-1])
+            _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))
+            return key
+    return None
+
+
+def plant_beyond(root: Path, ends: dict[Key, int], chance: random.Random) -> Key | None:
+    """Give one of a follower's batches that lie beyond its leader's copy another epoch that its own table knows.
+
+    Args:
+        root: of the copies.
+        ends: of followers, each with the end of its leader's copy.
+        chance: draws one.
+
+    Returns:
+        Which follower; None if none is there as files, with a table of two epochs.
+    """
+    found = replica_directories(root)
+    for key in chance.sample(sorted(ends.keys() & found.keys()), len(ends.keys() & found.keys())):
+        beyond = [batch for batch in batches(found[key]) if batch.base >= ends[key]]
+        epochs = {epoch for epoch, _start in checkpointed_epochs(found[key])}
+        if beyond and len(epochs) >= 2:
+            batch = chance.choice(beyond)
             _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))
             return key
     return None

@@ -11,9 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -27,16 +25,16 @@ from tests.kafka_lab.found import Tables, by_follower, not_found
 from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.load import delete_topics
 from tests.kafka_lab.node import Node, State
-from tests.kafka_lab.planted import plant
+from tests.kafka_lab.planted import plant, plant_beyond
 from tests.kafka_lab.planted_records import Kind, Planted
 from tests.kafka_lab.planted_records import plant as plant_records
 from tests.kafka_lab.predicted import lines_of
+from tests.kafka_lab.quiet_sums import Quiet
 from tests.kafka_lab.snapshot import copy_node
 from tests.kafka_lab.workload import COMPACTED, TOPICS, Mover, Workload
 from tests.support import in_process
 
 Row = dict[str, Any]
-Key = tuple[str, int, int]
 _SERIOUS = {"error", "critical"}
 _WAYS = ("copies", "collections", "copies and collections")
 _PLANT_EVERY = 5
@@ -47,37 +45,6 @@ _SOUND = ("identical", "lagging")
 _AUDIT_MS = 30_000  # within which what is planted is audited, or it does not count: what may be gone by then depends on it
 _NOT_WHOLE = "not all batches could be compared"  # of two logs that do not reach equally far only so many are
 Mode = Literal["content", "records"]
-
-
-@dataclass(slots=True)
-class Quiet:
-    """What the audits of a run said; `inconclusive` counts the reasons, without the numbers in them.
-
-    `tails` are stale tails that were true: the broker was being restarted, and its own log says that it then cut just there.
-    """
-
-    audits: int = 0
-    pairs: int = 0
-    alarms: list[str] = field(default_factory=list)
-    verdicts: Counter[str] = field(default_factory=Counter)
-    inconclusive: Counter[str] = field(default_factory=Counter)
-    problems: Counter[str] = field(default_factory=Counter)
-    suspects: list[tuple[Key, int, int, str]] = field(default_factory=list)
-    tails: int = 0
-    planted: int = 0
-    found: int = 0
-    planted_records: Counter[str] = field(default_factory=Counter)
-    missed: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
-        records = ", ".join(f"{count} {kind}" for kind, count in self.planted_records.most_common())
-        return (
-            f"{self.audits} audits, {self.pairs} followers: {len(self.alarms)} false alarms, "
-            f"{self.tails} true tails of brokers in a restart; {self.found} of {self.planted} planted divergences found; "
-            f"planted in records: {records or 'none'}, {len(self.missed)} not found as they are ({verdicts}); "
-            f"input problems: {dict(self.problems) or 'none'}; inconclusive: {dict(self.inconclusive) or 'none'}"
-        )
 
 
 def quiet(line: str, *, audits: int, seed: int, keep: Path | None, mode: Mode) -> Quiet:
@@ -126,6 +93,8 @@ def _audits(
             _plant(root, result, chance)
         elif mode == "records" and way == "copies":
             _plant_records(root, tables, result, chance, keep)
+        elif way == "copies and collections":
+            _plant_beyond(root, tables, result, chance, mode)
         shutil.rmtree(root)
 
 
@@ -185,6 +154,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None, mode: Mode) 
     result.audits += 1
     result.pairs += len(rows)
     result.verdicts.update(row["verdict"] for row in rows)
+    result.bounds.update(row["bounded_by"] for row in rows if row["bounded_by"])
     result.inconclusive.update(_without_numbers(row["reason"]) for row in rows if row["verdict"] == "inconclusive")
     result.problems.update(problem["code"] for problem in (*tables["input_errors"], *tables["problems"]))
     result.alarms += alarms
@@ -244,6 +214,23 @@ def _plant(root: Path, result: Quiet, chance: random.Random) -> None:
         result.found += is_found
         if not is_found:
             say(f"not found: a batch of another epoch in {key}: {rows[key]['verdict']}: {rows[key]['reason']}")
+        _hold_not_clean(rows[key], result)
+
+
+def _plant_beyond(root: Path, before: Tables, result: Quiet, chance: random.Random, mode: Mode) -> None:
+    """An epoch beyond the leader's copy, in a follower that is clean: it cannot be compared there, so it must not stay clean."""
+    ends = {(row["topic"], row["partition"], row["broker_id"]): row["log_end_offset"] for row in before["replica_logs"]}
+    consistent = {key: row["leader_id"] for key, row in by_follower(before).items() if row["verdict"] == "consistent" and key[0] in TOPICS}
+    key = plant_beyond(root, {key: ends[*key[:2], leader] for key, leader in consistent.items()}, chance)
+    if key:
+        result.planted_beyond += 1
+        _hold_not_clean(by_follower(in_process.audit(root, settings=Settings(compare=mode)))[key], result)
+
+
+def _hold_not_clean(row: Row, result: Quiet) -> None:
+    if row["severity"] == "none":
+        result.clean_over_planted.append(_said("planted", row))
+        say(f"clean over what was planted: {result.clean_over_planted[-1]}")
 
 
 def _plant_records(root: Path, before: Tables, result: Quiet, chance: random.Random, keep: Path | None) -> None:

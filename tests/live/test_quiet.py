@@ -19,3 +19,4 @@ def test_a_busy_cluster_gives_no_alarm(lab: Lab, tmp_path: Path) -> None:
     assert result.audits == _AUDITS[lab.line]
     assert result.pairs > 50
     assert result.found == result.planted
+    assert not result.clean_over_planted

@@ -32,7 +32,7 @@ def unexplained(_key: Any) -> Any:
 
 def of(verdicts: dict[str, int], **changed: Any) -> PageData:
     """A run with these verdicts; what is changed besides is of the cluster, or of the page."""
-    own = {name: changed.pop(name) for name in ("inferred_leaders", "affected_groups") if name in changed}
+    own = {name: changed.pop(name) for name in ("inferred_leaders", "affected_groups", "records_unread") if name in changed}
     return page_data(clusters=(cluster(verdicts=verdicts, **own),), **changed)
 
 
@@ -61,6 +61,7 @@ class TestTheNews:
             (of({"inconclusive": 2, "identical": 4}), "warning", "2 replicas could not be compared: of these nothing is known."),
             (of({"identical": 3, "lagging": 1}), "none", "Nothing found: 4 replicas compared with their leaders, 0 inconclusive."),
             (of({"identical": 1}, inferred_leaders=1), "warning", "Nothing found: 1 replica compared with its leader, 0 inconclusive."),
+            (of({"identical": 1}, records_unread=1), "warning", "Nothing found: 1 replica compared with its leader, 0 inconclusive."),
             (of({}), "error", "Nothing is known: no follower was there to compare."),
             (of({}, exit_code=2), "error", "Nothing is known: no input could be read."),
         ],
@@ -70,11 +71,12 @@ class TestTheNews:
         assert (found.severity, found.sentence) == (severity, sentence)
 
     def test_then_everything_else(self) -> None:
-        data = of(LOST | {"inconclusive": 1}, losses=Losses(partitions=3, offsets=9), inferred_leaders=2, problem_count=1)
+        data = of(LOST | {"inconclusive": 1}, losses=Losses(partitions=3, offsets=9), inferred_leaders=2, records_unread=3, problem_count=1)
         assert headline(data).more == (
             "1 replica will cut records; whether they were committed is unknown.",
             "1 replica could not be compared: of these nothing is known.",
             "Leaders of 2 pairs are inferred from the logs: there a clean verdict proves nothing.",
+            "Records of 3 replicas were not compared, for the input does not hold them.",
             "1 problem of the input: see below what could not be read.",
         )
 

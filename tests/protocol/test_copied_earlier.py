@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.copied_earlier import seen_until
+from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.protocol.exchange.looks import Bound, Look
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict, judge
@@ -27,8 +29,8 @@ def compared(
 ) -> Comparison:
     """The comparison as the audit makes it, of brokers that enter an epoch when they are elected."""
     options = {"enters_epoch_at_once": True, **options}
-    until = seen_until(leader, follower, Context(**options), others)
-    return compare(leader, replace(follower, seen_until=until), *others, protocol=protocol, **options)
+    seen = seen_as_far(leader, follower, Context(**options), others)
+    return compare(leader, replace(follower, seen=seen), *others, protocol=protocol, **options)
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
@@ -95,6 +97,82 @@ def test_a_wrong_table_is_still_found() -> None:
     assert judge(compared(LEADER, replace(wrong, alive=False), leader_epoch=5)).verdict is Verdict.EPOCH_TABLE_ONLY
 
 
+class TestLaterLooks:
+    """The leader's log was looked at again after it had been copied, or its epoch table was copied later than its log."""
+
+    EARLY = replica(1, [(1, 0, 3)], **UP)
+    BEYOND = replica(2, [(1, 0, 3), (5, 4, 11)], **UP)
+
+    @staticmethod
+    def looked(leader: Replica, end: int, *epochs: tuple[int, int]) -> Replica:
+        return replace(leader, second_look=Look(table(epochs), end))
+
+    def test_it_reached_as_far_in_the_same_epochs(self) -> None:
+        found = compared(self.looked(self.EARLY, 12, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
+        judged = judge(found)
+        assert (judged.verdict, judged.severity, found.written_since) == (Verdict.CONSISTENT, Severity.NONE, 8)
+        assert found.follower.seen == (4, Bound.SECOND_LOOK, 12)
+        assert "8 offsets beyond were not compared: the leader's log held them, in the same epochs, when collect looked" in judged.reason
+
+    def test_beyond_it_the_leader_wrote_in_its_epoch(self) -> None:
+        """Elected after it had been copied, as the second look shows."""
+        found = compared(self.looked(self.EARLY, 9, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
+        assert found.follower.seen == (4, Bound.CURRENT_EPOCH, 9)
+        assert "up to offset 9 the leader's log had them later, in the same epochs; the rest are of epoch 5" in judge(found).reason
+
+    def test_all_of_it_was_there_before_a_later_election(self) -> None:
+        """Bounded from both sides as of the second look, whoever was elected since."""
+        found = compared(self.looked(self.EARLY, 12, (1, 0), (5, 4)), self.BEYOND, leader_epoch=6)
+        assert judge(found).verdict is Verdict.CONSISTENT
+
+    def test_a_table_that_was_copied_later_than_the_log(self) -> None:
+        leader = replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 9)], **UP)
+        whole = compared(leader, replica(2, [(1, 0, 8)], **UP), leader_epoch=5)
+        assert whole.follower.seen == (4, Bound.LATER_TABLE, 9)
+        assert "copied after its log, reaches offset 9" in judge(whole).reason
+        beyond = compared(leader, replica(2, [(1, 0, 8), (5, 9, 11)], **UP), leader_epoch=5)
+        assert beyond.follower.seen == (4, Bound.CURRENT_EPOCH, 9)
+
+    def test_a_look_that_retention_has_shortened_takes_nothing_away(self) -> None:
+        """It tells nothing of where the copy ends; the copy's own table does."""
+        found = compared(self.looked(LEADER, 12, (5, 9)), AHEAD, leader_epoch=5)
+        assert found.follower.seen == (8, Bound.CURRENT_EPOCH, 8)
+        assert (
+            compared(self.looked(LEADER, 10, (5, 9), (6, 10)), replica(2, [(1, 0, 3), (5, 4, 9)], **UP), leader_epoch=5).follower.seen
+            is None
+        )
+
+    @pytest.mark.parametrize(
+        ("end", "epochs", "epoch"),
+        [
+            pytest.param(12, [(1, 0), (5, 4)], None, id="nobody looked again"),
+            pytest.param(12, [(1, 0), (5, 6)], 5, id="in another epoch where the logs meet"),
+            pytest.param(12, [(1, 0), (5, 4), (6, 10)], 6, id="in another epoch at the end"),
+            pytest.param(12, [(5, 5)], 5, id="retention had taken the table's first entries"),
+            pytest.param(12, [], 5, id="without a table"),
+            pytest.param(9, [(1, 0), (5, 4)], 6, id="not as far, and elected again since"),
+            pytest.param(9, [(1, 0), (5, 4), (6, 9)], 5, id="not as far, and a later epoch had begun"),
+            pytest.param(3, [(1, 0)], 1, id="it had been cut"),
+        ],
+    )
+    def test_what_a_look_does_not_show_is_not_clean(self, end: int, epochs: list[tuple[int, int]], epoch: int | None) -> None:
+        leader = self.EARLY if epoch is None else self.looked(self.EARLY, end, *epochs)
+        found = compared(leader, self.BEYOND, leader_epoch=5 if epoch is None else epoch)
+        assert found.written_since is None
+        assert judge(found).verdict is not Verdict.CONSISTENT
+
+    @pytest.mark.parametrize("change", [{"alive": False}, {"alive": None}, {"frozen": True}])
+    def test_nor_is_it_of_a_leader_that_does_not_run(self, change: dict[str, Any]) -> None:
+        leader = replace(self.looked(self.EARLY, 12, (1, 0), (5, 4)), **change)
+        assert compared(leader, self.BEYOND, leader_epoch=5).written_since is None
+
+    def test_a_difference_in_the_copies_is_found_all_the_same(self) -> None:
+        leader = self.looked(replica(1, [(1, 0, 1), (2, 2, 3)], **UP), 12, (1, 0), (5, 4))
+        found = compared(leader, self.BEYOND, leader_epoch=5)
+        assert found.difference is not None
+        assert judge(found).severity is not Severity.NONE
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[Batch]:
     """What a leader has written, epoch after epoch."""
@@ -118,6 +196,30 @@ def test_copies_of_one_history_are_clean_however_they_were_taken(batches: list[B
     expected = {True: Verdict.CONSISTENT, False: Verdict.LAGGING if held < until else Verdict.IDENTICAL}[held > until]
     assert judge(found).verdict is expected
     assert found.written_since == (batches[held - 1][2] + 1 - batches[until - 1][2] - 1 if held > until else None)
+
+
+@given(histories(), st.data())
+def test_no_other_history_is_clean_by_a_second_look(batches: list[Batch], data: st.DataObject) -> None:
+    """The follower once took other records, of an epoch that the leader's log does not have there; its leader was copied at any time."""
+    batches = [(epoch * 2, first, last) for epoch, first, last in batches]
+    at = data.draw(st.integers(1, len(batches) - 1))
+    until = data.draw(st.integers(1, at))
+    first, last = batches[at][1:]
+    other = [*batches[:at], (batches[at][0] + 1, first, last)]
+    whole = replica(1, batches, **UP)
+    leader = replace(replica(1, batches[:until], **UP), second_look=Look(whole.log.epochs, whole.log.log_end_offset))
+    found = compared(leader, replica(2, other, **UP), leader_epoch=batches[-1][0])
+    assert judge(found).verdict is not Verdict.CONSISTENT
+
+
+@given(histories(), st.data())
+def test_one_history_is_clean_by_a_second_look(batches: list[Batch], data: st.DataObject) -> None:
+    """However early the leader was copied, and whatever was elected since."""
+    until, held = data.draw(st.integers(1, len(batches) - 1)), data.draw(st.integers(1, len(batches)))
+    whole = replica(1, batches, **UP)
+    leader = replace(replica(1, batches[:until], **UP), second_look=Look(whole.log.epochs, whole.log.log_end_offset))
+    found = compared(leader, replica(2, batches[:held], **UP), leader_epoch=batches[-1][0] + data.draw(st.integers(0, 1)))
+    assert judge(found).severity is Severity.NONE
 
 
 @given(histories(), st.data())

@@ -28,5 +28,11 @@ def test_findings_go_before_what_is_not_known(
     assert exit_code(severities, verdicts, fail_on=fail_on, has_replicas=True, all_inputs_read=read) == expected
 
 
+def test_records_that_were_to_be_compared_and_could_not_be_leave_nothing_clean() -> None:
+    given = {"fail_on": "error", "has_replicas": True, "all_inputs_read": True}
+    assert exit_code({}, {"identical": 2}, records_unread=1, **given) == 3  # type: ignore[arg-type]
+    assert exit_code({"error": 1}, {"identical": 2}, records_unread=1, **given) == 1  # type: ignore[arg-type]
+
+
 def test_without_a_replica_it_is_2_whatever_else() -> None:
     assert exit_code({"critical": 1}, {}, fail_on="error", has_replicas=False, all_inputs_read=False) == 2

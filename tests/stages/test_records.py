@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from replica_audit.engine import local_records
 from replica_audit.engine.local_records import Buckets
 from replica_audit.formats.segment.hashed_records import ROW, key_hash
 from replica_audit.stages import records as stage
+from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.formats import record_files as rf
@@ -209,6 +212,49 @@ class TestInputThatCannotBeCompared:
 
         monkeypatch.setattr(local_records, "list_wanted", removed_meanwhile)
         assert audited(tmp_path)[0]["cause"] == "records not compared"
+
+
+class TestInputWithoutRecords:
+    """Of collections nobody can compare records: the verdict is what `content` gives, and the run says what was not compared."""
+
+    @staticmethod
+    def collected(tmp_path: Path) -> Path:
+        for broker in (1, 2):
+            replica(tmp_path / "raw", broker, compacted())
+        return collect_cluster(tmp_path / "raw", tmp_path / "collected")
+
+    def test_the_verdict_is_that_of_the_content(self, tmp_path: Path) -> None:
+        verdict, differences = audited(self.collected(tmp_path))
+        assert (verdict["verdict"], verdict["severity"], verdict["cause"]) == ("identical", "none", None)
+        assert "batches only, not its records" in verdict["records_unread"]
+        assert f"its records were not compared: {verdict['records_unread']}" in verdict["reason"]
+        assert (verdict["differing_keys"], differences) == (None, [])
+
+    def test_nor_where_only_one_of_the_two_is_a_collection(self, tmp_path: Path) -> None:
+        root = self.collected(tmp_path)
+        shutil.rmtree(root / "broker-2")
+        shutil.copytree(tmp_path / "raw" / "broker-2", root / "broker-2")
+        verdict, _ = audited(root)
+        assert (verdict["verdict"], verdict["records_unread"] is None) == ("identical", False)
+
+    def test_no_earlier_difference_is_over_by_it(self, tmp_path: Path) -> None:
+        tables = in_process.audit(self.collected(tmp_path), settings=RECORDS)
+        (checked,) = tables["checked"]
+        assert (checked["clean"], checked["same_records"]) == ([1, 2], [])
+
+    def test_the_run_counts_it_and_is_not_clean(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        root, found = self.collected(tmp_path), tmp_path / "found.json"
+        assert cli.main(["triage", "--input", str(root), "--compare", "records", "--json", str(found)]) == 3
+        assert "records of 1 follower not compared: the input does not hold them" in " ".join(capsys.readouterr().out.split())
+        assert json.loads(found.read_text())["clusters"][0]["records_unread"] == 1
+        assert cli.main(["triage", "--input", str(root)]) == 0
+        assert "not compared" not in capsys.readouterr().out
+
+    def test_other_findings_stay_what_they_are(self, tmp_path: Path) -> None:
+        replica(tmp_path / "raw", 1, compacted())
+        replica(tmp_path / "raw", 2, compacted(), [*ahead()[:3], kf.batch(BASE + 3, 7)])
+        verdict, _ = audited(collect_cluster(tmp_path / "raw", tmp_path / "collected"))
+        assert verdict["severity"] != "none"
 
 
 class TestBuckets:

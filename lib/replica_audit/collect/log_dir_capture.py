@@ -15,22 +15,25 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.live_file import LiveFile
+from replica_audit.collect.offset_entries import OffsetEntries, file_identity
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.previous import Previous
 from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
 from replica_audit.collect.rows_file import RowsFile, Spool
 from replica_audit.collect.scrub import Scrub
+from replica_audit.collect.second_look import CapturedEnd, captured_end, look_again
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.collect.taking_over import TakingOver
-from replica_audit.errors import CheckpointError, InputError
+from replica_audit.errors import InputError
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
 from replica_audit.formats.log_dir import checkpoints
@@ -38,15 +41,8 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.broker_lock import LOCK, is_locked
 from replica_audit.formats.log_dir.whole_file import TooLargeError, whole_content
 
-_FILES = {
-    "high_watermark": log_dir.HIGH_WATERMARKS,
-    "recovery_point": log_dir.RECOVERY_POINTS,
-    "log_start_offset": log_dir.LOG_STARTS,
-    "cleaner_offset": log_dir.CLEANER_OFFSETS,
-}
 _LARGEST_LOG = 2**31  # bytes; FileRecords opens no larger file
 _BESIDE_METADATA = ("quorum-state",)
-_Offsets = dict[tuple[str, int], int]
 
 
 class _Files(NamedTuple):
@@ -65,6 +61,7 @@ class LogDirCapture:
         self.path, self.name = path, name
         self.folder = output.folder / name
         self.replicas: dict[str, tuple[int, CapturedReplica]] = {}  # by directory, with its inode
+        self._ends: dict[str, CapturedEnd] = {}  # of those that are looked at again
         self.unread: dict[str, list[Unread]] = {}  # by directory
         self.vanished: set[str] = set()
         self.meta: checkpoints.MetaProperties | None = None
@@ -72,8 +69,7 @@ class LogDirCapture:
         self._own_unread: list[Unread] = []
         self._copied: list[str] = []
         self._captures = 0
-        self._at_start: dict[str, _Offsets] = {}
-        self._offsets: dict[str, tuple[tuple[int, int], _Offsets]] = {}  # by file, as it was when last read
+        self._offsets = OffsetEntries(path, {})
         self._was_clean: tuple[int, int] | None = None
         self._files: _Files | None = None
         self._earlier: TakingOver | None = None
@@ -91,7 +87,7 @@ class LogDirCapture:
             OSError: the directory cannot be read.
             OutputError: they cannot be written.
         """
-        self._was_clean = self._identity(log_dir.CLEAN_SHUTDOWN)
+        self._was_clean = file_identity(self.path / log_dir.CLEAN_SHUTDOWN)
         self.is_in_use = is_locked(self.path / LOCK)
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -106,7 +102,7 @@ class LogDirCapture:
             self._output.write(self.folder / name, content)
         self._copied += found
         self._own_unread += [Unread(path=str(self.path / name), kind=name, reason=reason) for name, reason in unread.items()]
-        self._at_start = {key: _offsets_in(found.get(file)) for key, file in _FILES.items()}
+        self._offsets = OffsetEntries(self.path, found)
         with suppress(InputError):
             self.meta = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b""))
         segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
@@ -153,14 +149,14 @@ class LogDirCapture:
         """
         self.forget(directory)
         self.vanished.discard(directory)
-        later = self._later(parsed, ("high_watermark", "recovery_point", "log_start_offset"))
+        later = self._offsets.changed(parsed, ("high_watermark", "recovery_point", "log_start_offset"))
         try:
             found = self._replica_reader.capture(directory, is_copied=is_copied)
         except GoneError:
             self._remove(directory)
             self.vanished.add(directory)
             return
-        later |= self._later(parsed, ("cleaner_offset",))
+        later |= self._offsets.changed(parsed, ("cleaner_offset",))
         if found.is_settled:
             self._keep(found, parsed, later, is_copied=is_copied)
         else:
@@ -192,6 +188,8 @@ class LogDirCapture:
             verified_at_ms=found.verified_at_ms,
         )
         self.causes[directory] = Counter(found.causes.values())
+        if parsed.state == "current" and (end := captured_end(found)) is not None:
+            self._ends[directory] = end
         self.replicas[directory] = (found.inode, replica)
         failed = [
             Unread(path=str(self.path / directory / name), kind="segment", reason=read.failed)
@@ -222,34 +220,21 @@ class LogDirCapture:
         """Drop a replica directory that is no longer what was captured."""
         if self.replicas.pop(directory, None) is not None:
             self._remove(directory)
-        self.unread.pop(directory, None)
-        self.causes.pop(directory, None)
+        for known in (self.unread, self.causes, self._ends):
+            known.pop(directory, None)
 
     def _remove(self, directory: str) -> None:
         self._output.remove(self.folder / directory)
         self._output.remove(self.folder / BATCHES_FOLDER / directory)
 
-    def _identity(self, name: str) -> tuple[int, int] | None:
-        try:
-            status = (self.path / name).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns
-
-    def _later(self, parsed: log_dir.ReplicaDirectory, keys: tuple[str, ...]) -> dict[str, int]:
-        """The entries of the offset checkpoints that are not those of the copies any more."""
-        changed = {}
-        for key in keys:
-            identity = self._identity(_FILES[key])
-            if identity is None:
-                continue
-            if key not in self._offsets or self._offsets[key][0] != identity:
-                with suppress(OSError):
-                    self._offsets[key] = identity, _offsets_in(whole_content(self.path / _FILES[key]))
-            offset = self._offsets.get(key, (None, self._at_start[key]))[1].get((parsed.topic, parsed.partition), -1)
-            if offset >= 0 and offset != self._at_start[key].get((parsed.topic, parsed.partition)):
-                changed[key] = offset
-        return changed
+    def look_again(self) -> None:
+        """Look at the end of every log again, where a broker may be at work."""
+        for directory, end in self._ends.items() if self.is_in_use is not False else ():
+            inode, replica = self.replicas[directory]
+            parsed = log_dir.replica_directory(directory)
+            start = self._offsets.now("log_start_offset", parsed) if parsed else -1
+            look = look_again(self.path / directory, inode, end, start if start >= 0 else None, self._pace)
+            self.replicas[directory] = inode, replace(replica, second_look=look)
 
     def abandon(self) -> None:
         """Let go of the files."""
@@ -263,7 +248,7 @@ class LogDirCapture:
         Raises:
             OutputError: they cannot be written.
         """
-        if self._was_clean is not None and self._identity(log_dir.CLEAN_SHUTDOWN) == self._was_clean:
+        if self._was_clean is not None and file_identity(self.path / log_dir.CLEAN_SHUTDOWN) == self._was_clean:
             with suppress(OSError):
                 self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, whole_content(self.path / log_dir.CLEAN_SHUTDOWN))
                 self._copied.append(log_dir.CLEAN_SHUTDOWN)
@@ -282,11 +267,3 @@ class LogDirCapture:
             vanished=tuple(sorted(self.vanished)),
             unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
         )
-
-
-def _offsets_in(content: bytes | None) -> _Offsets:
-    """The entries of an offset checkpoint; none of one that is not there or that Kafka would not load."""
-    try:
-        return {(line.topic, line.partition): line.offset for line in checkpoints.offset_lines(content or b"")}
-    except CheckpointError:
-        return {}

@@ -39,7 +39,8 @@ class Read:
 
     The time of its last change does not: it is that of the last tick of a clock, in which a broker does a lot.
 
-    `was_newest`: it was read as far as it went when it was listed. `failed` is why it could not be read. `identity` is for the next
+    `was_newest`: it was read as far as it went when it was listed. `next_offset` is the one behind its last batch, -1 where rows were taken
+    over. `failed` is why it could not be read. `identity` is for the next
     collection, None where that has to read it again in any case; `verified_at_ms` when its CRCs were last verified, if ever.
     """
 
@@ -52,6 +53,7 @@ class Read:
     failed: str | None
     identity: FileIdentity | None = None
     verified_at_ms: int | None = None
+    next_offset: int = -1
 
     def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
         """Whether what was read is still there: all that there is, or of the newest segment the beginning of more."""
@@ -192,6 +194,7 @@ def _kept(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes:
         batch_count=sum(run.batch_count for run in found.scan.runs),
         was_newest=listed.is_newest,
         failed=found.problems[0].detail if found.failed else None,
+        next_offset=found.scan.runs[-1].last_offset + 1 if found.scan.runs else listed.file.base_offset,
     )
 
 

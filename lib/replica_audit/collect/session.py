@@ -112,6 +112,9 @@ class _Session:
         if not any(capture.is_of_a_broker for capture in self.captures):
             told = ", ".join(map(str, paths))
             raise UsageError(f"no log directory of a broker: {told}; such a directory holds {log_dir.META_PROPERTIES} and TOPIC-N folders")
+        self.now_at = "looking at the logs' ends again"
+        for capture in self.captures:
+            capture.look_again()
         log_dirs = tuple(capture.finish() for capture in self.captures)
         manifest = Manifest(
             broker_id=self.origin.broker_id,

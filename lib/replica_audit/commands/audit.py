@@ -31,8 +31,8 @@ exit codes:
   0    nothing found, or only what is acknowledged (--acknowledged)
   1    findings at or above --fail-on, new or persisting, that are not acknowledged
   2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
-  3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
-       or nothing was compared at all
+  3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
+       compared, or nothing was compared at all
   70   a defect of this program; the traceback says where
   130  interrupted
 

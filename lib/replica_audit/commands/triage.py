@@ -35,8 +35,8 @@ exit codes, those of audit:
   0    nothing found, or only what is acknowledged (--acknowledged)
   1    findings at or above --fail-on that are not acknowledged
   2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
-  3    nothing at or above --fail-on, but some input could not be read, some replicas could not be compared,
-       nothing was compared at all, or --salvage could not save everything
+  3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
+       compared, nothing was compared at all, or --salvage could not save everything
   70   a defect of this program; the traceback says where
   130  interrupted
 

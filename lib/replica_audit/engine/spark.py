@@ -282,9 +282,14 @@ def outcomes_of(audited: DataFrame) -> DataFrame:
     known = {
         "sizes": F.array(*(F.size(table.name).cast("bigint") for table in COUNTED)),
         "verdicts": F.col("replica_verdicts.verdict"),
+        "records_unread": F.size(F.filter("replica_verdicts", _is_clean_but_unread)).cast("bigint"),
         "file": F.lit(None).cast(spark_schema(OUTCOMES)["file"].dataType),
     }
     return audited.select(*(known.get(name, F.col(name)).alias(name) for name in OUTCOMES.names))
+
+
+def _is_clean_but_unread(verdict: Column) -> Column:
+    return (verdict["severity"] == "none") & verdict["records_unread"].isNotNull()
 
 
 def _judge(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:

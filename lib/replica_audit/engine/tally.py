@@ -23,7 +23,8 @@ from replica_audit.tables.values import Row
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)
 _SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records", "acknowledgement")
-_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS = _KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions")
+_KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions", "unread")
+_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS, _UNREAD = _KINDS
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
 # a row is a count of a cluster, one of its findings, or a file
 _COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
@@ -40,6 +41,7 @@ class Tally:
         severities: by cluster and severity: findings that are not acknowledged.
         acknowledged: by cluster and code: those that are.
         partitions: by cluster: partitions with a follower to judge.
+        records_unread: by cluster: clean followers whose records were to be compared and could not be.
         worst: the worst findings that are not acknowledged, as many as were asked for; their cluster_id and some columns of FOUND.
         audited: partitions in all.
         files: in which rows of tables are.
@@ -50,6 +52,7 @@ class Tally:
     severities: Counter[tuple[str, str]]
     acknowledged: Counter[tuple[str, str]]
     partitions: Counter[str]
+    records_unread: Counter[str]
     worst: list[Row]
     audited: int
     files: tuple[WrittenFile, ...]
@@ -85,7 +88,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
         most: how many of the findings to keep.
     """
     shown = F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN)))
-    parts = outcomes.select("cluster_id", "sizes", "verdicts", shown.alias("found"), "file")
+    parts = outcomes.select("cluster_id", "sizes", "verdicts", "records_unread", shown.alias("found"), "file")
     made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
     counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in _KINDS}
     findings, files = [], []
@@ -103,6 +106,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
         severities=counts[_SEVERITY],
         acknowledged=counts[_ACKNOWLEDGED],
         partitions=judged,
+        records_unread=Counter({cluster: count for (cluster, _name), count in counts[_UNREAD].items()}),
         worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
         audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
         files=tuple(files),
@@ -130,6 +134,7 @@ def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iter
             loud = [finding for finding in row["found"] if not is_acknowledged(finding)]
             counts.update((cluster, _ACKNOWLEDGED, code) for code in known)
             counts.update((cluster, _SEVERITY, finding["severity"]) for finding in loud)
+            counts[cluster, _UNREAD, _VERDICT] += row["records_unread"]
             counts[cluster, _PARTITIONS, _ROWS] += 1
             counts[cluster, _PARTITIONS, _VERDICT] += bool(row["verdicts"])
             worst += ({"cluster_id": cluster, **finding} for finding in loud)

@@ -23,7 +23,7 @@ from replica_audit.model.metadata import (
     MinIsrSetting,
     PartitionMetadata,
 )
-from replica_audit.model.replicas import CommittedOffset, Problem, ProducerText, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.model.replicas import CommittedOffset, Problem, ProducerText, ReplicaFiles, ScannedSegment, SecondLook, SegmentFile
 from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
 from replica_audit.model.transactions import AbortedTransaction, EndMarker, ProducerState, TransactionState
 
@@ -54,6 +54,7 @@ __all__ = [
     "Producers",
     "ReplicaFiles",
     "ScannedSegment",
+    "SecondLook",
     "Segment",
     "SegmentFile",
     "SequenceGap",

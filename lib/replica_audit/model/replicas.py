@@ -80,6 +80,19 @@ class ScannedSegment:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLook:
+    """What `collect` saw of a replica when it looked again, after all had been captured: its log still held the end of the capture.
+
+    The log reached `log_end_offset`, or beyond. `epochs` are the entries of its epoch table from that of the capture's end on.
+    """
+
+    looked_at_ms: int
+    log_start_offset: int
+    log_end_offset: int
+    epochs: tuple[tuple[int, int], ...]
+
+
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
@@ -94,7 +107,7 @@ class ReplicaFiles:
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
     the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `verified_at_ms` is when the
     CRCs of that segment were verified whose last check is the oldest, None: of one they never were, or the input does not say. `in_use`: a
-    broker was at work on it.
+    broker was at work on it. `second_look`: how its log went on; None if nobody looked, or the log had changed otherwise.
     `clean_shutdown_epoch`: the broker epoch in the marker of a clean shutdown, None where it has none (before Kafka 3.7).
     `has_lock`: the log directory's `.lock`, which a broker leaves there for good, is in the input: a copy would have the marker of a clean
     shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted transactions; `producer_texts`:
@@ -124,6 +137,7 @@ class ReplicaFiles:
     captured_at_ms: int | None = None
     verified_at_ms: int | None = None
     in_use: bool = False
+    second_look: SecondLook | None = None
     clean_shutdown_epoch: int | None = None
     has_lock: bool = False
     producer_files: tuple[str, ...] = ()

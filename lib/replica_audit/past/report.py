@@ -51,6 +51,7 @@ PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
 _PLACES, _NEWEST, _GROUPS = 3, 5, 50  # shown of a decision, of what is new, and of acknowledgements
+_UNREAD = (ds.field("severity") == str(Severity.NONE)) & ds.field("records_unread").is_valid()
 _OFFLINE = str(PartitionCode.OFFLINE_PARTITION)
 
 
@@ -139,6 +140,8 @@ def _clusters(run: PastRun) -> list[Cluster]:
     if unknown:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
     problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
+    # only in those of --compare records
+    unread = run.counts(tables.REPLICA_VERDICTS, ["cluster_id"], _UNREAD) if run.settings.get("compare") == "records" else Counter()
     unclean = run.counts(tables.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
     offline = counted(found(run, ["cluster_id"], ds.field("code") == _OFFLINE), ["cluster_id"])
     groups = run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
@@ -162,6 +165,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 # an old run does not tell; only an inferred leader speaks against it
                 metadata=all(source != INFERRED for _verdict, source in own) if row.has_metadata is None else row.has_metadata,
                 inferred_leaders=sum(count for (_verdict, source), count in own.items() if source == INFERRED),
+                records_unread=unread[(row.cluster_id,)],
                 verdicts=by_verdict(verdicts),
                 input_errors=problems[(row.cluster_id,)],
                 unclean_elections=unclean[(row.cluster_id,)],

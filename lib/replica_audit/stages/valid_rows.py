@@ -16,9 +16,10 @@ from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
 from replica_audit.tables import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.checks import all_pass, checker
-from replica_audit.tables.columns import STRING
+from replica_audit.tables.columns import BIGINT, STRING
 from replica_audit.tables.encoding import array_of, as_dict, list_array_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.pairs import is_clean_but_unread
 from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.values import Row
 
@@ -148,6 +149,7 @@ def _tables_and_rest(rows: Sequence[AuditedPartition]) -> tuple[Mapping[str, pa.
     known = {
         "sizes": pa.array([[len(getattr(row, table.name)) for table in COUNTED] for row in rows], OUTCOMES.field("sizes").type),
         "verdicts": pa.array([[one.verdict for one in row.replica_verdicts] for row in rows], OUTCOMES.field("verdicts").type),
+        "records_unread": pa.array([sum(map(is_clean_but_unread, row.replica_verdicts)) for row in rows], BIGINT),
         "file": pa.nulls(len(rows), OUTCOMES.field("file").type),
     }
     rest = [known[field.name] if field.name in known else next(_lists(rows, [field])) for field in OUTCOMES]

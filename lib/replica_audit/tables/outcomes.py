@@ -27,8 +27,10 @@ class WrittenFile:
 def outcomes_of(audited: pa.Schema, lists: tuple[str, ...]) -> pa.Schema:
     """The shape of a row: either of a partition, with some lists of its audited row as they are, or of a file.
 
-    `sizes` are the numbers of the partition's rows, in the order of the tables; `verdicts` those of its followers.
+    `sizes` are the numbers of the partition's rows, in the order of the tables; `verdicts` those of its followers, of which
+    `records_unread` are clean though their records were to be compared and could not be.
     """
     columns: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("sizes", pa.list_(BIGINT)), ("verdicts", pa.list_(STRING))]
+    columns += [("records_unread", BIGINT)]
     columns += [(name, audited.field(name).type) for name in lists]
     return pa.schema([*columns, ("file", struct_of(WrittenFile))])

@@ -239,7 +239,13 @@ class ReplicaVerdict:
     ]
     records_unread: Annotated[str | None, "why records could not be compared though that was asked for; null: they were, or it was not"]
     not_compared_offsets: Annotated[
-        Bigint | None, "of consistent: offsets of the follower beyond the leader's copy, written by the leader since; null: none"
+        Bigint | None, "of consistent: offsets of the follower beyond the leader's copy, which its log got since; null: none"
+    ]
+    bounded_by: Annotated[
+        str | None,
+        "of consistent, what proves that nothing diverges among these offsets. current-epoch: they are of the epoch in which the leader "
+        "leads, and nobody else writes; second-look: collect looked at the leader's log again, and it held them in the same epochs; "
+        "later-table: so does its epoch table, which was copied after its log",
     ]
     differing_records: Annotated[
         tuple[DifferingRecordCounted, ...] | None,
@@ -247,6 +253,11 @@ class ReplicaVerdict:
         "each counted once, by the first of presence (lacking_id: the replica that lacks them), key, value, headers, timestamp and "
         "producer that is not the same. Null: records were not compared; the first ones are in record_differences",
     ]
+
+
+def is_clean_but_unread(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower is clean though its records were to be compared and could not be."""
+    return verdict.severity == "none" and verdict.records_unread is not None
 
 
 REPLICA_VERDICTS = table(

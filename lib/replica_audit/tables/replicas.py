@@ -123,6 +123,10 @@ class ReplicaLog:
         datetime | None,
         "of a collection: when the CRCs of that segment were verified whose last check is the oldest; null: of one they never were",
     ]
+    looked_again_at: Annotated[
+        datetime | None, "of a collection: when collect looked at the log's end again; null: it did not, or the log had changed"
+    ]
+    later_log_end_offset: Annotated[Bigint | None, "how far the log reached then, or farther"]
 
 
 REPLICA_LOGS = table(

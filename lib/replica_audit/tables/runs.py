@@ -49,6 +49,10 @@ class AuditRun:
     replicas: Annotated[Bigint | None, "rows of replica_logs"]
     partitions: Annotated[Bigint | None, "partitions with a verdict"]
     verdict_counts: Annotated[Mapping[str, Bigint] | None, "rows of replica_verdicts by verdict"]
+    records_unread: Annotated[
+        Bigint | None,
+        "clean followers whose records were to be compared (--compare records) and could not be; their verdicts rest on the rest",
+    ]
     input_errors: Annotated[Bigint | None, "rows of input_errors of the cluster"]
     versions: Annotated[Mapping[str, str] | None, "versions of the product and of what it runs on"]
     path: Annotated[str | None, "the cluster's root below the inputs"]

@@ -20,6 +20,7 @@ from replica_audit.model import (
     ProducerSpan,
     ProducerText,
     ReplicaFiles,
+    SecondLook,
     SegmentFile,
     SequenceGap,
     TransactionState,
@@ -92,6 +93,7 @@ REPLICA_FILES = struct_of_value(
     checkpoint=pa.list_(struct(line=INT, epoch=INT, start_offset=BIGINT)),
     epochs=pa.list_(struct(epoch=INT, start_offset=BIGINT)),
     problems=pa.list_(PROBLEM),
+    second_look=struct_of_value(SecondLook, epochs=pa.list_(struct(epoch=INT, start_offset=BIGINT))),
     producer_files=pa.list_(STRING),
     producer_texts=pa.list_(struct_of_value(ProducerText)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -22,6 +23,7 @@ from replica_audit.model import (
     ProducerText,
     ReplicaFiles,
     ScannedSegment,
+    SecondLook,
     Segment,
     SegmentFile,
     SequenceGap,
@@ -46,8 +48,14 @@ def replica_row(files: ReplicaFiles) -> Row:
     """`ReplicaFiles` as a row of the shape REPLICA_FILES."""
     row = as_dict(files)
     row["checkpoint"] = [{"line": line, "epoch": epoch, "start_offset": start} for line, epoch, start in files.checkpoint]
-    row["epochs"] = [{"epoch": epoch, "start_offset": start} for epoch, start in files.epochs]
+    row["epochs"] = _epoch_rows(files.epochs)
+    if files.second_look is not None:
+        row["second_look"] = as_dict(files.second_look) | {"epochs": _epoch_rows(files.second_look.epochs)}
     return row
+
+
+def _epoch_rows(epochs: Sequence[tuple[int, int]]) -> list[Row]:
+    return [{"epoch": epoch, "start_offset": start} for epoch, start in epochs]
 
 
 def replica_files(row: Row) -> ReplicaFiles:
@@ -57,6 +65,8 @@ def replica_files(row: Row) -> ReplicaFiles:
     values["checkpoint"] = tuple(map(_CHECKPOINT_ENTRY, row["checkpoint"]))
     values["epochs"] = tuple(map(_EPOCH_ENTRY, row["epochs"]))
     values["problems"] = tuple(Problem(**problem) for problem in row["problems"])
+    if (look := row["second_look"]) is not None:
+        values["second_look"] = SecondLook(**look | {"epochs": tuple(map(_EPOCH_ENTRY, look["epochs"]))})
     values["producer_files"] = tuple(row["producer_files"])
     values["producer_texts"] = tuple(ProducerText(**text) for text in row["producer_texts"])
     return ReplicaFiles(**values)

@@ -241,6 +241,7 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
         captured_at_ms=said.captured_at_ms,
         verified_at_ms=said.verified_at_ms,
         in_use=store.said.in_use is True,
+        second_look=said.second_look,
         problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
         **cast(Any, said.later),
     )

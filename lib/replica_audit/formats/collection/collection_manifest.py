@@ -17,6 +17,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir.names import replica_directory
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.frozen import made_quickly
+from replica_audit.model import SecondLook
 
 SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
@@ -49,7 +50,8 @@ class CapturedReplica:
     then. `later` are the entries of the offset checkpoints that had changed since the files were copied, by the names of OFFSETS.
     `files` are the small files that were copied; `is_copied`: its segments were copied whole, too. `taken_over`: how many segments have
     the rows of an earlier collection. `verified_at_ms`: when the CRCs were verified of the segment whose last check is the longest
-    ago; None: those of one never were, there is none, or an earlier release collected it.
+    ago; None: those of one never were, there is none, or an earlier release collected it. `second_look`: how the log went on until all
+    replicas had been captured; None: no broker was at work on it, it had changed otherwise, or an earlier release collected it.
     """
 
     directory: str
@@ -63,6 +65,7 @@ class CapturedReplica:
     later: Mapping[str, int] = field(default_factory=dict)
     taken_over: int = 0
     verified_at_ms: int | None = None
+    second_look: SecondLook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,8 @@ def content(manifest: Manifest) -> bytes:
     for log_dir in log_dirs:
         for replica in log_dir["replicas"]:
             _with_times(replica)
+            if replica["second_look"] is not None:
+                _with_times(replica["second_look"])
     document["log_dirs"] = log_dirs  # the long part last
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
@@ -206,6 +211,20 @@ def _replica(fields: _Fields) -> CapturedReplica:
         later={name: later.integer(name) for name in OFFSETS if name in later.values},
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
+        second_look=_second_look(_Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
+    )
+
+
+def _second_look(fields: _Fields) -> SecondLook:
+    epochs = fields.values.get("epochs")
+    if not isinstance(epochs, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in epochs):
+        raise MetadataError("epochs of a second look are not a list of entries")
+    entries = [_Fields({"epoch": entry[0], "start offset": entry[1]}, "an epoch") for entry in epochs]
+    return SecondLook(
+        looked_at_ms=fields.time("looked_at"),
+        log_start_offset=fields.integer("log_start_offset"),
+        log_end_offset=fields.integer("log_end_offset"),
+        epochs=tuple((entry.integer("epoch", _INT32), entry.integer("start offset")) for entry in entries),
     )
 
 

@@ -45,6 +45,7 @@ class DecidedColumns:
     differing_keys: tuple[DifferingKeyCount, ...] | None
     records_unread: str | None
     not_compared_offsets: int | None
+    bounded_by: str | None
     differing_records: tuple[DifferingRecordCounted, ...] | None
 
 
@@ -62,6 +63,7 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         mismatch=_mismatch(comparison, judgement),
         differing_keys=_key_counts(comparison.records),
         not_compared_offsets=comparison.written_since,
+        bounded_by=optional_text(comparison.follower.seen.bound) if comparison.follower.seen else None,
         records_unread=unread[0] if unread else None,
         differing_records=_record_counts(differing),
     )

@@ -62,6 +62,7 @@ def not_compared_row(
         differing_records=None,
         records_unread=None,
         not_compared_offsets=None,
+        bounded_by=None,
     )
 
 

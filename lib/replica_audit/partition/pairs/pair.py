@@ -259,6 +259,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         differing_keys=decided.differing_keys,
         records_unread=decided.records_unread,
         not_compared_offsets=decided.not_compared_offsets,
+        bounded_by=decided.bounded_by,
         differing_records=decided.differing_records,
     )
 

@@ -194,14 +194,13 @@ def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, know
     if logs is None or known.records is None:
         return measured
     sides = (pair.leader.loaded, pair.follower.loaded)
-    unread = next((why for why in map(without_records, sides) if why is not None), None)
+    lacking = next((why for why in map(without_records, sides) if why is not None), None)
     brokers = [side.broker_id for side in sides]
-    if unread is None:
-        unread = next(
-            (f"of broker {one} {problem.path}: {problem.detail}" for one, problem in known.records.unread if one in brokers), None
-        )
+    unread = lacking or next(
+        (f"of broker {one} {problem.path}: {problem.detail}" for one, problem in known.records.unread if one in brokers), None
+    )
     if unread is not None:
-        found = RecordComparison(unread=unread)
+        found = RecordComparison(unread=unread, is_held=lacking is None)
     else:
         found = compared((keys for follower, keys in known.records.differing if follower == logs.follower.broker_id), MOST_KEYS)
     return replace(measured, comparison=replace(measured.comparison, records=found))

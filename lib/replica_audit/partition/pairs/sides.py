@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.copied_earlier import seen_until
+from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.exchange.replica import Replica
 
 
@@ -20,9 +20,9 @@ class Side:
 
 
 def as_far_as_copied(leader: Side, follower: Side, context: Context, others: Sequence[Replica]) -> Side:
-    """The follower, without what its leader wrote after it was copied; as of `seen_until`."""
-    until = seen_until(leader.replica, follower.replica, context, others)
-    return follower if until is None else replace(follower, replica=replace(follower.replica, seen_until=until))
+    """The follower, without what its leader's log got after it was copied; as of `seen_as_far`."""
+    seen = seen_as_far(leader.replica, follower.replica, context, others)
+    return follower if seen is None else replace(follower, replica=replace(follower.replica, seen=seen))
 
 
 def witnesses(replicas: Mapping[int, Replica], leader: Replica, follower: Replica) -> list[Replica]:

@@ -27,6 +27,7 @@ from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
+from replica_audit.protocol.exchange.looks import Look
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
@@ -74,6 +75,7 @@ class Loaded:
         """The replica as the rules see it; only where there is a log."""
         if self.log is None:
             raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
+        look = self.files.second_look
         return Replica(
             broker_id=self.broker_id,
             log=self.log,
@@ -89,6 +91,7 @@ class Loaded:
             frozen=frozen,
             of_one_time=of_one_time,
             stopped_cleanly=self.files.clean_shutdown and not alive,
+            second_look=None if look is None else Look(table(look.epochs), look.log_end_offset),
             deleted_until=self.deleted_until,
         )
 

@@ -57,6 +57,8 @@ def log_row(loaded: Loaded, healed: Sequence[Rejoin] = ()) -> ReplicaLog:
         unreadable_reason=loaded.unreadable,
         captured_at=utc(files.captured_at_ms),
         crcs_verified_at=utc(files.verified_at_ms),
+        looked_again_at=utc(files.second_look.looked_at_ms) if files.second_look else None,
+        later_log_end_offset=files.second_look.log_end_offset if files.second_look else None,
     )
 
 

@@ -42,12 +42,14 @@ class DifferingKeys(NamedTuple):
 class RecordComparison:
     """What comparing the records of a pair gave. `unread`: why they could not be compared; None if they were.
 
+    `is_held` is False where the input does not hold them at all: of a collection, or a text, nobody can compare records.
     `found`: the keys that differ, causes in their order; `unproven`: how many more differ as copies of different times may.
     """
 
     found: tuple[DifferingKeys, ...] = ()
     unproven: int = 0
     unread: str | None = None
+    is_held: bool = True
 
 
 _ORDER = {cause: place for place, cause in enumerate(CompactionCause)}

@@ -109,8 +109,8 @@ class Comparison:
 
     @property
     def written_since(self) -> int | None:
-        """How many offsets the follower holds that its leader wrote after it was copied; None if that is not why it is ahead."""
-        return None if self.follower.seen_until is None else self.follower.log.log_end_offset - self.follower.seen_until
+        """How many offsets the follower holds that its leader's log got after it was copied; None if that is not why it is ahead."""
+        return None if self.follower.seen is None else self.follower.log.log_end_offset - self.follower.seen.until
 
     @property
     def leader_copied_before_its_election(self) -> bool:

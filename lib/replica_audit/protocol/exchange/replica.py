@@ -8,6 +8,7 @@ from replica_audit.frozen import made_quickly
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import EpochTable, truncate_from_end
 from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.protocol.exchange.looks import Look, Seen
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 
 
@@ -20,8 +21,9 @@ class Replica:
     was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text alone). `unreadable` says why the replica
     cannot be used. `alive`: its broker's process ran when it was copied, so nothing was loaded from disk; None if unknown. `frozen`: it
     runs, but does nothing. `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the
-    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `seen_until`: as a follower it is
-    taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself. `deleted_until`:
+    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `second_look`: how its log had
+    gone on when `collect` looked again; None: not known. `seen`: as a follower it is taken for what it was when its leader was copied, with
+    a log that ended there; None: as it was copied itself. `deleted_until`:
     below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
     """
 
@@ -39,7 +41,8 @@ class Replica:
     frozen: bool = False
     of_one_time: bool = True
     stopped_cleanly: bool = False
-    seen_until: int | None = None
+    second_look: Look | None = None
+    seen: Seen | None = None
     deleted_until: int | None = None
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)
@@ -49,8 +52,8 @@ class Replica:
         log_end_offset = self.log.log_end_offset
         leads, epochs = self._state(self.log.epochs, log_end_offset), self.log.epochs_in_log
         follows = leads if epochs is self.log.epochs else self._state(epochs, log_end_offset)
-        if self.seen_until is not None:
-            follows = self._state(truncate_from_end(epochs, self.seen_until), self.seen_until)
+        if self.seen is not None:
+            follows = self._state(truncate_from_end(epochs, self.seen.until), self.seen.until)
         object.__setattr__(self, "_leads", leads)
         object.__setattr__(self, "_follows", follows)
 

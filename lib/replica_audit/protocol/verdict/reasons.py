@@ -14,6 +14,7 @@ from replica_audit.protocol.comparison.located import LocatedDifference, Mismatc
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.exchange.catch_up import WrongLine
+from replica_audit.protocol.exchange.looks import Bound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
 from replica_audit.words import count
 
@@ -95,11 +96,21 @@ def rebatched(found: LocatedDifference, first_offset: int) -> str:
 
 def written_since(c: Comparison) -> str:
     """How far a follower agrees whose leader was copied before it, and what lies beyond."""
-    end = c.leader.log.log_end_offset
-    return (
-        f"agrees with the leader up to offset {end}, where the leader's copy ends; {c.written_since} offsets beyond were not compared: "
-        f"they are of epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
+    seen, end = c.follower.seen, c.leader.log.log_end_offset
+    compared = (
+        f"agrees with the leader up to offset {end}, where the leader's copy ends; {c.written_since} offsets beyond were not compared"
     )
+    if seen is None or seen.bound is Bound.CURRENT_EPOCH:
+        shown = (
+            f"up to offset {seen.shown_until} the leader's log had them later, in the same epochs; "
+            if seen and seen.shown_until > end
+            else ""
+        )
+        written = f"of epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
+        return f"{compared}: {shown}the rest are {written}" if shown else f"{compared}: they are {written}"
+    if seen.bound is Bound.SECOND_LOOK:
+        return f"{compared}: the leader's log held them, in the same epochs, when collect looked at its end again"
+    return f"{compared}: the leader's epoch table, copied after its log, reaches offset {seen.shown_until}, and has them in the same epochs"
 
 
 def besides_agreement(c: Comparison) -> Iterator[str]:
@@ -107,7 +118,7 @@ def besides_agreement(c: Comparison) -> Iterator[str]:
     if c.content is not None and not c.content.whole:
         yield "not all batches could be compared"
     if c.records is not None:
-        yield equal_records(c.records)
+        yield f"its records were not compared: {c.records.unread}" if c.records.unread else equal_records(c.records)
     for role, replica in (("leader", c.leader), ("follower", c.follower)):
         if replica.deleted_until is not None:
             yield f"{role} {replica.broker_id} deleted segments below offset {replica.deleted_until} while they were copied"

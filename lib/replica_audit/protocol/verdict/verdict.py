@@ -269,7 +269,7 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
 
 
 def _clean(c: Comparison) -> Judgement:
-    if c.records is not None and c.records.unread:
+    if c.records is not None and c.records.unread and c.records.is_held:
         return inconclusive(Cause.RECORDS_NOT_COMPARED, f"{c.records.unread}; the epochs agree")
     is_whole = c.content is not None and c.content.whole
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset

@@ -177,6 +177,7 @@ class Cluster:
     affected_positions: int
     offline_partitions: int = 0
     oldest_check: datetime | None = None
+    records_unread: int = 0
     never_checked: int = 0
 
 

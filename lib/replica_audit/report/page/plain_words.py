@@ -73,7 +73,8 @@ def headline(data: PageData) -> Headline:
     if not news:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
         untold = counts.get(Verdict.INCONCLUSIVE, 0)
-        severity = Severity.WARNING if untold or any(cluster.inferred_leaders for cluster in data.report.clusters) else Severity.NONE
+        is_doubtful = untold or any(cluster.inferred_leaders or cluster.records_unread for cluster in data.report.clusters)
+        severity = Severity.WARNING if is_doubtful else Severity.NONE
         what = "Nothing found but what is acknowledged" if data.report.acknowledged_count else "Nothing found"
         return Headline(str(severity), f"{what}: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
     found = {str(SEVERITIES[Verdict(verdict)]) for verdict, total in counts.items() if total} | {leader.severity for leader in data.leaders}
@@ -157,6 +158,9 @@ def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
     if inferred:
         yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict proves nothing."
+    unread = sum(cluster.records_unread for cluster in data.report.clusters)
+    if unread:
+        yield f"Records of {counted(unread, 'replica')} were not compared, for the input does not hold them."
     if data.report.problem_count:
         yield f"{counted(data.report.problem_count, 'problem')} of the input: see below what could not be read."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from replica_audit.words import count
@@ -18,3 +19,12 @@ def checks_of_crcs(oldest: datetime | None, never: int) -> str:
     if never:
         parts.append(f"of {count(never, 'replica')} not all segments were ever verified")
     return f"CRCs of collected segments: {'; '.join(parts)}"
+
+
+def unread_records(followers: int) -> Iterator[str]:
+    """That records were to be compared, and were not, of clean followers; nothing where there is none."""
+    if followers:
+        yield (
+            f"records of {count(followers, 'follower')} not compared: the input does not hold them (collections and texts); the rest was, "
+            "as with --compare content. To compare records, copy the segments; else leave --compare records out"
+        )

@@ -1,0 +1,152 @@
+"""The end of a log once more, after all replicas of the broker were captured: how far it reached by then, and in which epochs.
+
+What a follower elsewhere holds may have been written after its leader was captured. The second look shows whether the leader held it, too.
+It counts only where the log still holds what was captured last: from there on it was only appended to. Read are the headers of the batches
+behind that, or, where a new segment was begun, its own; not more than some, for the end so found is a lower bound in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import crc32c
+
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.replica_capture import SMALL_FILES, ReplicaCapture, now_ms, only_grew, read_small_files
+from replica_audit.collect.segment_capture import FLAGS
+from replica_audit.errors import CheckpointError, SegmentError
+from replica_audit.formats.log_dir import checkpoints
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.segment.record_batch import HEADER_UP_TO_MAGIC, V2_HEADER, decode_header
+from replica_audit.model import SecondLook
+
+_MOST_BATCHES = 256  # whose headers are read of one log
+_HEADER = V2_HEADER.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedEnd:
+    """Where the capture of a replica ended: byte `end` of its newest segment, behind the offset before `next_offset`.
+
+    `tail_bytes` and `tail_crc32c` are of the bytes before that.
+    """
+
+    name: str
+    inode: int
+    end: int
+    next_offset: int
+    tail_bytes: int
+    tail_crc32c: int
+
+
+def captured_end(found: ReplicaCapture) -> CapturedEnd | None:
+    """Where a capture ended; None if its newest segment could not be read."""
+    newest = max(found.reads, key=_base, default=None)
+    read = found.reads[newest] if newest is not None else None
+    if newest is None or read is None or read.failed or read.next_offset < 0:
+        return None
+    return CapturedEnd(
+        name=newest,
+        inode=read.inode,
+        end=read.end,
+        next_offset=read.next_offset,
+        tail_bytes=len(read.tail),
+        tail_crc32c=crc32c.crc32c(read.tail),
+    )
+
+
+def look_again(path: Path, inode: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
+    """Look at the end of a log again.
+
+    Args:
+        path: of the replica directory.
+        inode: of it, when it was captured.
+        captured: where the capture ended.
+        log_start_checkpoint: what the broker wrote down of its log start by now, None if nothing.
+        pace: to keep.
+
+    Returns:
+        None where the directory is another, the log no longer holds the end of the capture, or something of it cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _look(fd, captured, log_start_checkpoint, pace) if os.fstat(fd).st_ino == inode else None
+    except (OSError, CheckpointError):
+        return None
+    finally:
+        os.close(fd)
+
+
+def _look(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
+    before = _table(fd)
+    names = [name for name, _parsed in log_dir.counted_segments([name for name in os.listdir(fd) if name.isprintable()])]
+    looked_at_ms = now_ms()
+    if captured.name not in names or not _holds(fd, captured):
+        return None
+    newest = max(names, key=_base)
+    at = (captured.end, captured.next_offset) if newest == captured.name else (0, _base(newest))
+    end = _end_behind(fd, newest, *at, pace)
+    after = _table(fd)
+    # an epoch is in the table before its first batch is in the log, and a truncation takes it away
+    if after is None or not only_grew(before, after) or not _holds(fd, captured):
+        return None
+    entries = [(line.epoch, line.start_offset) for line in checkpoints.leader_epoch_lines(after)]
+    covering = max((number for number, entry in enumerate(entries) if entry[1] <= captured.next_offset), default=0)
+    return SecondLook(
+        looked_at_ms=looked_at_ms,
+        log_start_offset=max(min(map(_base, names)), log_start_checkpoint or 0),
+        log_end_offset=end,
+        epochs=tuple(entries[covering:]),
+    )
+
+
+def _table(fd: int) -> bytes | None:
+    return read_small_files(fd, SMALL_FILES)[0].get(log_dir.EPOCH_CHECKPOINT)
+
+
+def _holds(fd: int, captured: CapturedEnd) -> bool:
+    """Whether the log still holds the bytes that the capture ended with."""
+    try:
+        file = os.open(captured.name, FLAGS, dir_fd=fd)
+    except FileNotFoundError:
+        return False
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_ino != captured.inode or status.st_size < captured.end:
+            return False
+        tail = os.pread(file, captured.tail_bytes, captured.end - captured.tail_bytes)
+        return len(tail) == captured.tail_bytes and crc32c.crc32c(tail) == captured.tail_crc32c
+    finally:
+        os.close(file)
+
+
+def _end_behind(fd: int, name: str, position: int, next_offset: int, pace: Pace) -> int:
+    """The end of the log behind a byte of its newest segment, as far as whole batches follow it."""
+    file = os.open(name, FLAGS, dir_fd=fd)
+    try:
+        size = os.fstat(file).st_size
+        for _ in range(_MOST_BATCHES):
+            head = os.pread(file, _HEADER, position)
+            pace.take(len(head))
+            if len(head) < HEADER_UP_TO_MAGIC:
+                break
+            batch = decode_header(head.ljust(_HEADER, b"\0"), position, next_offset)
+            if batch.base_offset < next_offset or position + batch.size_bytes > size:
+                break  # room that was made for batches to come, or one that is being written
+            position, next_offset = position + batch.size_bytes, batch.last_offset + 1
+    except SegmentError:
+        pass
+    finally:
+        os.close(file)
+    return next_offset
+
+
+def _base(name: str) -> int:
+    found = log_dir.segment_name(name)
+    return found.base_offset if found else -1
