@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,7 +215,7 @@ def test_a_collection_is_followed_while_it_reads_and_ended(tmp_path: Path) -> No
     data = LOSS / "broker-1" / "data-0"
     command = ["collect", "--log-dir", data, "--output", tmp_path / "out", "--rate-limit", "1000", "--progress", file]
     run = "import sys; from replica_audit.cli import run; run(sys.argv[1:])"
-    process = subprocess.Popen([sys.executable, "-c", run, *command], env={**os.environ, "PYTHONPATH": str(ROOT / "lib")})
+    process = subprocess.Popen([sys.executable, "-c", run, *map(str, command)], env={**os.environ, "PYTHONPATH": str(ROOT / "lib")})
     try:
         with file.open("w+") as follows:
             found: Lines = []
@@ -235,6 +236,17 @@ def test_a_collection_is_followed_while_it_reads_and_ended(tmp_path: Path) -> No
     assert "run_id" not in counted
     last = lines_of(file.read_text())[-1]
     assert (last["event"], last["exit_code"], last["error"]) == ("run-ended", 130, "interrupted")
+
+
+def test_nothing_is_written_to_a_log_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(LOSS / "broker-1" / "data-0", data)
+    (tmp_path / "link").symlink_to(data)
+    before = sorted(data.rglob("*"))
+    for place in (data / "progress", tmp_path / "link" / "progress"):
+        assert cli.main(["collect", "--log-dir", str(data), "--output", str(tmp_path / "out"), "--progress", str(place)]) == 2
+        assert capsys.readouterr().err == f"error: --progress {place}: lies in the log directory {data}; give a file outside of it\n"
+    assert (sorted(data.rglob("*")), (tmp_path / "out").exists()) == (before, False)
 
 
 def test_the_page_names_every_event_and_stage() -> None:

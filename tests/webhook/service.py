@@ -40,13 +40,20 @@ def answer(status: int, **headers: str) -> Answer:
     return take
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_about: object) -> None:
+        """Clients go away, which is tested."""
+
+
 @contextmanager
 def service(*answers: Answer, certificate: Path | None = None) -> Iterator[Service]:
     """Answer the first posts so, one after the other, and all further ones as the last."""
     found, left, lock = Service(), list(answers or (answer(200),)), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             with lock:
                 found.paths.append(self.path)
@@ -55,14 +62,12 @@ def service(*answers: Answer, certificate: Path | None = None) -> Iterator[Servi
                 take = left.pop(0) if len(left) > 1 else left[0]
             take(self)
 
-        do_GET = do_POST  # noqa: N815 - what a redirect of a POST would become
+        do_GET = do_POST
 
         def log_message(self, *_words: object) -> None:
             """Be quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_about: None  # type: ignore[method-assign] - of clients that went away, which is tested
+    server = _Server(("127.0.0.1", 0), Handler)
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)

@@ -57,7 +57,11 @@ def told(one: Service | str, timeout_s: float = PATIENT_S) -> str:
 
 def hang(held: list[Service]) -> Answer:
     """Answer nothing as long as the service runs."""
-    return lambda _handler: held[0].ends.wait() and None
+
+    def take(_handler: BaseHTTPRequestHandler) -> None:
+        held[0].ends.wait()
+
+    return take
 
 
 def drip(held: list[Service]) -> Answer:
@@ -148,7 +152,10 @@ def test_a_host_that_is_not_known() -> None:
 
 
 def test_what_speaks_no_http() -> None:
-    with service(lambda handler: handler.wfile.write(b"220 mail ready\r\n") and None) as one:
+    def greet(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"220 mail ready\r\n")
+
+    with service(greet) as one:
         assert told(one).startswith("the connection broke")
 
 

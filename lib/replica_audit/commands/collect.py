@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.progress_file import PROGRESS, followed
 from replica_audit.commands.progress_lines import ProgressLines
@@ -66,7 +67,9 @@ def _collect(given: argparse.Namespace) -> int:
         raise UsageError("--verify-within: what is read is verified anyway; it is for what --since takes over")
     if given.time_limit is not None and given.verify_within is None:
         raise UsageError("--time-limit: it ends the verifying that --verify-within asks for; give that, or --rate-limit")
+    outputs.check("--progress", given.progress)
     from replica_audit.collect import CollectRequest
+    from replica_audit.collect.origin import origin_of, refuse_file_inside
     from replica_audit.collect.pace import step_back
 
     request = CollectRequest(
@@ -84,6 +87,8 @@ def _collect(given: argparse.Namespace) -> int:
         verify_within_s=given.verify_within,
         time_limit_s=given.time_limit,
     )
+    if given.progress is not None:
+        refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
     step_back()
     return followed(given.progress, "collect", None, lambda told: _collected(request, told))
 
