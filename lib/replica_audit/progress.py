@@ -20,7 +20,7 @@ class Stage(StrEnum):
     COLLECTING = "collecting"
 
 
-class EventKind(StrEnum):
+class ProgressKind(StrEnum):
     """What an event says."""
 
     STAGE_BEGUN = "stage-begun"
@@ -37,7 +37,7 @@ class ProgressEvent:
     known, by name.
     """
 
-    kind: EventKind
+    kind: ProgressKind
     seconds: float
     stage: Stage | None = None
     clusters: tuple[str, ...] = ()
@@ -81,25 +81,25 @@ class Progress:
         with self._lock:
             self._stage = stage
             self._clusters = self._clusters if clusters is None else tuple(clusters)
-        self._made(EventKind.STAGE_BEGUN, text=text, numbers=numbers)
+        self._made(ProgressKind.STAGE_BEGUN, text=text, numbers=numbers)
 
     def count(self, done: int, total: int, unit: str, text: str = "", **numbers: int) -> None:
         """Say how much of the stage is done."""
-        self._made(EventKind.COUNTED, text=text, done=done, total=total, unit=unit, numbers=numbers)
+        self._made(ProgressKind.COUNTED, text=text, done=done, total=total, unit=unit, numbers=numbers)
 
     def say(self, text: str, **numbers: int) -> None:
         """Say something for people."""
-        self._made(EventKind.SAID, text=text, numbers=numbers)
+        self._made(ProgressKind.SAID, text=text, numbers=numbers)
 
     def end(self, text: str = "") -> None:
         """End the stage, if there is one."""
         if self._stage is not None:
-            self._made(EventKind.STAGE_ENDED, text=text)
+            self._made(ProgressKind.STAGE_ENDED, text=text)
             self._stage = None
 
     def _made(
         self,
-        kind: EventKind,
+        kind: ProgressKind,
         *,
         text: str,
         numbers: Mapping[str, int] | None = None,

@@ -23,7 +23,7 @@ from replica_audit import cli
 from replica_audit.commands.progress_file import ProgressFile
 from replica_audit.errors import UsageError
 from replica_audit.program import VERSION
-from replica_audit.progress import EventKind, Progress, Stage
+from replica_audit.progress import Progress, ProgressKind, Stage
 from tests.house.checkout import ROOT
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -250,5 +250,5 @@ def test_nothing_is_written_to_a_log_directory(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_page_names_every_event_and_stage() -> None:
-    assert not [kind for kind in (*EventKind, "run-begun", "run-ended") if f"`{kind}`" not in PAGE]
+    assert not [kind for kind in (*ProgressKind, "run-begun", "run-ended") if f"`{kind}`" not in PAGE]
     assert not [stage for stage in Stage if f"`{stage}`" not in PAGE]

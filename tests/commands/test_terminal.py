@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from replica_audit.commands import terminal
 from replica_audit.commands.command import STDERR_COLUMNS
 from replica_audit.commands.progress_lines import ProgressLines
-from replica_audit.progress import EventKind, Progress, ProgressEvent
+from replica_audit.progress import Progress, ProgressEvent, ProgressKind
 from replica_audit.report.facts.run_report import Choice, Impact, InputProblem, Report
 from replica_audit.report.text import plain_text as text
 from tests.page.runs import cluster, finding
@@ -238,7 +238,7 @@ def test_how_much_is_done_is_a_line_every_ten_seconds() -> None:
     lines: list[str] = []
     take = ProgressLines(lines.append).take
     for seconds in (9, 10, 15, 19.9, 20):
-        take(ProgressEvent(kind=EventKind.COUNTED, seconds=seconds, done=int(seconds), total=30, unit="tasks"))
+        take(ProgressEvent(kind=ProgressKind.COUNTED, seconds=seconds, done=int(seconds), total=30, unit="tasks"))
     assert lines == ["[ 10.0 s] ... 10 of 30 tasks done", "[ 20.0 s] ... 20 of 30 tasks done"]
 
 

@@ -16,7 +16,7 @@ from replica_audit.commands.command import Option, tell
 from replica_audit.commands.running import ending_of
 from replica_audit.errors import UsageError
 from replica_audit.program import VERSION
-from replica_audit.progress import EventKind, ProgressEvent, TellsEvent
+from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 
 FLAG = "--progress"
 PROGRESS = Option(
@@ -46,7 +46,7 @@ class ProgressFile:
     def take(self, event: ProgressEvent) -> None:
         """Write an event."""
         known: dict[str, object] = {"seconds": round(event.seconds, 3), "stage": event.stage, "clusters": event.clusters or None}
-        if event.kind is EventKind.COUNTED:
+        if event.kind is ProgressKind.COUNTED:
             known |= {"done": event.done, "total": event.total, "unit": event.unit}
         self._write(event=event.kind, **known, **event.numbers, text=event.text[:_LONGEST_TEXT] or None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replica_audit.progress import EventKind, ProgressEvent
+from replica_audit.progress import ProgressEvent, ProgressKind
 
 EVERY_SECONDS = 10.0  # how often lines say how much is done
 
@@ -18,10 +18,10 @@ class ProgressLines:
 
     def take(self, event: ProgressEvent) -> None:
         """Tell an event."""
-        if event.kind is EventKind.COUNTED:
+        if event.kind is ProgressKind.COUNTED:
             if event.seconds - self._counted_at < EVERY_SECONDS:
                 return
             self._counted_at = event.seconds
-        text = event.text or (f"... {event.done} of {event.total} {event.unit} done" if event.kind is EventKind.COUNTED else "")
+        text = event.text or (f"... {event.done} of {event.total} {event.unit} done" if event.kind is ProgressKind.COUNTED else "")
         if text:
             self._tell(f"[{event.seconds:5.1f} s] {text}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from replica_audit.commands.command import STDERR_COLUMNS, show, tell
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.errors import visible
-from replica_audit.progress import EventKind, ProgressEvent, TellsEvent
+from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 
 if TYPE_CHECKING:
     from replica_audit.report.facts.run_report import Report
@@ -67,7 +67,7 @@ def progress() -> Iterator[TellsEvent]:
             lines = ProgressLines(lambda line: console.print(Text(visible(line)), highlight=False))
 
             def take(event: ProgressEvent) -> None:
-                if event.kind is EventKind.COUNTED:
+                if event.kind is ProgressKind.COUNTED:
                     bar.update(task, completed=event.done, total=event.total)
                 else:
                     lines.take(event)
