@@ -249,6 +249,18 @@ def test_nothing_is_written_to_a_log_directory(tmp_path: Path, capsys: pytest.Ca
     assert (sorted(data.rglob("*")), (tmp_path / "out").exists()) == (before, False)
 
 
-def test_the_page_names_every_event_and_stage() -> None:
+def test_what_did_not_change_is_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "progress.jsonl"
+    file = ProgressFile(path, "audit", "r")
+    progress = Progress(file.take)
+    progress.begin(Stage.READING)
+    for done in (1, 1, 2, 2, 1):
+        progress.count(done, 8, "tasks")
+    file.end(0)
+    assert [line["done"] for line in lines_of(path.read_text()) if line["event"] == "counted"] == [1, 2, 1]
+
+
+def test_the_page_names_every_event_and_stage(triaged: Lines) -> None:
     assert not [kind for kind in (*ProgressKind, "run-begun", "run-ended") if f"`{kind}`" not in PAGE]
     assert not [stage for stage in Stage if f"`{stage}`" not in PAGE]
+    assert not [name for line in triaged for name in line if f"`{name}`" not in PAGE]

@@ -40,13 +40,18 @@ class ProgressFile:
         """
         self._path, self._common = path, {"command": command, "run_id": run_id}
         self._fd, self._size, self._is_told = _opened(path), 0, False
+        self._counted: tuple[object, ...] = ()
         self._is_file = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self._write(event=_BEGUN, version=VERSION)
 
     def take(self, event: ProgressEvent) -> None:
-        """Write an event."""
+        """Write an event, unless it only counts what was counted before."""
         known: dict[str, object] = {"seconds": round(event.seconds, 3), "stage": event.stage, "clusters": event.clusters or None}
         if event.kind is ProgressKind.COUNTED:
+            counted = (event.stage, event.done, event.total, *event.numbers.values())
+            if counted == self._counted:
+                return
+            self._counted = counted
             known |= {"done": event.done, "total": event.total, "unit": event.unit}
         self._write(event=event.kind, **known, **event.numbers, text=event.text[:_LONGEST_TEXT] or None)
 
