@@ -33,12 +33,21 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _logged(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Whatever a library logs, at whatever level, is looked at."""
-    with caplog.at_level(logging.DEBUG):
-        yield
+def _logged(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a library logs, at whatever level, is looked at, as if somebody had asked for all of it."""
+    said: list[str] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", lambda record: said.append(record.getMessage()))
+    monkeypatch.setattr(logging.getLogger("urllib3"), "propagate", True)
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.DEBUG)
+    root.addHandler(handler)
+    yield
+    root.removeHandler(handler)
+    root.setLevel(before)
     printed = capfd.readouterr()
-    assert SECRET not in caplog.text + printed.out + printed.err
+    assert SECRET not in "\n".join([*said, printed.out, printed.err])
 
 
 def address(url: str) -> WebhookAddress:

@@ -1,7 +1,7 @@
 """What a webhook is told of a run, as one JSON document: counts and the worst findings as facts.
 
-A fact is a code, a number, a name of a topic, or an id. Nothing of a record is in it, and no sentence of a finding, for such a sentence may
-quote a key. `text`, which chat services show, has no name from an input, for they read markup in it.
+A fact is a code, a number, a name of a topic, or an id. Nothing of a record is in it, and no sentence of a finding, which might quote one.
+`text`, which chat services show, has no name from an input, for they read markup in it.
 """
 
 from __future__ import annotations
