@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,8 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     assert refused(str(file), {}) == f"webhook_url_file {file}: No such file or directory"
     assert refused(str(tmp_path), {}) == f"webhook_url_file {tmp_path}: Is a directory"
+    os.mkfifo(tmp_path / "pipe")
+    assert "it is read more than once, so it must be a file" in refused(str(tmp_path / "pipe"), {})
     file.write_bytes(b"\xff" + SECRET.encode())
     assert refused(str(file), {}) == f"webhook_url_file {file}: not UTF-8"
     file.write_text(f"https://x/{SECRET * 1000}")

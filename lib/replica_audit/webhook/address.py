@@ -41,6 +41,8 @@ def webhook_address(file: str, environment: Mapping[str, str] | None = None) -> 
 
 def _content(path: Path) -> str:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ConfigError(f"webhook_url_file {path}: a pipe or a device; it is read more than once, so it must be a file")
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)
         if len(content) > _LARGEST:
