@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replica_audit.errors import ConfigError
 
 _ENVIRONMENT = "REPLICA_AUDIT__"
+_KEPT_OUT = "webhook_url"  # a secret of the environment or a file of its own: settings are shown, and stored with the run
 _DEPTH = 4  # of collections in each other, one more than anything that could be meant
 _SHOWN = 200
 _LARGEST = 1 << 20
@@ -43,6 +44,12 @@ class Settings(BaseModel):
     server_logs_after_copy: bool = Field(
         default=False, description="the server.log files show what brokers did after they were copied, not before"
     )
+    webhook_on: Literal["findings", "failure", "problems", "always"] = Field(
+        default="findings", description="which audits are posted to the webhook: exit code 1; 2, 70 or 130; any but 0; all"
+    )
+    webhook_url_file: str = Field(default="", description="file that holds the webhook's address, unless REPLICA_AUDIT__WEBHOOK_URL does")
+    webhook_timeout_s: int = Field(default=10, ge=1, le=300, description="seconds that the webhook has for each of three tries")
+    page_url: str = Field(default="", description="where the page of --html can be read, for the webhook to name")
     parallelism: int = Field(default=0, ge=0, le=100_000, description="tasks that segments are spread over; 0: four for each core")
 
     @field_validator("topics")
@@ -71,7 +78,8 @@ def load(path: Path | None, flags: Mapping[str, Any], environment: Mapping[str, 
     if path is not None:
         values |= _read(path)
     variables = os.environ if environment is None else environment
-    values |= {key.removeprefix(_ENVIRONMENT).lower(): value for key, value in variables.items() if key.startswith(_ENVIRONMENT)}
+    given = {key.removeprefix(_ENVIRONMENT).lower(): value for key, value in variables.items() if key.startswith(_ENVIRONMENT)}
+    values |= {key: value for key, value in given.items() if key != _KEPT_OUT}
     values |= flags
     try:
         return Settings.model_validate(values)
@@ -140,7 +148,9 @@ def _explained(error: ValidationError, path: Path | None) -> str:
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
+        if key == _KEPT_OUT:
+            lines.append(f"key '{key}': a secret; set {_ENVIRONMENT}{_KEPT_OUT.upper()}, or name a file that holds it: webhook_url_file")
+        elif problem["type"] == "extra_forbidden":
             lines.append(f"unknown key '{key}' (known: {known})")
         else:
             lines.append(f"key '{key}': {problem['msg'].removeprefix('Value error, ')}, got {_shown(problem['input'])}")

@@ -10,7 +10,7 @@ from replica_audit.program import COMMAND
 SPARK, NOTEBOOK, CLUSTER = "spark", "notebook", "cluster"
 # a module that is imported: the extra that brings it
 _EXTRAS = {
-    **dict.fromkeys(("pyspark", "delta", "py4j", "prometheus_client"), SPARK),
+    **dict.fromkeys(("pyspark", "delta", "py4j", "prometheus_client", "urllib3"), SPARK),
     **dict.fromkeys(("altair", "pandas", "ipywidgets", "vl_convert"), NOTEBOOK),
     "kafka": CLUSTER,
 }

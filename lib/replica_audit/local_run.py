@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +15,11 @@ import pyarrow.compute as pc
 
 from replica_audit.config import Settings
 from replica_audit.engine.listing import listed_amounts
-from replica_audit.engine.local import READING, ClusterAudit, audit_cluster
+from replica_audit.engine.local import ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead
 from replica_audit.past.acknowledged import with_acknowledgement
+from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
@@ -47,7 +47,8 @@ def triage(
     *,
     metadata: Path | None = None,
     acknowledged: Acknowledgements | None = None,
-    tell: Callable[[str], None],
+    tell: TellsEvent,
+    run_id: str | None = None,
 ) -> Triaged:
     """Audit every cluster of the inputs.
 
@@ -56,25 +57,24 @@ def triage(
         settings: of the run.
         metadata: a cluster-metadata.json given apart.
         acknowledged: findings that somebody knows of.
-        tell: takes a line of progress.
+        tell: takes its progress.
+        run_id: of the run; None for that of a run of this second.
 
     Raises:
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
-    began, started_at = time.monotonic(), datetime.now(UTC)
-
-    def told(line: str) -> None:
-        tell(f"[{time.monotonic() - began:5.1f} s] {line}")
-
+    progress, started_at = Progress(tell), datetime.now(UTC)
     found = discover(inputs, metadata)
     refuse_useless(found)
-    told(f"found {count(sum(len(root.brokers) for root in found.roots), 'broker folder')} in {count(len(found.roots), 'cluster')}")
-    audits = {root.cluster_id: _audited(root, settings, acknowledged, told, is_alone=len(found.roots) == 1) for root in found.roots}
+    brokers = sum(len(root.brokers) for root in found.roots)
+    progress.say(f"found {count(brokers, 'broker folder')} in {count(len(found.roots), 'cluster')}", brokers=brokers)
+    audits = {root.cluster_id: _audited(root, settings, acknowledged, progress, is_alone=len(found.roots) == 1) for root in found.roots}
+    progress.end()
     is_readable = any(audit.replicas for audit in audits.values())
     if not is_readable:
         found.problems.append((None, no_replicas(inputs, settings.topics)))
     found.problems += brokers_not_there(found, {cluster: audit.facts for cluster, audit in audits.items()})
-    run_id = f"triage-{started_at:%Y%m%dT%H%M%SZ}"
+    run_id = run_id or triage_id(started_at)
     tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
     errors = [pa.Table.from_pylist(found.problem_rows(), schema=INPUT_ERRORS.arrow)]
     errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
@@ -91,7 +91,7 @@ def triage(
             has_replicas=is_readable,
             all_inputs_read=found.every_input_was_read,
         ),
-        "finished_at": started_at + timedelta(seconds=time.monotonic() - began),
+        "finished_at": started_at + timedelta(seconds=progress.seconds),
         "input_errors": len(tables[INPUT_ERRORS.name]),
     }
     about: dict[str, Any] = {
@@ -109,6 +109,11 @@ def triage(
     return Triaged(run_id=run_id, tables=MemoryTables(tables))
 
 
+def triage_id(at: datetime) -> str:
+    """The id of a run that begins now."""
+    return f"triage-{at:%Y%m%dT%H%M%SZ}"
+
+
 def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> dict[str, BytesToRead]:
     """How much there is to read of each cluster, as of `listing.listed_amounts`; the rest as of `triage`.
 
@@ -120,14 +125,15 @@ def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None
     return {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
 
 
-def _audited(
-    root: Root, settings: Settings, acknowledged: Acknowledgements | None, tell: Callable[[str], None], *, is_alone: bool
-) -> ClusterAudit:
-    def told(stage: str, replicas: int) -> None:
+def _audited(root: Root, settings: Settings, acknowledged: Acknowledgements | None, progress: Progress, *, is_alone: bool) -> ClusterAudit:
+    def told(stage: Stage, replicas: int) -> None:
+        text = ""
         if is_alone and replicas:
-            tell(f"{stage} {count(replicas, 'replica')}")
-        elif stage == READING:
-            tell(f"{root.path.name}: {count(replicas, 'replica')}")
+            text = f"{stage} {count(replicas, 'replica')}"
+        elif stage is Stage.READING:
+            text = f"{root.path.name}: {count(replicas, 'replica')}"
+        known = {} if stage is Stage.LISTING else {"replicas": replicas}
+        progress.begin(stage, text, clusters=[root.cluster_id], **known)
 
     known = acknowledged.of_cluster(root.cluster_id) if acknowledged else None
     return audit_cluster(root.sources(), root.head, settings, acknowledged=known, tell=told, shares=can_share())

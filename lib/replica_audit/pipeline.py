@@ -42,6 +42,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
+from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
@@ -52,7 +53,7 @@ from replica_audit.report.text import first_findings
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
-from replica_audit.storage.session import StageProgress, suit_input
+from replica_audit.storage.session import StageProgress, name_run, suit_input
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Attempt, Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
@@ -81,23 +82,20 @@ class AuditRequest:
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
 
 
-def audit(
-    spark: SparkSession, request: AuditRequest, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None = None
-) -> Report:
+def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Report:
     """Run one audit and write its tables.
 
     Args:
         spark: a session with Delta.
         request: what to audit.
-        tell: takes a line of progress.
-        tasks: takes, twice a second, how many tasks of the running stages are done, and of how many; None to have lines of that, too.
+        tell: takes its progress.
 
     Raises:
         UsageError: the inputs contradict each other, nothing in them can be audited, or another process makes the run.
         OutputError: the warehouse or Spark's working directory cannot be written, or not to the end.
     """
     try:
-        return _Audit(spark, request, tell, tasks).run()
+        return _Audit(spark, request, Progress(tell)).run()
     except AuditError:
         raise
     except Exception as error:
@@ -113,11 +111,9 @@ def written_run(spark: SparkSession, warehouse: str, run_id: str) -> PastRun:
 
 
 class _Audit:
-    def __init__(
-        self, spark: SparkSession, request: AuditRequest, tell: Callable[[str], None], tasks: Callable[[int, int], None] | None
-    ) -> None:
-        self.spark, self.request, self._tell, self._tasks = spark, request, tell, tasks
-        self.began = time.monotonic()
+    def __init__(self, spark: SparkSession, request: AuditRequest, progress: Progress) -> None:
+        self.spark, self.request, self.progress = spark, request, progress
+        name_run(spark, request.run_id)
         self.started_at = datetime.now(UTC)
         self.warehouse = DeltaWarehouse(spark, request.warehouse)
         self.found: Found = discover(request.inputs, request.metadata)
@@ -125,24 +121,23 @@ class _Audit:
         self.has_replicas = False
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed
 
-    def tell(self, line: str) -> None:
-        self._tell(f"[{time.monotonic() - self.began:5.1f} s] {line}")
-
     def run(self) -> Report:
         roots = self.found.roots
         brokers = count(sum(len(root.brokers) for root in roots), "broker folder")
-        self.tell(f"found {brokers} in {count(len(roots), 'cluster')}; preparing tables in {self.request.warehouse}")
+        said = f"found {brokers} in {count(len(roots), 'cluster')}; preparing tables in {self.request.warehouse}"
+        self.progress.begin(Stage.PREPARING, said, clusters=[root.cluster_id for root in roots])
         self.warehouse.create_missing()
         request = self.request
         try:
             held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
-            with held, StageProgress(self.spark, self.tell, self._tasks):
+            with held, StageProgress(self.spark, self.progress):
                 return self._audit(roots, held)
         except UsageError as error:  # of tables that cannot be read, among others
             raise faults.removal(request.warehouse) or error from None
 
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings = self.request.settings
+        self.progress.begin(Stage.LISTING)
         sources = [source for root in roots for source in root.sources()]
         listed = inventory(source_rows(self.spark, sources), settings.topics)
         listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
@@ -161,7 +156,8 @@ class _Audit:
         if not replicas:
             self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
         suit_input(self.spark, files or 0)
-        self.tell(f"reading {count(files or 0, 'segment')} of {count(replicas, 'replica')}, {(size or 0) / 1e6:.1f} MB")
+        said = f"reading {count(files or 0, 'segment')} of {count(replicas, 'replica')}, {(size or 0) / 1e6:.1f} MB"
+        self.progress.begin(Stage.READING, said, segments=files or 0, replicas=replicas, bytes=size or 0)
         copied = metadata_copies(listed) if copies else {}
         logged = logged_versions(listed) if versions else {}
         now_ms = time.time_ns() // 1_000_000
@@ -192,17 +188,17 @@ class _Audit:
         problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], outcomes)
         try:
             found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
-            self.tell(f"compared the replicas of {count(found.audited, 'partition')}")
+            self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
-                self.tell(line)
-            self.tell("writing the tables")
+                self.progress.say(line)
+            self.progress.begin(Stage.WRITING, "writing the tables")
             self._write_tables(None if places else audited, outcomes, problems, found, held)
             self._conclude(found, held)
         finally:
             for frame in (listed, committed, begun, scanned, gathered, audited):
                 if frame is not None:
                     frame.unpersist()
-        self.tell("done")
+        self.progress.end("done")
         return report_of(PastRun(self.warehouse.tables, self.request.run_id))
 
     def _conclude(self, found: Tally, held: Hold) -> None:
@@ -217,7 +213,7 @@ class _Audit:
         problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
         attempt = held.complete()
-        finished_at = attempt.started_at + timedelta(seconds=round(time.monotonic() - self.began, 1))
+        finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))
         of_run = {"exit_code": code, "finished_at": finished_at}
         of_cluster = {root.cluster_id: self._counts(root, found) | {"input_errors": counted[root.cluster_id]} for root in self.found.roots}
         self._write_runs(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)

@@ -21,7 +21,7 @@ def log_dirs_of(broker: Path) -> list[Path]:
     return sorted(found)
 
 
-def quietly(_line: str) -> None:
+def quietly(_event: object) -> None:
     """No progress."""
 
 

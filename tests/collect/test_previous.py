@@ -45,7 +45,7 @@ def broker(tmp_path: Path) -> Broker:
 def since(broker: Broker, previous: Path, output: Path) -> tuple[CollectResult, list[str]]:
     """A collection since an earlier one, and what it said."""
     lines: list[str] = []
-    return collect(CollectRequest(output=output, log_dirs=(broker.path,), since=previous), lines.append), lines
+    return collect(CollectRequest(output=output, log_dirs=(broker.path,), since=previous), lambda event: lines.append(event.text)), lines
 
 
 def change_manifest(folder: Path, **values: Any) -> None:

@@ -16,6 +16,9 @@ import pytest
 from rich.cells import cell_len
 
 from replica_audit.commands import terminal
+from replica_audit.commands.command import STDERR_COLUMNS
+from replica_audit.commands.progress_lines import ProgressLines
+from replica_audit.progress import Progress, ProgressEvent, ProgressKind
 from replica_audit.report.facts.run_report import Choice, Impact, InputProblem, Report
 from replica_audit.report.text import plain_text as text
 from tests.page.runs import cluster, finding
@@ -97,7 +100,7 @@ REPORT = Report(
 
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (terminal.STDOUT_COLUMNS, terminal.STDERR_COLUMNS, "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in (terminal.STDOUT_COLUMNS, STDERR_COLUMNS, "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
 
@@ -225,18 +228,29 @@ def test_a_dumb_terminal_gets_plain_text(capsys: pytest.CaptureFixture[str], mon
 
 def test_lines_alone_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.progress() as told:
-        told.tell("reading")
-        assert told.tasks is None
-    assert capsys.readouterr().err == "reading\n"
+        progress = Progress(told)
+        progress.say("reading")
+        progress.count(3, 8, "tasks")
+    assert re.fullmatch(r"\[ +[0-9.]+ s\] reading\n", capsys.readouterr().err), "how much is done is told every ten seconds"
+
+
+def test_how_much_is_done_is_a_line_every_ten_seconds() -> None:
+    lines: list[str] = []
+    take = ProgressLines(lines.append).take
+    for seconds in (9, 10, 15, 19.9, 20):
+        take(ProgressEvent(kind=ProgressKind.COUNTED, seconds=seconds, done=int(seconds), total=30, unit="tasks"))
+    assert lines == ["[ 10.0 s] ... 10 of 30 tasks done", "[ 20.0 s] ... 20 of 30 tasks done"]
 
 
 _PROGRAM = """
 import sys, time
 sys.path.insert(0, "lib")
 from replica_audit.commands import terminal
+from replica_audit.progress import Progress
 with terminal.progress() as told:
-    told.tell("reading [bold]41[/bold] segments")
-    told.tasks(3, 8)
+    progress = Progress(told)
+    progress.say("reading [bold]41[/bold] segments")
+    progress.count(3, 8, "tasks")
     time.sleep(0.6)
 """
 
@@ -245,7 +259,7 @@ def test_a_terminal_gets_a_bar_below_the_lines() -> None:
     """In a child with a terminal of its own, as there is no other way to have one."""
     child, terminal_end = pty.fork()
     if child == 0:  # pragma: no cover - the other process
-        environment = {**os.environ, terminal.STDERR_COLUMNS: "80", "TERM": "xterm"}
+        environment = {**os.environ, STDERR_COLUMNS: "80", "TERM": "xterm"}
         os.chdir(ROOT)
         os.execve(sys.executable, [sys.executable, "-c", _PROGRAM], environment)
     seen, end = b"", time.monotonic() + 1200

@@ -40,7 +40,8 @@ def start(warehouse: Path, *run_ids: str) -> list[subprocess.Popen[str]]:
 def end(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """Its exit code and lines of errors."""
     _out, err = process.communicate(timeout=1200)
-    return process.returncode, [line for line in err.splitlines() if not line.startswith("[")]
+    said = [line.partition("] ")[2] for line in err.splitlines()]  # without the id of the run
+    return process.returncode, [line for line in said if not line.startswith(("[", "run "))]
 
 
 def freeze_the_holder(warehouse: Path, started: list[subprocess.Popen[str]]) -> int:

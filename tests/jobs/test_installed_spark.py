@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from replica_audit.program import VERSION
 from tests.house.checkout import ROOT
 from tests.support.installed import build_wheel, install
 
@@ -36,11 +37,12 @@ def test_an_audit_of_the_sample(tmp_path: Path) -> None:
     variables = {"PATH": f"{Path(java).parent}:/usr/bin:/bin", "REPLICA_AUDIT_MAVEN_MIRROR": mirror(tmp_path / "mirror"), **home}
     ran = installed.run("audit", **variables)
     assert ran.code == 1, ran.err
-    first, second, *progress = ran.err.splitlines()
+    first, run, second, *progress = ran.err.splitlines()
     assert first == "fetching the Delta Lake jars, once (a few seconds, 13 MB) ..."
-    assert second.startswith(f"no --input: auditing the sample data in {installed.packages}")
+    (run_id,) = re.fullmatch(rf"\[(.*)\] run \1 of audit {re.escape(VERSION)}", run).groups()  # type: ignore[union-attr]
+    assert second.startswith(f"[{run_id}] no --input: auditing the sample data in {installed.packages}")
     assert progress
-    assert not [line for line in progress if not line.startswith("[")], "the JVM says nothing of its own"
+    assert not [line for line in progress if not line.startswith(f"[{run_id}] [")], "the JVM says nothing of its own"
     (cached,) = (installed.cwd / ".cache/replica-audit").glob("jars-*")
     assert {jar.name: jar.read_bytes() for jar in cached.iterdir()} == {jar.name: jar.read_bytes() for jar in JARS.glob("*.jar")}
     for line in re.findall(r"^  replica-audit (.*)$", ran.out, re.MULTILINE):

@@ -59,7 +59,7 @@ def test_an_audit_and_the_report_of_its_tables_agree(
             run_id=f"run-{number}",
             run_date=date(2026, 1, 2),
         )
-        said = pipeline.audit(spark, request, told.append)
+        said = pipeline.audit(spark, request, lambda event: told.append(event.text))
     _the_worst_was_told_before_the_tables(told, said)
     assert said.changes
     assert said.problem_count

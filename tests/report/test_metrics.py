@@ -192,6 +192,15 @@ def test_the_dashboard_asks_for_what_is_told(all_told: Series) -> None:
     }
 
 
+def test_every_number_is_watched(all_told: Series) -> None:
+    """By a rule or a panel."""
+    rules = [rule["expr"] for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    asked = [*rules, *(target["expr"].replace("$cluster", "x") for panel in panels for target in panel["targets"])]
+    names = {one.name.removeprefix(PREFIX) for query in asked for one in selectors(promql_parser.parse(query))}
+    assert names == all_told.keys()
+
+
 def test_the_oldest_check_is_of_collections_only(run: PastRun, told: Series) -> None:
     assert "oldest_crc_check_timestamp_seconds" not in told, "these are log directories"
     assert set(told["replicas_never_verified"].values()) == {0}

@@ -62,7 +62,8 @@ def audit(warehouse: Path, run_id: str, fault: Callable[[], None] | None = None)
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()), patch("replica_audit.pipeline.take", begin):
         code = cli.main(["audit", "--input", str(CLUSTER), "--warehouse", str(warehouse), "--run-id", run_id])
-    return {"code": code, "said": [line for line in said.getvalue().splitlines() if not line.startswith("[")]}
+    lines = [line.removeprefix(f"[{run_id}] ") for line in said.getvalue().splitlines()]
+    return {"code": code, "said": [line for line in lines if not line.startswith(("[", "run "))]}
 
 
 def main(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,18 @@ def origin_of(request: CollectRequest) -> Origin:
         _refuse_parent(path)
     broker_id, cluster_id = _identity(request, paths, said)
     return Origin(broker_id=broker_id, cluster_id=cluster_id, log_dirs=tuple(paths), unread=tuple(unread))
+
+
+def refuse_file_inside(flag: str, file: Path, log_dirs: Iterable[Path]) -> None:
+    """Refuse to write a file into a log directory.
+
+    Raises:
+        UsageError: it would be in one.
+    """
+    real = Path(os.path.realpath(file))
+    for path in log_dirs:
+        if real.is_relative_to(os.path.realpath(path)):
+            raise UsageError(f"{flag} {file}: lies in the log directory {path}; give a file outside of it")
 
 
 def _refuse_parent(path: Path) -> None:

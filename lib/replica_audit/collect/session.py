@@ -33,16 +33,17 @@ from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collection_manifest import Manifest, content
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.program import VERSION
+from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.stages.topics import topic_filter
 
 _REVISITS = 3
-_TELL_EVERY_S = 5.0
+_COUNTED_EVERY_S = 0.5
 # internal topics that are copied whole, in this order; other topics come later, and none of their records
 _PHASES = {log_dir.METADATA_TOPIC: 0, log_dir.GROUP_OFFSETS_TOPIC: 1, log_dir.TRANSACTIONS_TOPIC: 2}
 
 
-def collect(request: CollectRequest, tell: Callable[[str], None]) -> CollectResult:
-    """Collect what the log directories of a broker hold.
+def collect(request: CollectRequest, tell: TellsEvent) -> CollectResult:
+    """Collect what the log directories of a broker hold; `tell` takes its progress.
 
     Raises:
         UsageError: the request makes no sense, or nothing can be read.
@@ -52,15 +53,15 @@ def collect(request: CollectRequest, tell: Callable[[str], None]) -> CollectResu
 
 
 class _Session:
-    def __init__(self, request: CollectRequest, tell: Callable[[str], None]) -> None:
-        self.request, self._tell = request, tell
+    def __init__(self, request: CollectRequest, tell: TellsEvent) -> None:
+        self.request, self.progress = request, Progress(tell)
         self.began, self.started_at_ms = time.monotonic(), now_ms()
-        self._told = self.began
+        self._counted_s = 0.0
         self.is_wanted = _topic_filter(request.topics)
         self.origin = origin_of(request)
         self.unread = list(self.origin.unread)
-        self.pace = Pace(request.rate, progress=self._progress)
-        self.now_at = ""
+        self.pace = Pace(request.rate, progress=self._count)
+        self.now_at, self.number, self.of = "", 0, 0
         self.reader = LiveSegmentReader(verify_crc=request.verify_crc)
         self.captures: list[LogDirCapture] = []
         self.offsets_left = request.group_offsets_limit
@@ -69,15 +70,12 @@ class _Session:
         if request.verify_within_s is not None:
             self.scrub = Scrub(request.verify_within_s, request.time_limit_s, now_ms=self.started_at_ms, began=self.began)
 
-    def tell(self, line: str) -> None:
-        self._tell(f"[{time.monotonic() - self.began:6.1f} s] {line}")
-
     def run(self) -> CollectResult:
         origin = self.origin
         output = Output(self.request.output.absolute(), origin.broker_id, replace=self.request.replace, log_dirs=origin.log_dirs)
         try:
             if self.request.since is not None:  # not earlier: what a killed run left of it has been put in order by now
-                self.previous = previous_of(self.request.since.absolute(), origin, self.tell)
+                self.previous = previous_of(self.request.since.absolute(), origin, self.progress.say)
             manifest = self._capture(output)
             output.finish(content(manifest))
         except BaseException:
@@ -105,7 +103,9 @@ class _Session:
             self.scrub.plan(self.previous.opened, self.previous.manifest.started_at_ms)
         in_use = [capture for capture in self.captures if capture.is_in_use]
         several = "y" if len(paths) == 1 else "ies"
-        self.tell(f"broker {self.origin.broker_id}: {len(paths)} log director{several}{', in use' if in_use else ''}")
+        said = f"broker {self.origin.broker_id}: {len(paths)} log director{several}{', in use' if in_use else ''}"
+        known = [self.origin.cluster_id] if self.origin.cluster_id else []
+        self.progress.begin(Stage.COLLECTING, said, clusters=known, broker_id=self.origin.broker_id, log_dirs=len(paths))
         for visit in range(1 + _REVISITS):
             if not self._visit() and visit:
                 break
@@ -135,7 +135,7 @@ class _Session:
         """Capture every replica directory that is there and has not been; drop those that are not there any more. Whether any were."""
         todo = sorted(self._missing(), key=self._place)
         for number, (capture, directory, parsed) in enumerate(todo, 1):
-            self.now_at = f"{capture.name}/{directory} ({number} of {len(todo)})"
+            self.now_at, self.number, self.of = f"{capture.name}/{directory}", number - 1, len(todo)
             capture.capture(directory, parsed, is_copied=self._is_copied(capture, directory, parsed))
         return bool(todo)
 
@@ -167,17 +167,17 @@ class _Session:
         size = _size_of(capture.path / directory)
         if size > self.offsets_left:
             if self.request.group_offsets_limit:
-                self.tell(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what its coordinator wrote will not be known")
+                self.progress.say(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what its coordinator wrote will not be known")
             return False
         self.offsets_left -= size
         return True
 
-    def _progress(self) -> None:
-        now = time.monotonic()
-        if now - self._told >= _TELL_EVERY_S:
-            self._told = now
-            rate = self.pace.bytes_read / max(now - self.began, 0.001)
-            self.tell(f"{self.now_at}: {self.pace.bytes_read / 1e6:.0f} MB read, {rate / 1e6:.1f} MB/s")
+    def _count(self) -> None:
+        seconds, read = self.progress.seconds, self.pace.bytes_read
+        if seconds - self._counted_s >= _COUNTED_EVERY_S:
+            self._counted_s = seconds
+            said = f"{self.now_at} ({self.number + 1} of {self.of}): {read / 1e6:.0f} MB read, {read / seconds / 1e6:.1f} MB/s"
+            self.progress.count(self.number, self.of, "replicas", said, bytes_read=read)
 
     def _options(self) -> dict[str, str | int | bool | None]:
         request = self.request

@@ -6,15 +6,27 @@ import argparse
 import errno
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of
-from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.commands.command import Command, Option, name_run, show, tell
 from replica_audit.commands.cost import COST, show_cost
-from replica_audit.errors import UsageError
+from replica_audit.commands.progress_file import PROGRESS, followed
+from replica_audit.commands.webhook import failures_posted, post_ended
+from replica_audit.errors import AuditError, UsageError
+from replica_audit.program import VERSION
+from replica_audit.progress import TellsEvent, to_all
 from replica_audit.storage.warehouse.catalog import is_catalog_name
+from replica_audit.webhook.address import webhook_address
+
+if TYPE_CHECKING:
+    from replica_audit.past.run import PastRun
+    from replica_audit.report.facts.run_report import Report
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -50,16 +62,21 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
     Raises:
         AuditError: an option is wrong, or there is nothing to audit.
     """
+    with failures_posted(given, AuditError):
+        _refuse(given, thorough=thorough)
+
+
+def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
     is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
     if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
-        settings_of(given)  # takes long to import
+        webhook_address(settings_of(given).webhook_url_file)  # takes long to import
     if given.acknowledged:
         acknowledged_of(given, given.run_date or datetime.now(UTC).date())
     if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
         raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
-    for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics)):
+    for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics), ("--progress", given.progress)):
         outputs.check(flag, path)
     _warehouse(given.warehouse)
     if given.html and is_catalog_name(given.warehouse):
@@ -77,16 +94,18 @@ def _audit(given: argparse.Namespace) -> int:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings_of(given).topics)
     given.run_id = given.run_id or _new_run_id()
     given.run_date = given.run_date or datetime.now(UTC).date()
+    name_run(given.run_id)
+    tell(f"run {given.run_id} of audit {VERSION}")
+    with failures_posted(given, Exception, KeyboardInterrupt):
+        return followed(given.progress, "audit", given.run_id, lambda told: _run(given, told))
+
+
+def _run(given: argparse.Namespace, told: TellsEvent) -> int:
     settings, warehouse = settings_of(given), _warehouse(given.warehouse)
     if not is_catalog_name(warehouse) and "://" not in warehouse:
         _make(given.warehouse, Path(warehouse))
     from replica_audit import pipeline
-    from replica_audit.commands.terminal import progress, show_report
-    from replica_audit.past.findings import ListedRows
-    from replica_audit.past.metrics import run_metrics
-    from replica_audit.report.facts.explained_rows import NOTHING_READ
-    from replica_audit.report.text.json_report import json_pieces
-    from replica_audit.report.text.metrics_text import metrics_text
+    from replica_audit.commands.terminal import progress
     from replica_audit.storage.inputs.given_input import unusable
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.faults import check, warehouse_place
@@ -106,12 +125,29 @@ def _audit(given: argparse.Namespace) -> int:
     check((warehouse_place(warehouse),))
     for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
-    with progress() as told:
-        report = pipeline.audit(session(), request, told.tell, told.tasks)
+    with progress() as shown:
+        report = pipeline.audit(session(), request, to_all(shown, told))
+    run = cache(lambda: pipeline.written_run(session(), warehouse, given.run_id))
+    try:
+        _write(given, report, run, warehouse)
+    finally:  # the run counts, whatever became of the files
+        post_ended(given, report, run)
+    return report.exit_code
+
+
+def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun], warehouse: str) -> None:
+    """Show the summary, and make the files that options name."""
+    from replica_audit.commands.terminal import show_report
+    from replica_audit.past.findings import ListedRows
+    from replica_audit.past.metrics import run_metrics
+    from replica_audit.report.facts.explained_rows import NOTHING_READ
+    from replica_audit.report.text.json_report import json_pieces
+    from replica_audit.report.text.metrics_text import metrics_text
+
     if given.json:
-        outputs.write("--json", given.json, json_pieces(report, ListedRows(pipeline.written_run(session(), warehouse, given.run_id))))
+        outputs.write("--json", given.json, json_pieces(report, ListedRows(run())))
     if given.metrics and report.exit_code != NOTHING_READ:  # the time of the run before then tells that none is newer
-        outputs.write("--metrics", given.metrics, metrics_text(run_metrics(pipeline.written_run(session(), warehouse, given.run_id))))
+        outputs.write("--metrics", given.metrics, metrics_text(run_metrics(run())))
     show("\n")
     show_report(report)
     if given.html:
@@ -120,7 +156,6 @@ def _audit(given: argparse.Namespace) -> int:
         from replica_audit.storage.warehouse.reader import WarehouseTables
 
         write_page(PastRun(WarehouseTables(warehouse), given.run_id), "--html", given.html)
-    return report.exit_code
 
 
 def _warehouse(given: str) -> str:
@@ -195,5 +230,6 @@ COMMAND = Command(
             "--collector.textfile.directory names",
             arguments={"type": Path, "metavar": "FILE"},
         ),
+        PROGRESS,
     ),
 )

@@ -12,12 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
+from replica_audit.commands.progress_file import PROGRESS, followed
+from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.errors import UsageError
+from replica_audit.progress import TellsEvent, to_all
 from replica_audit.words import count
 
 if TYPE_CHECKING:
-    from replica_audit.collect import CollectResult
+    from replica_audit.collect import CollectRequest, CollectResult
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", re.IGNORECASE)
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -63,7 +67,9 @@ def _collect(given: argparse.Namespace) -> int:
         raise UsageError("--verify-within: what is read is verified anyway; it is for what --since takes over")
     if given.time_limit is not None and given.verify_within is None:
         raise UsageError("--time-limit: it ends the verifying that --verify-within asks for; give that, or --rate-limit")
-    from replica_audit.collect import CollectRequest, collect
+    outputs.check("--progress", given.progress)
+    from replica_audit.collect import CollectRequest
+    from replica_audit.collect.origin import origin_of, refuse_file_inside
     from replica_audit.collect.pace import step_back
 
     request = CollectRequest(
@@ -81,9 +87,17 @@ def _collect(given: argparse.Namespace) -> int:
         verify_within_s=given.verify_within,
         time_limit_s=given.time_limit,
     )
+    if given.progress is not None:
+        refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
     step_back()
+    return followed(given.progress, "collect", None, lambda told: _collected(request, told))
+
+
+def _collected(request: CollectRequest, told: TellsEvent) -> int:
+    from replica_audit.collect import collect
+
     with _terminated_like_interrupted():
-        result = collect(request, tell)
+        result = collect(request, to_all(ProgressLines(tell).take, told))
     counts = result.manifest.counts
     for one in result.unread:
         tell(f"not read: {one.path}: {one.reason}")
@@ -91,7 +105,7 @@ def _collect(given: argparse.Namespace) -> int:
         f"collected {count(counts['segments'], 'segment')} of {count(counts['replicas'], 'replica')}, "
         f"{counts['bytes_read'] / 1e6:.1f} MB read; {count(counts['unread'], 'file or folder', 'files or folders')} could not be read"
     )
-    if given.since is not None:
+    if request.since is not None:
         taken, because = counts["segments_taken_over"], result.manifest.read_because
         causes = ", ".join(f"{number} {cause}" for cause, number in because.items())
         tell(f"taken over: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
@@ -228,5 +242,6 @@ COMMAND = Command(
             help="the broker's id, where no meta.properties has it",
             arguments={"type": _broker_id, "metavar": "ID"},
         ),
+        PROGRESS,
     ),
 )

@@ -59,6 +59,18 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def tell(line: str) -> None:
-    """Print a line of progress, or what went wrong."""
-    print("\n".join(map(visible, line.split("\n"))), file=sys.stderr, flush=True)  # noqa: T201
+STDERR_COLUMNS = "REPLICA_AUDIT_STDERR_COLUMNS"  # how wide the launcher's terminal is, if its standard error is one
+_named: list[str] = []  # the run whose lines are told, if any
+
+
+def name_run(run_id: str | None) -> None:
+    """Begin each line of `tell` with the id of a run, unless a person sees them come; None: no longer.
+
+    Where lines are kept, those of several runs may be in one file.
+    """
+    _named[:] = [] if run_id is None or os.environ.get(STDERR_COLUMNS) or sys.stderr.isatty() else [f"[{run_id}] "]
+
+
+def tell(text: str) -> None:
+    """Print lines of progress, or what went wrong."""
+    print("\n".join("".join((*_named, visible(line))) for line in text.split("\n")), file=sys.stderr, flush=True)  # noqa: T201

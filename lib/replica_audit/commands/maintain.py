@@ -8,6 +8,7 @@ from pathlib import Path
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show
 from replica_audit.errors import UsageError
+from replica_audit.progress import Progress
 
 _MAINTAIN_HELP = """\
 Keep a warehouse small: every audit adds rows and files to it, and takes none away. In this order:
@@ -78,7 +79,7 @@ def _maintain(given: argparse.Namespace) -> int:
         is_dry=given.dry_run,
     )
     with progress() as told:
-        upkeep = maintain(session(), request, told.tell)
+        upkeep = maintain(session(), request, Progress(told).say)
     if given.json:
         outputs.write("--json", given.json, upkeep_text.as_json(upkeep))
     show("\n" + upkeep_text.summary(upkeep))

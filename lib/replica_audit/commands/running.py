@@ -8,14 +8,33 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from replica_audit.commands.command import Command, tell
+from replica_audit.commands.command import Command, name_run, tell
 from replica_audit.errors import AuditError
 from replica_audit.extras import missing
 from replica_audit.program import command_line
 
 INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
+
+
+class Ending(NamedTuple):
+    """How a command ends that does not come to its end: its exit code, and why, in a sentence."""
+
+    exit_code: int
+    words: str
+
+
+def ending_of(command: str, error: BaseException) -> Ending:
+    """What an exception makes of a command."""
+    if isinstance(error, AuditError):
+        return Ending(error.exit_code, str(error))
+    if isinstance(error, KeyboardInterrupt):
+        return Ending(INTERRUPTED, "interrupted")
+    absent = missing(command, error.name) if isinstance(error, ModuleNotFoundError) else None
+    if absent is not None:
+        return Ending(absent.exit_code, str(absent))
+    return Ending(DEFECT, "this is a defect of the program, not of the input")
 
 
 def parser(command: Command) -> argparse.ArgumentParser:
@@ -46,25 +65,17 @@ def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[C
             command.check(given)
             prepare(command)
         return command.run(given)
-    except AuditError as error:
-        tell(f"error: {error}")
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        if (absent := missing(command.name, error.name)) is None:
-            return _defect()
-        tell(f"error: {absent}")
-        return absent.exit_code
-    except KeyboardInterrupt:
-        tell(command.interrupted)
-        return INTERRUPTED
-    except Exception:  # noqa: BLE001 - whatever it is, the exit code must not say that there are findings
-        return _defect()
-
-
-def _defect() -> int:
-    tell(traceback.format_exc().rstrip())
-    tell("error: this is a defect of the program, not of the input; please report it with the lines above")
-    return DEFECT
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, the exit code must not say that there are findings
+        ending = ending_of(command.name, error)
+        if ending.exit_code == INTERRUPTED:
+            tell(command.interrupted)
+        elif ending.exit_code == DEFECT:
+            tell(f"{traceback.format_exc().rstrip()}\nerror: {ending.words}; please report it with the lines above")
+        else:
+            tell(f"error: {ending.words}")
+        return ending.exit_code
+    finally:
+        name_run(None)
 
 
 class _NoPandas(MetaPathFinder):

@@ -93,7 +93,7 @@ def _salvage(given: argparse.Namespace) -> int:
     if given.local:
         return show_saved(salvage_here(run, request, tell))
     with progress() as told:
-        saved = salvage_on_spark(run, request, told.tell, told.tasks)
+        saved = salvage_on_spark(run, request, told)
     return show_saved(saved)
 
 

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from replica_audit.commands.command import show, tell
+from replica_audit.commands.command import STDERR_COLUMNS, show, tell
+from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.errors import visible
+from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 
 if TYPE_CHECKING:
     from replica_audit.report.facts.run_report import Report
 
-STDOUT_COLUMNS, STDERR_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS", "REPLICA_AUDIT_STDERR_COLUMNS"
+STDOUT_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS"
 _WIDEST = 140  # beyond this the eye loses the row
-
-
-class Progress(NamedTuple):
-    """`tell` takes a line; `tasks` how many are done, and of how many, where that is drawn."""
-
-    tell: Callable[[str], None]
-    tasks: Callable[[int, int], None] | None
 
 
 def show_report(report: Report) -> None:
@@ -49,15 +44,15 @@ def show_report(report: Report) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """How to tell what is going on: a bar below the lines on a terminal, else the lines alone."""
+def progress() -> Iterator[TellsEvent]:
+    """Where to tell what is going on: a bar below the lines on a terminal, else the lines alone."""
     columns = _columns(STDERR_COLUMNS, sys.stderr.isatty())
     try:
         terminal = None if columns is None else open("/dev/tty", "w", encoding="utf-8")  # noqa: PTH123, SIM115
     except OSError:
         terminal = None
     if terminal is None:
-        yield Progress(tell, None)
+        yield ProgressLines(tell).take
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -69,10 +64,15 @@ def progress() -> Iterator[Progress]:
         shown = (SpinnerColumn(), TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bar(*shown, console=console, transient=True, refresh_per_second=4) as bar:
             task = bar.add_task("tasks", total=None)
-            yield Progress(
-                lambda line: console.print(Text(visible(line)), highlight=False),
-                lambda done, total: bar.update(task, completed=done, total=total),
-            )
+            lines = ProgressLines(lambda line: console.print(Text(visible(line)), highlight=False))
+
+            def take(event: ProgressEvent) -> None:
+                if event.kind is ProgressKind.COUNTED:
+                    bar.update(task, completed=event.done, total=event.total)
+                else:
+                    lines.take(event)
+
+            yield take
 
 
 def _columns(variable: str, is_terminal: bool) -> int | None:

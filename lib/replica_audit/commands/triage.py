@@ -13,10 +13,15 @@ from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.new_folder import check_folder
 from replica_audit.commands.plan import GONE, GROUPS
+from replica_audit.commands.progress_file import PROGRESS, followed
+from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.errors import UsageError
+from replica_audit.progress import TellsEvent, to_all
 
 if TYPE_CHECKING:
+    from replica_audit.acknowledged import Acknowledgements
+    from replica_audit.config import Settings
     from replica_audit.past.run import PastRun
     from replica_audit.report.facts.run_report import Report
 
@@ -50,7 +55,7 @@ examples:
 
 
 def _triage(given: argparse.Namespace) -> int:
-    for flag, path in (("--json", given.json), ("--html", given.html)):
+    for flag, path in (("--json", given.json), ("--html", given.html), ("--progress", given.progress)):
         outputs.check(flag, path)
     check_folder("--plan", given.plan)
     if given.cluster_metadata and not given.cluster_metadata.is_file():
@@ -59,15 +64,12 @@ def _triage(given: argparse.Namespace) -> int:
     known = acknowledged_of(given, datetime.now(UTC).date())
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings.topics)
-    from replica_audit.commands.terminal import show_report
-    from replica_audit.local_run import triage
-    from replica_audit.past.report import report_of
-    from replica_audit.past.run import PastRun
-    from replica_audit.report.facts import explanation, question
-    from replica_audit.report.text import explanation_text
+    from replica_audit.local_run import triage_id
+    from replica_audit.report.facts.question import parse_partition
     from replica_audit.salvage.output import refuse_input
 
-    topic, number = question.parse_partition(given.partition) if given.partition else ("", 0)
+    if given.partition:
+        parse_partition(given.partition)
     if given.salvage:
         refuse_input(given.salvage, given.input or [str(SAMPLE)])
     elif given.replay_also:
@@ -76,11 +78,24 @@ def _triage(given: argparse.Namespace) -> int:
         raise UsageError("--gone: says without which brokers --plan is made and --salvage saves; give one of these, too")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
-    inputs = tuple(given.input or [str(SAMPLE)])
-    done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=tell)
+    run_id = triage_id(datetime.now(UTC))
+    return followed(given.progress, "triage", run_id, lambda told: _triaged(given, settings, known, run_id, told))
+
+
+def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgements, run_id: str, told: TellsEvent) -> int:
+    from replica_audit.commands.terminal import show_report
+    from replica_audit.local_run import triage
+    from replica_audit.past.report import report_of
+    from replica_audit.past.run import PastRun
+    from replica_audit.report.facts import explanation, question
+    from replica_audit.report.text import explanation_text
+
+    inputs, every = tuple(given.input or [str(SAMPLE)]), to_all(ProgressLines(tell).take, told)
+    done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=every, run_id=run_id)
     run = PastRun(done.tables, done.run_id)
     report = report_of(run, gone=given.gone or (), cluster_id=given.cluster)
     if given.partition:
+        topic, number = question.parse_partition(given.partition)
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
         show(explanation_text.render(explanation.explain(done.tables, asked)))
     else:
@@ -157,5 +172,6 @@ COMMAND = Command(
         ),
         GROUPS,
         GONE,
+        PROGRESS,
     ),
 )

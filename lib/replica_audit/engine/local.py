@@ -26,6 +26,7 @@ from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.garbage import uncollected
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.stages.commits import list_commits
@@ -37,14 +38,13 @@ from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan
 from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.values import Row, metadata_copy
 
-LISTING, READING, COMPARING = "listing", "reading", "comparing"  # the stages
 _AT_ONCE = 256  # rows that are put into Arrow together
 _MUCH = 200  # replicas, for which a second process is worth to be made
 _OF_COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # what they say goes to the partitions that it is about, so it is read first
 
 Key = tuple[str, int]
 Source = tuple[str, int | None, str, str]
-Progress = Callable[[str, int], None]  # takes what is being done, and how many replicas it is about
+BeginsStage = Callable[[Stage, int], None]  # takes a stage, and how many replicas it is about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def audit_cluster(
     *,
     facts: ClusterFacts | None = None,
     acknowledged: Acknowledgements | None = None,
-    tell: Progress = lambda _doing, _replicas: None,
+    tell: BeginsStage = lambda _stage, _replicas: None,
     shares: bool = False,
 ) -> ClusterAudit:
     """Audit one cluster.
@@ -85,10 +85,10 @@ def audit_cluster(
     known, listed = _Known(), tuple(sources)
     shares = shares and not any(path.partition("://")[0] in SCHEMES for _cluster, _broker, path, _kind in listed)  # clients have threads
     with uncollected():
-        tell(LISTING, 0)
+        tell(Stage.LISTING, 0)
         _list(listed, settings.topics, known, shares=shares)
         replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
-        tell(READING, replicas)
+        tell(Stage.READING, replicas)
         now_ms = time.time_ns() // 1_000_000
         facts = facts or cluster_facts(head, known.copies, settings, known.versions, audited_at_ms=now_ms, acknowledged=acknowledged)
         rows = [row for _key, row in sorted(known.partitions.items())]
@@ -96,7 +96,7 @@ def audit_cluster(
         _scan([*of_groups, *of_transactions], facts.compare)
         _add_commits(of_groups, known, facts)
         transactions = _transactions(of_transactions, known, facts)
-        tables = _audited(rows, facts, transactions, lambda: tell(COMPARING, replicas), shares=shares)
+        tables = _audited(rows, facts, transactions, lambda: tell(Stage.COMPARING, replicas), shares=shares)
     problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
     return ClusterAudit(facts=facts, tables=tables, problems=problems, replicas=replicas)
 

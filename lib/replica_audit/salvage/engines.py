@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.run import PastRun
+from replica_audit.progress import Progress, TellsEvent
 from replica_audit.report.facts.salvage_facts import SavedRecords
 from replica_audit.salvage.output import writing
 from replica_audit.salvage.run import SalvageRequest, Tell, salvage
@@ -36,11 +37,11 @@ def _replay_here(units: Sequence[ReplayUnit]) -> Iterator[ReplayOutcome]:
             yield replayed(unit)
 
 
-def salvage_on_spark(run: PastRun, request: SalvageRequest, tell: Tell, tasks: Callable[[int, int], None] | None) -> SavedRecords:
-    """Save records in tasks of Spark, as `salvage`; `tasks` takes how many of the running stages are done, and of how many."""
+def salvage_on_spark(run: PastRun, request: SalvageRequest, tell: TellsEvent) -> SavedRecords:
+    """Save records in tasks of Spark, as `salvage`; `tell` takes its progress."""
     from replica_audit.engine.spark_salvage import replay_units, save_units
     from replica_audit.storage.session import StageProgress, session
 
-    spark = session()
-    with StageProgress(spark, tell, tasks):
-        return salvage(run, request, partial(save_units, spark), partial(replay_units, spark), tell)
+    spark, progress = session(), Progress(tell)
+    with StageProgress(spark, progress):
+        return salvage(run, request, partial(save_units, spark), partial(replay_units, spark), progress.say)

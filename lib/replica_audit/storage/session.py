@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
 from math import ceil
 from types import FrameType, TracebackType
 
@@ -14,10 +13,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from replica_audit.files import object_store
+from replica_audit.progress import Progress
 from replica_audit.storage.warehouse.faults import check, working_places
 
-_EVERY_SECONDS = 10.0
-_DRAWN_EVERY_SECONDS = 0.5
+_EVERY_SECONDS = 0.5
 _ENDPOINT = "AWS_ENDPOINT_URL_S3"
 _OF_HADOOP = {
     "access.key": "AWS_ACCESS_KEY_ID",
@@ -70,6 +69,12 @@ def session() -> SparkSession:
     return spark
 
 
+def name_run(spark: SparkSession, run_id: str) -> None:
+    """Let what Spark itself logs name the run (conf/log4j2.properties)."""
+    assert spark._jvm  # noqa: S101 - a classic session
+    spark._jvm.System.setProperty("replica_audit.run", f"[{run_id}] ")
+
+
 def _share_store_settings(spark: SparkSession) -> None:
     """Let tasks find the S3 that the driver finds: by the variables of AWS, over which Hadoop's settings go if Spark was given any."""
     context = spark.sparkContext
@@ -91,19 +96,11 @@ def _interrupted(_signal: int, _frame: FrameType | None) -> None:
 
 
 class StageProgress:
-    """Tells while it is entered how many tasks of the running stages are done: a line every ten seconds, or twice a second to be drawn."""
+    """Counts while it is entered, twice a second, how many tasks of the running stages are done."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        tell: Callable[[str], None],
-        tasks: Callable[[int, int], None] | None = None,
-        every_seconds: float | None = None,
-    ) -> None:
-        """Watch a session; `tell` takes a line, `tasks` the numbers, in its place."""
-        self._tracker = spark.sparkContext.statusTracker()
-        self._told = tasks or (lambda done, total: tell(f"... {done} of {total} tasks done"))
-        self._every = every_seconds or (_DRAWN_EVERY_SECONDS if tasks else _EVERY_SECONDS)
+    def __init__(self, spark: SparkSession, progress: Progress) -> None:
+        """Watch a session."""
+        self._tracker, self._progress = spark.sparkContext.statusTracker(), progress
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -118,8 +115,8 @@ class StageProgress:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._every):
+        while not self._stop.wait(_EVERY_SECONDS):
             stages = [info for stage in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(stage))]
             if stages:
                 done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-                self._told(done, total)
+                self._progress.count(done, total, "tasks")
