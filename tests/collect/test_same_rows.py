@@ -14,8 +14,8 @@ from tests.collect.collections import collect_cluster
 from tests.support import in_process
 
 ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
-# the one thing that differs, and the one that raw files cannot tell
-OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at")
+# the one thing that differs, and what raw files cannot tell
+OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at", "looked_again_at", "later_log_end_offset")
 # what only the bytes of batches tell, which a collection does not have
 OF_THE_BYTES = {
     "mismatch": ("kind", "record", "compared_end_offset", "unread"),

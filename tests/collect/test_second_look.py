@@ -10,7 +10,7 @@ import pytest
 
 from replica_audit.collect import CollectResult
 from replica_audit.collect.log_dir_capture import LogDirCapture
-from replica_audit.formats.collection.collection_manifest import content, parse, read
+from replica_audit.formats.collection.collection_manifest import CapturedReplica, content, parse, read
 from replica_audit.model import SecondLook
 from tests.collect.test_races import locked, once, taken, write_replica, write_segment
 from tests.formats import kafka_files as kf
@@ -34,7 +34,7 @@ def looked(data: Path, meanwhile: Callable[[], object] = lambda: None) -> Second
     return _replica(found).second_look
 
 
-def _replica(found: CollectResult):  # type: ignore[no-untyped-def]
+def _replica(found: CollectResult) -> CapturedReplica:
     (log_dir,) = found.manifest.log_dirs
     return next(replica for replica in log_dir.replicas if replica.directory == "t-0")
 
