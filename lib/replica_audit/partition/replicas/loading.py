@@ -165,7 +165,7 @@ def load(
         read_stored: reads them with their bytes.
         read_snapshot: reads one of its producer snapshots.
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
-        compacted: whether metadata says that the topic is compacted.
+        compacted: whether batches may be missing without harm.
     """
     newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
     of_scans = (problem for scan in scans for problem in scan.problems)
@@ -185,9 +185,8 @@ def load(
             recovers=not files.clean_shutdown and not alive,
             runs_on=bool(alive),
         )
-        may_have_holes = compacted or files.cleaner_offset is not None
         if not incomplete and not any(scan.failed for scan in scans):  # without all segments nothing can be said of their offsets
-            problems += log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+            problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
     else:
         problems.append(no_segments(files))
     unreadable = _unreadable(files, scans, log)
