@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 A, B, C, D = (bytes([key]) for key in b"abcd")
 Segments = Mapping[int, Sequence[bytes]]  # by base offset
 WHOLE: Segments = {0: [rf.batch(at, (key, b"%d" % at)) for at, key in enumerate([C, A, A, B])], 4: [rf.batch(4, (D, b"4"))]}
-CLEANED: Segments = {0: WHOLE[0][:1] + WHOLE[0][2:], 4: WHOLE[4]}
+CLEANED: Segments = {0: [*WHOLE[0][:1], *WHOLE[0][2:]], 4: WHOLE[4]}
 
 
 def audited(
@@ -63,8 +63,11 @@ def test_directories_that_come_alone_are_taken_for_compacted_if_a_cleaner_was_th
     assert (found["verdict"], found["compacted"], found["differing_keys"]) == ("identical", True, [])
 
 
-def test_a_cleaner_checkpoint_without_an_entry_says_that_none_was_there(tmp_path: Path) -> None:
-    found = verdict(audited(tmp_path, {1: WHOLE, 2: CLEANED}))
+@pytest.mark.parametrize(("checkpoints", "policy"), [(True, None), (False, "delete")])
+def test_a_cleaner_checkpoint_without_an_entry_or_a_policy_says_that_none_was_there(
+    tmp_path: Path, checkpoints: bool, policy: str | None
+) -> None:
+    found = verdict(audited(tmp_path, {1: WHOLE, 2: CLEANED}, checkpoints=checkpoints, policy=policy))
     assert (found["verdict"], found["compacted"]) == ("log_matching_violation", False)
 
 

@@ -73,8 +73,9 @@ class PartitionAudit:
         self.topic, self.partition = known.topic, known.partition
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
-        compacted = is_compacted(known, latest_claim)
-        self.metadata = replace(latest_claim or nothing_known(self.topic, self.partition), compacted=compacted)
+        told = latest_claim or nothing_known(self.topic, self.partition)
+        compacted = is_compacted(known, told.compacted)
+        self.metadata = replace(told, compacted=compacted)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
         self.loaded = load_all(known, self.readers, alive=self._alive, changes=self._changes, compacted=compacted)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
-from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
+from replica_audit.formats.segment.segment_problems import NO_BATCH, TEXT_NOT_WHOLE
 from replica_audit.frozen import made_quickly
 from replica_audit.model import (
     BatchHeader,
@@ -189,7 +189,7 @@ def load(
             problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
     else:
         problems.append(no_segments(files))
-    unreadable = _unreadable(files, scans, log)
+    unreadable = _unreadable(files, scans, log, recovers=not files.clean_shutdown and not alive)
     is_incomplete = incomplete is not None and not files.offline_reason and not any(scan.failed for scan in scans)
     if incomplete is not None and is_incomplete:
         unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
@@ -208,7 +208,7 @@ def load(
     )
 
 
-def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None) -> str | None:
+def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None, *, recovers: bool) -> str | None:
     failed = next((scan.file.path for scan in scans if scan.failed), None)
     if files.offline_reason:
         return files.offline_reason
@@ -220,6 +220,10 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: Loade
         return f"the batch at offset {log.corrupt_offset} does not match its CRC"
     if log.broken_segment is not None:
         return f"segment {log.broken_segment} is damaged inside the log"
+    newest = max(scans, key=lambda scan: scan.file.base_offset)
+    stop = next((one for one in newest.problems if one.kind == "segment" and one.code in NO_BATCH), None)
+    if stop is not None and not recovers:
+        return f"{newest.file.path} is damaged at byte {stop.byte_offset}, and nothing behind that can be read: {stop.detail}"
     return None
 
 
