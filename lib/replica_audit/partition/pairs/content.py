@@ -41,7 +41,7 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
     end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
     windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
     most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
-    whole = not windows.excused
+    whole = not windows.excused and end == comparison.end
     for part in sorted((*windows.differing, *windows.open)):
         differs = part in windows.differing
         is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
