@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
+from replica_audit.stages import records
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.support import in_process
@@ -87,9 +88,13 @@ def transaction(*offsets: int, end: int, marker: bytes = rf.COMMIT) -> list[byte
     return [*(rf.batch(at, (b"key %d" % at, b"%d" % at), producer_id=7) for at in offsets), rf.control_batch(end, marker, producer_id=7)]
 
 
+@pytest.mark.parametrize("in_bucket", [1, 1 << 20])
 @pytest.mark.parametrize("marker", [rf.COMMIT, rf.ABORT])
 @pytest.mark.parametrize("lacking", [1, 2])
-def test_a_marker_may_not_go_before_the_records_of_its_transaction(tmp_path: Path, lacking: int, marker: bytes) -> None:
+def test_a_marker_may_not_go_before_the_records_of_its_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: int, marker: bytes, in_bucket: int
+) -> None:
+    monkeypatch.setattr(records, "IN_BUCKET", in_bucket)
     written = transaction(0, end=1, marker=marker)
     after = {2: [rf.batch(2, (A, b"2"))]}
     replicas = {1: {0: written} | after, 2: {0: written} | after} | {lacking: {0: written[:1]} | after}
