@@ -141,8 +141,14 @@ class TestTransactions:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: bytes | None, kept: list[int]
     ) -> None:
         monkeypatch.setattr(keyed_records, "_MOST", 20)
-        held, drop = [], KeyedRecords._drop_older_undecided
-        monkeypatch.setattr(KeyedRecords, "_drop_older_undecided", lambda reader: (drop(reader), held.append(reader._undecided)))
+        held: list[int] = []
+        drop = KeyedRecords._drop_older_undecided
+
+        def dropping(reader: KeyedRecords) -> None:
+            drop(reader)
+            held.append(reader._undecided)
+
+        monkeypatch.setattr(KeyedRecords, "_drop_older_undecided", dropping)
         written = [rf.batch(at, (b"%d" % (at % 5), b"%d" % at), producer_id=7) for at in range(200)]
         path = kf.segment(tmp_path, 0, *written, *([rf.control_batch(200, marker, producer_id=7)] if marker else []))
         rows, _reader = read(path)
