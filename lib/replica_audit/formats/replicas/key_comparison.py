@@ -21,9 +21,8 @@ from replica_audit.protocol.comparison.compaction import (
     key_difference,
     marker_difference,
 )
-from replica_audit.protocol.comparison.differing_keys import DifferingKey, DifferingKeys
+from replica_audit.protocol.comparison.differing_keys import MOST_KEYS, DifferingKey, DifferingKeys
 
-WORST = 100  # keys of one cause that are kept of a pair
 _Key = tuple[int, int]
 
 
@@ -45,10 +44,10 @@ def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[Diffe
     for key, one in differences:
         counts[one.cause, one.broker_id] += 1
         found[one.cause, one.broker_id].append(DifferingKey(*key, one.leader, one.follower))
-        if len(found[one.cause, one.broker_id]) > 10 * WORST:
-            found[one.cause, one.broker_id] = nsmallest(WORST, found[one.cause, one.broker_id], key=attrgetter("offset"))
+        if len(found[one.cause, one.broker_id]) > 10 * MOST_KEYS:
+            found[one.cause, one.broker_id] = nsmallest(MOST_KEYS, found[one.cause, one.broker_id], key=attrgetter("offset"))
     return [
-        DifferingKeys(*why, counts[why], tuple(nsmallest(WORST, keys, key=attrgetter("offset")) if why[0] else ()))
+        DifferingKeys(*why, counts[why], tuple(nsmallest(MOST_KEYS, keys, key=attrgetter("offset")) if why[0] else ()))
         for why, keys in found.items()
     ]
 

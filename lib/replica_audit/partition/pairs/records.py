@@ -21,7 +21,6 @@ from replica_audit.protocol.comparison.differing_keys import RecordComparison, c
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 
-MOST_KEYS = 100  # of one cause and pair whose rows are kept
 _MOST_EPOCHS = 100  # the last ones, of which it matters when they began
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
 _COMPARED = (
@@ -229,5 +228,5 @@ def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, know
     if unread is not None:
         found = RecordComparison(unread=unread, is_held=lacking is None)
     else:
-        found = compared((keys for follower, keys in known.records.differing if follower == logs.follower.broker_id), MOST_KEYS)
+        found = compared(keys for follower, keys in known.records.differing if follower == logs.follower.broker_id)
     return replace(measured, comparison=replace(measured.comparison, records=found))
