@@ -118,7 +118,7 @@ def test_missing_and_null_keys_are_unknown_not_false(absent: object):
             topic="t",
             partition=4,
             topic_id=None,
-            compacted=False,
+            compacted=None,
             leader=-1,
             leader_epoch=-1,
             replicas=(),

@@ -127,6 +127,35 @@ class TestTransactions:
         # one whose marker lies beyond what counts, too
         assert all(row[FLAGS] & PENDING for row in read(path, end_offset=3)[0].tolist() if row[OFFSET])
 
+    def test_one_that_is_open_is_a_row_at_its_last_record(self, tmp_path: Path) -> None:
+        written = [rf.batch(at, (b"%d" % at, b""), producer_id=7) for at in range(3)]
+        ended = [rf.batch(3, (B, b""), producer_id=8), rf.control_batch(4, rf.ABORT, producer_id=8)]
+        rows, _reader = read(kf.segment(tmp_path, 0, *written, *ended))
+        is_open = rows[:, FLAGS] == MARKER | PENDING
+        assert rows[is_open][:, [HIGH, OFFSET]].tolist() == [[7, 2]]
+
+    @pytest.mark.parametrize(
+        ("marker", "kept"), [(rf.COMMIT, [195, 196, 197, 198, 199]), (rf.ABORT, []), (None, [195, 196, 197, 198, 199])]
+    )
+    def test_of_a_long_one_only_the_newest_record_of_each_key_is_held(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: bytes | None, kept: list[int]
+    ) -> None:
+        monkeypatch.setattr(keyed_records, "_MOST", 20)
+        held: list[int] = []
+        drop = KeyedRecords._drop_older_undecided
+
+        def dropping(reader: KeyedRecords) -> None:
+            drop(reader)
+            held.append(reader._undecided)
+
+        monkeypatch.setattr(KeyedRecords, "_drop_older_undecided", dropping)
+        written = [rf.batch(at, (b"%d" % (at % 5), b"%d" % at), producer_id=7) for at in range(200)]
+        path = kf.segment(tmp_path, 0, *written, *([rf.control_batch(200, marker, producer_id=7)] if marker else []))
+        rows, _reader = read(path)
+        assert offsets(newest(rows[rows[:, FLAGS] & MARKER == 0], np.array([], np.int64))) == kept
+        assert len(held) > 5
+        assert max(held) <= 5
+
 
 @pytest.mark.usefixtures("_way")
 def test_many_keys_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -460,3 +460,26 @@ def test_a_replica_that_was_in_sync_all_along_would_have_the_tombstone():
     assert found is not None and found.cause is None
     found = key_difference(two(in_sync_from=0, runs=True), NOTHING, KeyState(held, held))
     assert found is not None and found.cause is CompactionCause.KEY_MISSING
+
+
+@pytest.mark.parametrize(
+    ("runs", "retention", "expected"),
+    [
+        pytest.param(False, 10, True, id="its broker was stopped"),
+        pytest.param(True, 10, False, id="a cleaner may have removed both while its segments were copied one by one"),
+        pytest.param(True, 86_400_000, True, id="no copy takes as long as markers are kept"),
+    ],
+)
+def test_an_old_marker_may_not_be_gone_while_records_of_its_transaction_are_left(runs: bool, retention: int, expected: bool) -> None:
+    copied = 1000 * retention
+    logs = ComparedLogs(
+        leader=KeptLog(broker_id=1, start_offset=0, end_offset=10, copied_at_ms=copied, runs=runs),
+        follower=KeptLog(broker_id=2, start_offset=0, end_offset=10, copied_at_ms=copied, runs=runs),
+        delete_retention_ms=retention,
+    )
+    for sides in ((rec(5), None), (None, rec(5))):
+        assert marker_difference(logs, *sides) is None, "it has expired"
+        found = marker_difference(logs, *sides, holds_records=True)
+        assert (found is not None) == expected
+        if found is not None:
+            assert (found.cause, found.broker_id) == (CompactionCause.MARKER_GONE, 2 if sides[0] else 1)

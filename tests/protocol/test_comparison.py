@@ -154,8 +154,10 @@ NO_EPOCHS = replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=
     [
         pytest.param(*NO_EPOCHS, True, id="a cut to the high watermark"),
         pytest.param(NO_EPOCHS[0], replace(NO_EPOCHS[1], high_watermark=30), True, id="no cut"),
-        pytest.param(replica(1, [(-1, 0, 29)], epochs=[(3, 30)]), NO_EPOCHS[1], False, id="a cut, and the leader has an epoch"),
-        pytest.param(replica(1, [(1, 0, 9), (3, 10, 29)]), replica(2, [(1, 0, 14)]), False, id="a cut by epochs"),
+        pytest.param(replica(1, [(-1, 0, 29)], epochs=[(3, 30)]), NO_EPOCHS[1], True, id="a cut, and the leader has an epoch"),
+        pytest.param(replica(1, [(1, 0, 9), (3, 10, 29)]), replica(2, [(1, 0, 14)]), True, id="a cut by epochs: what is below it"),
+        pytest.param(replica(1, [(1, 0, 9), (3, 10, 29)]), replica(2, [(1, 0, 9), (2, 10, 14)]), True, id="another epoch above the cut"),
+        pytest.param(replica(1, [(2, 0, 9)]), replica(2, [(1, 0, 9)]), False, id="nothing is left below the cut"),
         pytest.param(replica(1, [(1, 0, 29)]), replica(2, [(1, 0, 14)]), True, id="epochs agree"),
         pytest.param(NO_EPOCHS[0], replace(NO_EPOCHS[1], unreadable="bit rot"), False, id="unreadable"),
         pytest.param(replica(1, [(-1, 50, 79)]), NO_EPOCHS[1], False, id="a restart"),

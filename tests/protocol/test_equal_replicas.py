@@ -147,7 +147,6 @@ _WHOLE = LoadedLog(
         pytest.param({}, 0, (), False, id="the same"),
         pytest.param({}, 3, ((3, 8),), False, id="a window is cut by the floor"),
         pytest.param({"digested_until": 8}, 0, ((8, 10),), False, id="not digested to its end"),
-        pytest.param({"runs": (_HELD[0], _HELD[1]._replace(record_count=3))}, 0, (), True, id="fewer records than offsets"),
         pytest.param({"runs": (_HELD[0], _HELD[1]._replace(magic=1))}, 0, (), True, id="another format"),
     ],
 )

@@ -304,7 +304,10 @@ def test_of_logs_without_epochs_another_batch_that_is_not_cut_comes_before_the_t
     differing = ContentDifference(first_offset=first, end_offset=first + 1, leader_crc=1, follower_crc=2)
     found = judge(replace(cut, content=ContentComparison(difference=differing, whole=False)))
     assert (cut.cut, found.verdict) == (20, expected)
-    says = f"offsets {first}..{first} are another batch than the leader's: leader CRC 00000001, follower CRC 00000002"
+    says = (
+        f"offsets {first}..{first} are another batch than the leader's: leader CRC 00000001, follower CRC 00000002; "
+        "it truncates to 20: offsets 20..29 are removed, none is known to have been committed"
+    )
     assert (found.reason == says) == (expected is Verdict.CONTENT_MISMATCH)
 
 

@@ -63,8 +63,8 @@ class BrokerEvent(NamedTuple):
 class PartitionMetadata:
     """What one source says of one partition. `leader` and `leader_epoch` are -1 where there is none or it is unknown.
 
-    `no_leader`: the source names the partition and says that nobody leads it. `last_known_elr`: of KIP-966; of a partition without a leader
-    its one member is the last leader.
+    `compacted`: whether cleanup.policy says so, None where it is unknown. `no_leader`: the source names the partition and says that nobody
+    leads it. `last_known_elr`: of KIP-966; of a partition without a leader its one member is the last leader.
 
     `source` is `cluster-metadata` (the file) or `metadata-log` (a broker's copy of the KRaft log). `known_at_ms`: when the file was
     written, or the partition last changed; None if unknown. `log_epoch` and `log_end_offset` tell how far a copy of the log reaches, -1 for
@@ -77,7 +77,7 @@ class PartitionMetadata:
     topic: str
     partition: int
     topic_id: str | None
-    compacted: bool
+    compacted: bool | None
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]

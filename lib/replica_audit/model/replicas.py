@@ -102,7 +102,8 @@ class ReplicaFiles:
     `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
     table as loaded.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
-    replication-offset-checkpoint is not in the input. `offline_reason`: why a broker would take the directory offline.
+    replication-offset-checkpoint is not in the input, `cleaner_offsets_collected` where cleaner-offset-checkpoint is not. `offline_reason`:
+    why a broker would take the directory offline.
 
     Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
     the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `verified_at_ms` is when the
@@ -142,6 +143,7 @@ class ReplicaFiles:
     has_lock: bool = False
     producer_files: tuple[str, ...] = ()
     producer_texts: tuple[ProducerText, ...] = ()
+    cleaner_offsets_collected: bool = False
 
     @property
     def path(self) -> str:

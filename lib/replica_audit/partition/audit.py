@@ -18,6 +18,7 @@ from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.transactions import TransactionsKnown
+from replica_audit.partition.known.cleaning import is_compacted
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.known.running import is_alive, may_be_of_different_times
@@ -72,10 +73,11 @@ class PartitionAudit:
         self.topic, self.partition = known.topic, known.partition
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
-        self.metadata = latest_claim or nothing_known(self.topic, self.partition)
+        told = latest_claim or nothing_known(self.topic, self.partition)
+        compacted = is_compacted(known, told.compacted)
+        self.metadata = replace(told, compacted=compacted)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
-        compacted = self.metadata.compacted
         self.loaded = load_all(known, self.readers, alive=self._alive, changes=self._changes, compacted=compacted)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.outdated = self._outdated()
@@ -99,7 +101,7 @@ class PartitionAudit:
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
             enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
-            compacted=self.metadata.compacted or any(one.files.cleaner_offset is not None for one in self.compared.values()),
+            compacted=compacted,
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
             commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),

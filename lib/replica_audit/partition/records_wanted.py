@@ -14,4 +14,5 @@ def records_wanted(audit: PartitionAudit) -> RecordsWanted | None:
         return None
     pairs = (audit.pair(broker) for broker in sorted(audit.replicas) if broker != audit.leadership.leader_id)
     found = (compared_logs(pair, measure(pair, ()), audit.cluster, audit.metadata) for pair in pairs if isinstance(pair, Pair))
-    return wanted([logs for logs in found if logs is not None], list(audit.compared.values()))
+    producers = {(broker, scan.file): scan.segment.producers for broker, scan in audit.known.segments}
+    return wanted([logs for logs in found if logs is not None], list(audit.compared.values()), producers)

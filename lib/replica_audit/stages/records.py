@@ -13,8 +13,8 @@ import pyarrow as pa
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.replicas.key_comparison import compare_keys
-from replica_audit.formats.replicas.keyed_records import LOW, NO_ROWS, KeyedRecords
-from replica_audit.formats.segment.hashed_records import ROW, Rows
+from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_ROWS, KeyedRecords
+from replica_audit.formats.segment.hashed_records import MARKER, ROW, Rows
 from replica_audit.formats.segment.records import UnreadableRecords
 from replica_audit.model import Problem, SegmentFile
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -27,7 +27,6 @@ from replica_audit.tables.values import Row, compared_logs, keys_row, pair_row, 
 
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
-_FOLLOWING = 3  # segments in which the end of a transaction is looked for
 _MOST_PROBLEMS = 10  # of one segment
 _CHANGED = "audit again, best a copy: the file was there when it was scanned, and another one has taken its place since"
 
@@ -41,13 +40,13 @@ def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]
     keys["buckets"] = 1 + wanted.record_count // IN_BUCKET
     nothing: Row = dict.fromkeys(("broker_id", "file", "is_last", "following", "end_offset", "bounds", "pairs"))
     yield keys | nothing | {"pairs": [pair_row(pair) for pair in wanted.pairs]}
-    for broker, files in wanted.segments:
+    for broker, segments in wanted.segments:
         end_offset = wanted.end_offset(broker)
-        for file in files:
-            if file.base_offset >= end_offset:
+        for segment in segments:
+            if segment.file.base_offset >= end_offset:
                 continue
-            following = [bytes_of(one) or one.path for one in wanted.following(broker, file.base_offset, _FOLLOWING)]
-            of_file: Row = {"file": as_dict(file), "is_last": file is files[-1], "following": following}
+            following = [bytes_of(one) or one.path for one in segment.with_markers]
+            of_file: Row = {"file": as_dict(segment.file), "is_last": segment is segments[-1], "following": following}
             of_file |= {"end_offset": end_offset, "bounds": wanted.bounds}
             yield keys | nothing | {"broker_id": broker} | of_file
 
@@ -97,8 +96,8 @@ def _problem_batch(row: Row, problem: Problem) -> pa.RecordBatch:
 
 
 def bucket_of(rows: Rows, buckets: int) -> Rows:
-    """The bucket of each row, by its key."""
-    found: Rows = (rows[:, LOW] >> 8) % buckets
+    """The bucket of each row, by its key; of markers and open transactions by their producer."""
+    found: Rows = np.where(rows[:, FLAGS] & MARKER, rows[:, HIGH], rows[:, LOW] >> 8) % buckets
     return found
 
 

@@ -204,7 +204,10 @@ class ReplicaVerdict:
     wrong_lines_broker_id: Annotated[Int | None, "the broker whose leader-epoch-checkpoint is the cause; null: none"]
     wrong_lines: WrongLines
     hole: LogHole
-    compacted: Annotated[bool | None, "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so"]
+    compacted: Annotated[
+        bool | None,
+        "whether batches may be missing without harm: cleanup.policy or a cleaner checkpoint says so, or, without both, the logs show it",
+    ]
     evidence: Annotated[str | None, "files, offsets and epochs that the verdict rests on"]
     reason: Annotated[str, "the verdict in one sentence"]
     inferred_because: Annotated[

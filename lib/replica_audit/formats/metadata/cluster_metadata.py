@@ -89,7 +89,8 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     for i, topic in enumerate(_typed(document, "topics", list, "") or []):
         at = f"topics[{i}]."
         name = _required(topic, "topic", str, at)
-        configs = _typed(topic, "configs", dict, at) or {}
+        told = _typed(topic, "configs", dict, at)
+        configs = told or {}
         for j, partition in enumerate(_typed(topic, "partitions", list, at) or []):
             where = f"{at}partitions[{j}]."
             leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
@@ -97,7 +98,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 topic=name,
                 partition=_not_negative(_required(partition, "partition", int, where), f"{where}partition"),
                 topic_id=_typed(topic, "topic_id", str, at),
-                compacted="compact" in str(configs.get("cleanup.policy", "")),
+                compacted=None if told is None else "compact" in str(configs.get("cleanup.policy", "")),
                 leader=-1 if leader is None else leader,
                 leader_epoch=-1 if epoch is None else epoch,
                 replicas=_ids(partition, "replicas", where),

@@ -10,18 +10,17 @@ from typing import Any
 
 from numba import njit
 
-from replica_audit.formats.native import crc_kernel as memory
+from replica_audit.formats.native.crc_kernel import byte, half, put, shifted, word
 from replica_audit.formats.segment.hashed_records import KEY_SEED, NO_KEY, TOMBSTONE
 from replica_audit.formats.segment.varints import LONG_BYTES
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63 - 2**64, 0x27D4EB2F165667C5
-_byte, _half, _word, _shifted = memory.byte, memory.half, memory.word, memory.shifted
 
 
 @njit(forceinline=True)
 def _rotated(number: int, bits: int) -> int:
-    return int(number << bits | _shifted(number, 64 - bits))
+    return int(number << bits | shifted(number, 64 - bits))
 
 
 @njit(forceinline=True)
@@ -36,8 +35,8 @@ def xxh64(address: int, size: int, seed: int) -> int:
     if size >= 32:
         a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
         while at + 32 <= end:
-            a, b = _round(a, _word(at)), _round(b, _word(at + 8))
-            c, d = _round(c, _word(at + 16)), _round(d, _word(at + 24))
+            a, b = _round(a, word(at)), _round(b, word(at + 8))
+            c, d = _round(c, word(at + 16)), _round(d, word(at + 24))
             at += 32
         found = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
         for lane in (a, b, c, d):
@@ -46,14 +45,14 @@ def xxh64(address: int, size: int, seed: int) -> int:
         found = seed + _P5
     found += size
     while at + 8 <= end:
-        found, at = _rotated(found ^ _round(0, _word(at)), 27) * _P1 + _P4, at + 8
+        found, at = _rotated(found ^ _round(0, word(at)), 27) * _P1 + _P4, at + 8
     if at + 4 <= end:
-        found, at = _rotated(found ^ _half(at) * _P1, 23) * _P2 + _P3, at + 4
+        found, at = _rotated(found ^ half(at) * _P1, 23) * _P2 + _P3, at + 4
     while at < end:
-        found, at = _rotated(found ^ _byte(at) * _P5, 11) * _P1, at + 1
-    found = (found ^ _shifted(found, 33)) * _P2
-    found = (found ^ _shifted(found, 29)) * _P3
-    return int(found ^ _shifted(found, 32))
+        found, at = _rotated(found ^ byte(at) * _P5, 11) * _P1, at + 1
+    found = (found ^ shifted(found, 33)) * _P2
+    found = (found ^ shifted(found, 29)) * _P3
+    return int(found ^ shifted(found, 32))
 
 
 @njit(forceinline=True)
@@ -61,11 +60,11 @@ def _varint(at: int, end: int) -> tuple[int, int]:
     """A zigzag number and where it ends; beyond the end if it does not fit."""
     found, bits = 0, 0
     while at < end and bits < 7 * LONG_BYTES:
-        part = _byte(at)
+        part = byte(at)
         found |= (part & 0x7F) << bits
         at, bits = at + 1, bits + 7
         if part < 0x80:
-            return _shifted(found, 1) ^ -(found & 1), at
+            return shifted(found, 1) ^ -(found & 1), at
     return 0, end + 1
 
 
@@ -104,5 +103,5 @@ def records(address: int, size: int, count: int, base_offset: int, base_timestam
         value, flags = xxh64(value_at, max(value_size, 0), 0), (NO_KEY if key_size < 0 else 0) | (TOMBSTONE if value_size < 0 else 0)
         value = xxh64(headers_at, stop - headers_at, value) if headers else value
         high, low = xxh64(key_at, max(key_size, 0), 0), xxh64(key_at, max(key_size, 0), KEY_SEED)
-        memory.put(rows[number], (high, low, offset, timestamp, value, flags))
+        put(rows[number], (high, low, offset, timestamp, value, flags))
     return 1 if at == end else 0

@@ -237,13 +237,12 @@ class _Walk:
         problems: list[Problem],
     ) -> ReplicaFiles:
         """A replica with the entries of its log directory's offset checkpoints."""
-        owner = self.log_dirs.get(parent) or NO_FILES
-        own = self.log_dirs.get(str(path)) or NO_FILES
-        key = (name.topic, name.partition)
+        owner, own = (self.log_dirs.get(place) or NO_FILES for place in (parent, str(path)))
+        collected = {*owner.offsets, *own.offsets}
 
         def offset(file: str) -> int | None:
-            found = owner.offset(file, key)
-            return own.offset(file, key) if found is None else found
+            found = [one.offset(file, (name.topic, name.partition)) for one in (owner, own)]
+            return found[1] if found[0] is None else found[0]
 
         offline = owner.offline_reason or own.offline_reason
         if checkpoint.state == "unreadable":
@@ -260,10 +259,11 @@ class _Walk:
             checkpoint=tuple(checkpoint.lines),
             epochs=checkpoint.epochs,
             high_watermark=offset(log_dir.HIGH_WATERMARKS),
-            high_watermarks_collected=log_dir.HIGH_WATERMARKS in (*owner.offsets, *own.offsets),
+            high_watermarks_collected=log_dir.HIGH_WATERMARKS in collected,
             recovery_point=offset(log_dir.RECOVERY_POINTS),
             log_start_offset=offset(log_dir.LOG_STARTS),
             cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
+            cleaner_offsets_collected=log_dir.CLEANER_OFFSETS in collected,
             clean_shutdown=owner.clean_shutdown,
             clean_shutdown_epoch=owner.clean_shutdown_epoch,
             has_lock=owner.has_lock,

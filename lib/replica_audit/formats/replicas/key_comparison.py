@@ -21,9 +21,8 @@ from replica_audit.protocol.comparison.compaction import (
     key_difference,
     marker_difference,
 )
-from replica_audit.protocol.comparison.differing_keys import DifferingKey, DifferingKeys
+from replica_audit.protocol.comparison.differing_keys import MOST_KEYS, DifferingKey, DifferingKeys
 
-WORST = 100  # keys of one cause that are kept of a pair
 _Key = tuple[int, int]
 
 
@@ -45,10 +44,10 @@ def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[Diffe
     for key, one in differences:
         counts[one.cause, one.broker_id] += 1
         found[one.cause, one.broker_id].append(DifferingKey(*key, one.leader, one.follower))
-        if len(found[one.cause, one.broker_id]) > 10 * WORST:
-            found[one.cause, one.broker_id] = nsmallest(WORST, found[one.cause, one.broker_id], key=attrgetter("offset"))
+        if len(found[one.cause, one.broker_id]) > 10 * MOST_KEYS:
+            found[one.cause, one.broker_id] = nsmallest(MOST_KEYS, found[one.cause, one.broker_id], key=attrgetter("offset"))
     return [
-        DifferingKeys(*why, counts[why], tuple(nsmallest(WORST, keys, key=attrgetter("offset")) if why[0] else ()))
+        DifferingKeys(*why, counts[why], tuple(nsmallest(MOST_KEYS, keys, key=attrgetter("offset")) if why[0] else ()))
         for why, keys in found.items()
     ]
 
@@ -111,12 +110,22 @@ def _record(row: list[int]) -> KeyRecord:
 
 
 def _of_markers(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:
-    for rows, others, leads in ((leader, follower, True), (follower, leader, False)):
+    opened, markers = ([rows[(rows[:, FLAGS] & PENDING != 0) == wanted] for rows in (leader, follower)] for wanted in (True, False))
+    for leads, rows, others, theirs in ((True, *markers, opened[1]), (False, *markers[::-1], opened[0])):
         for row in _sorted(rows[~np.isin(rows[:, OFFSET], others[:, OFFSET])].tolist()):
-            record = _record(row)
-            found = marker_difference(logs, *((record, None) if leads else (None, record)))
+            record, holds = _record(row), _holds_records(row, others, theirs)
+            found = marker_difference(logs, *((record, None) if leads else (None, record)), holds_records=holds)
             if found is not None:
                 yield (row[HIGH], row[LOW]), found
+
+
+def _holds_records(marker: list[int], others: Rows, opened: Rows) -> bool:
+    """Whether a replica that lacks a marker holds records that only this one ended: its producer's, with no other marker between."""
+    before = opened[(opened[:, HIGH] == marker[HIGH]) & (opened[:, OFFSET] < marker[OFFSET])]
+    if not len(before):
+        return False
+    last = before[:, OFFSET].max()
+    return not ((others[:, HIGH] == marker[HIGH]) & (others[:, OFFSET] > last) & (others[:, OFFSET] < marker[OFFSET])).any()
 
 
 def _sorted(rows: Iterable[list[int]]) -> list[list[int]]:

@@ -1,7 +1,8 @@
 """The newest record of each key in one segment, as hashes: what is left of it once older records of the same keys are dropped.
 
 Records of aborted transactions are left out, and those of a transaction whose marker is not in the segment are marked PENDING. Each
-transaction marker is a row of its own. Sources: DefaultRecordBatch, ControlRecordType, Cleaner (4.2.0).
+transaction marker is a row of its own, and so is each transaction that is open: MARKER and PENDING, at the offset of its last record.
+Sources: DefaultRecordBatch, ControlRecordType, Cleaner (4.2.0).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class KeyedRecords:
         self._parts: list[Rows] = [NO_ROWS]
         self._gathered = 0
         self._open: defaultdict[int, list[Rows]] = defaultdict(list)  # by producer
+        self._undecided, self._most_undecided = 0, _MOST  # rows of open transactions
         self._markers: list[Rows] = []
 
     def read(self, path: Path, following: Sequence[Path] = ()) -> Iterator[Rows]:
@@ -56,7 +58,7 @@ class KeyedRecords:
 
         Args:
             path: of the segment.
-            following: the next segments, in which the markers of transactions are looked for that are open at its end.
+            following: later segments, in which the markers of transactions are looked for that are open at its end.
 
         Raises:
             OSError: the file cannot be read.
@@ -73,9 +75,13 @@ class KeyedRecords:
                         yield self._taken()
         self._look_ahead(following)
         self._drop_older()
-        for rows in (rows for parts in self._open.values() for rows in parts):
-            rows[:, FLAGS] |= PENDING
-            self._parts.append(rows)
+        for producer, parts in self._open.items():
+            for rows in filter(len, parts):
+                rows[:, FLAGS] |= PENDING
+                self._parts.append(rows)
+            last = max((int(rows[:, OFFSET].max()) for rows in parts if len(rows)), default=-1)
+            if last >= 0:
+                self._markers.append(np.array([[producer, last, last, -1, 0, MARKER | PENDING]], np.int64))
         yield self._taken()
 
     def _look_ahead(self, following: Sequence[Path]) -> None:
@@ -108,6 +114,9 @@ class KeyedRecords:
             rows = rows[without_key == 0]
         if header.is_transactional:
             self._open[header.producer_id].append(rows)
+            self._undecided += len(rows)
+            if self._undecided > self._most_undecided:
+                self._drop_older_undecided()
         else:
             self._keep(rows)
 
@@ -119,6 +128,14 @@ class KeyedRecords:
         self._parts = [newest(np.concatenate(self._parts), self._bounds)]
         self._gathered = len(self._parts[0])
 
+    def _drop_older_undecided(self) -> None:
+        """Of an open transaction only the newest record of each key can count, however it ends."""
+        self._open = defaultdict(
+            list, {producer: [newest(np.concatenate(parts), self._bounds)] for producer, parts in self._open.items() if parts}
+        )
+        self._undecided = sum(len(rows) for parts in self._open.values() for rows in parts)
+        self._most_undecided = max(_MOST, 2 * self._undecided)  # each time that they doubled, so that it takes no more than their number
+
     def _end(self, stream: BinaryIO, header: BatchHeader) -> None:
         """A marker ends its producer's transaction; other control records are none of a transaction's."""
         found = read_batch(stream, header, self._budget)
@@ -129,6 +146,7 @@ class KeyedRecords:
             if record.key not in (_COMMIT, _ABORT):
                 continue
             for rows in self._open.pop(header.producer_id, []):
+                self._undecided -= len(rows)
                 if record.key == _COMMIT:
                     self._keep(rows)
             kind = int(record.key == _COMMIT)

@@ -32,6 +32,8 @@ TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the b
 _DAMAGED = "the broker will not notice; move the replica's directory away on the broker and let it be recovered from the leader"
 TORN = ("torn-batch", "trailing-bytes")
 APPENDED_BEHIND = "appended-behind-torn-batch"
+# what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
+NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
 _NOT_RECOVERED = (
     "the broker did not recover this log when it started, and wrote on behind bytes that end the reading: stop it, move the replica's "
     "directory away and let it be fetched from the leader; if this is the leader, let another replica lead first"

@@ -38,15 +38,15 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
         follower: as it was loaded.
         every_record: whether all records from the first difference on are compared, however many there are.
     """
-    windows = compare_windows(comparison.leader.log, comparison.follower.log, max(comparison.start, comparison.cleaned))
+    end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
+    windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
     most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
-    whole = not windows.excused
+    whole = not windows.excused and end == comparison.end
     for part in sorted((*windows.differing, *windows.open)):
         differs = part in windows.differing
         is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
         found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
-            end = min(comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset)
             located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
             found = replace(found, located=located)
             if every_record:
@@ -73,11 +73,11 @@ def _differing(
     record = found.located.record if found.located else None
     first = found.first_offset if record is None else record.offset  # below it all are equal
     cut = removal_start(comparison.follower, comparison.effect)
-    ends = (comparison.leader.log.log_end_offset, comparison.follower.log.log_end_offset, *(() if cut is None else (cut,)))
+    end = comparison.content_end if cut is None else min(comparison.content_end, cut)
     brokers = comparison.leader.broker_id, comparison.follower.broker_id
     sides = leader.stored_from(first), follower.stored_from(first)
     try:
-        return differing_records(*sides, first, min(ends), brokers=brokers, no_evidence=no_evidence)
+        return differing_records(*sides, first, end, brokers=brokers, no_evidence=no_evidence)
     except UnreadBatchesError:
         return None
 

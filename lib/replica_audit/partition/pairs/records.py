@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
+from typing import NamedTuple
 
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.model import PartitionMetadata, SegmentFile
+from replica_audit.model import PartitionMetadata, Producers, SegmentFile
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.pairs.pair import Measured, Pair
@@ -20,7 +21,6 @@ from replica_audit.protocol.comparison.differing_keys import RecordComparison, c
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 
-MOST_KEYS = 100  # of one cause and pair whose rows are kept
 _MOST_EPOCHS = 100  # the last ones, of which it matters when they began
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
 _COMPARED = (
@@ -29,33 +29,33 @@ _COMPARED = (
 )
 
 
+class WantedSegment(NamedTuple):
+    """A segment to be read. `with_markers`: later ones that hold the first marker of a producer whose transaction is open at its end."""
+
+    file: SegmentFile
+    with_markers: tuple[SegmentFile, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsWanted:
     """What is to be read of a partition: the logs of its pairs that are compared, and the segments of each broker that is in one."""
 
     pairs: tuple[ComparedLogs, ...]
-    segments: tuple[tuple[int, tuple[SegmentFile, ...]], ...]
+    segments: tuple[tuple[int, tuple[WantedSegment, ...]], ...]
     record_count: int
 
     def end_offset(self, broker_id: int) -> int:
         """How far the records of a broker are wanted: a follower's as far as it keeps them."""
-        return next(log.end_offset for pair in self.pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
-
-    def following(self, broker_id: int, base_offset: int, most: int) -> tuple[SegmentFile, ...]:
-        """The next segments of a broker in which the end of a transaction is looked for that is open at the end of one.
-
-        None behind a file that the copy may lack: that one may have held the marker, and the next marker is of a later transaction.
-        """
-        files = next(files for broker, files in self.segments if broker == broker_id)
-        logs = (log for pair in self.pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
-        behind = {end for log in logs for end in log.perhaps_missing[1::2]}
-        later = [file for file in files if file.base_offset > base_offset][:most]
-        return tuple(takewhile(lambda file: file.base_offset not in behind, later))
+        return next(log.end_offset for log in _logs(self.pairs, broker_id))
 
     @property
     def bounds(self) -> list[int]:
         """The offsets below each of which the newest record of a key counts."""
         return sorted({pair.end_offset for pair in self.pairs})
+
+
+def _logs(pairs: Sequence[ComparedLogs], broker_id: int) -> Iterator[KeptLog]:
+    return (log for pair in pairs for log in (pair.leader, pair.follower) if log.broker_id == broker_id)
 
 
 def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadata: PartitionMetadata) -> ComparedLogs | None:
@@ -173,20 +173,46 @@ def bytes_of(file: SegmentFile) -> str | None:
     return file.path if file.source == "raw" else file.copy
 
 
-def wanted(pairs: Sequence[ComparedLogs], loaded: Sequence[Loaded]) -> RecordsWanted | None:
+def wanted(
+    pairs: Sequence[ComparedLogs], loaded: Sequence[Loaded], producers: Mapping[tuple[int, SegmentFile], Producers | None]
+) -> RecordsWanted | None:
     """What is to be read for pairs, of which those are left out that the input does not hold the records of; None if nothing is.
 
     Args:
         pairs: of one partition, with one leader.
         loaded: its replicas.
+        producers: of each segment, by broker and file.
     """
     readable = {one.broker_id: one for one in loaded if without_records(one) is None}
     kept = tuple(pair for pair in pairs if {pair.leader.broker_id, pair.follower.broker_id} <= readable.keys())
     if not kept:
         return None
-    brokers = sorted({log.broker_id for pair in kept for log in (pair.leader, pair.follower)})
-    count = sum(run.record_count for broker in brokers for runs in readable[broker].scanned.values() for run in runs)
-    return RecordsWanted(pairs=kept, segments=tuple((broker, readable[broker].files_in_log) for broker in brokers), record_count=count)
+    segments = []
+    for broker in sorted({log.broker_id for pair in kept for log in (pair.leader, pair.follower)}):
+        files = [(file, producers.get((broker, file))) for file in readable[broker].files_in_log]
+        behind = {end for log in _logs(kept, broker) for end in log.perhaps_missing[1::2]}
+        of_broker = (WantedSegment(file, tuple(_with_markers(told, files[place:], behind))) for place, (file, told) in enumerate(files, 1))
+        segments.append((broker, tuple(of_broker)))
+    count = sum(run.record_count for broker, _files in segments for runs in readable[broker].scanned.values() for run in runs)
+    return RecordsWanted(pairs=kept, segments=tuple(segments), record_count=count)
+
+
+def _with_markers(
+    producers: Producers | None, later: Iterable[tuple[SegmentFile, Producers | None]], behind: Collection[int]
+) -> Iterator[SegmentFile]:
+    """The segments that hold the first marker of each producer whose transaction is open; those of which it is not known, too.
+
+    None behind a file that the copy may lack: that one may have held the marker, and the next marker is of a later transaction.
+    """
+    opened = {span.producer_id for span in producers.spans if span.open_first_offset >= 0} if producers else set()
+    is_known = producers is not None and not producers.untold_batches
+    for file, told in later:
+        if file.base_offset in behind or (is_known and not opened):
+            return
+        ended = {span.producer_id for span in told.spans if span.marker_count > 0} if told else set()
+        if not is_known or told is None or told.untold_batches or ended & opened:
+            yield file
+        opened -= ended
 
 
 def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, known: KnownPartition) -> Measured:
@@ -202,5 +228,5 @@ def with_records(pair: Pair, measured: Measured, logs: ComparedLogs | None, know
     if unread is not None:
         found = RecordComparison(unread=unread, is_held=lacking is None)
     else:
-        found = compared((keys for follower, keys in known.records.differing if follower == logs.follower.broker_id), MOST_KEYS)
+        found = compared(keys for follower, keys in known.records.differing if follower == logs.follower.broker_id)
     return replace(measured, comparison=replace(measured.comparison, records=found))

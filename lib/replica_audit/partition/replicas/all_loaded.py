@@ -36,7 +36,7 @@ def load_all(
         readers: read batches, their bytes, and producer snapshots again.
         alive: whether the broker of a replica ran when its files were copied; None if unknown.
         changes: whether its files may have changed while they were copied one after the other.
-        compacted: whether metadata says that the topic is compacted.
+        compacted: whether batches may be missing without harm.
     """
     scans: dict[tuple[int, str, str], list[ScannedSegment]] = defaultdict(list)
     for broker, scan in known.segments:
@@ -50,18 +50,15 @@ def load_all(
     def segments(one: Loaded) -> list[Segment]:
         return after_swaps(scan.segment for scan in scans[one.broker_id, one.files.log_dir, one.files.directory])
 
-    def is_cleaned(one: Loaded) -> bool:
-        return compacted or one.files.cleaner_offset is not None
-
     def changed(one: Loaded) -> bool:
         return one.is_compared and changes(one.broker_id, one.files)
 
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
     found = [_never_copied(one, found, changed, alive) for one in found]
-    found = [_without_replaced(one, segments(one), loaded) if changed(one) and is_cleaned(one) else one for one in found]
+    found = [_without_replaced(one, segments(one), loaded) if changed(one) and compacted else one for one in found]
     found = _without_deleted(found, changed, loaded)
-    found = [_perhaps_deleted(one) if changed(one) and alive(one.broker_id, one.files) and not is_cleaned(one) else one for one in found]
+    found = [_perhaps_deleted(one) if changed(one) and alive(one.broker_id, one.files) and not compacted else one for one in found]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
 
 

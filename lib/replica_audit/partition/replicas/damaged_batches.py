@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from replica_audit.formats.segment.segment_problems import APPENDED_BEHIND
+from replica_audit.formats.segment.segment_problems import NO_BATCH
 from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.known.known_partition import UnreadBatchesError
@@ -28,7 +28,7 @@ from replica_audit.protocol.comparison.damaged import (
 from replica_audit.tables.damage import DamagedBatch
 
 MOST = 50  # of one replica; a disk that fails takes them all
-_STOPS = (*TAILS, APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
+_STOPS = (*TAILS, *NO_BATCH)
 Alive = Callable[[Loaded], bool | None]
 
 

@@ -35,7 +35,7 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         start = began.get(election.leader_epoch)
         held = None
         if start is not None and election.kind == ElectionKind.UNCLEAN:
-            held = given_up(election, start.start_offset, own, compacted=metadata.compacted)
+            held = given_up(election, start.start_offset, own, compacted=bool(metadata.compacted))
             held = held if held or start.is_exact else None
         yield LeaderEpoch(
             topic=metadata.topic,

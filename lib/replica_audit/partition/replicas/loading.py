@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
-from replica_audit.formats.segment.segment_problems import TEXT_NOT_WHOLE
+from replica_audit.formats.segment.segment_problems import NO_BATCH, TEXT_NOT_WHOLE
 from replica_audit.frozen import made_quickly
 from replica_audit.model import (
     BatchHeader,
@@ -165,7 +165,7 @@ def load(
         read_stored: reads them with their bytes.
         read_snapshot: reads one of its producer snapshots.
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
-        compacted: whether metadata says that the topic is compacted.
+        compacted: whether batches may be missing without harm.
     """
     newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
     of_scans = (problem for scan in scans for problem in scan.problems)
@@ -185,12 +185,11 @@ def load(
             recovers=not files.clean_shutdown and not alive,
             runs_on=bool(alive),
         )
-        may_have_holes = compacted or files.cleaner_offset is not None
         if not incomplete and not any(scan.failed for scan in scans):  # without all segments nothing can be said of their offsets
-            problems += log_problems(files, log, alive=alive, may_have_holes=may_have_holes)
+            problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
     else:
         problems.append(no_segments(files))
-    unreadable = _unreadable(files, scans, log)
+    unreadable = _unreadable(files, scans, log, recovers=not files.clean_shutdown and not alive)
     is_incomplete = incomplete is not None and not files.offline_reason and not any(scan.failed for scan in scans)
     if incomplete is not None and is_incomplete:
         unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
@@ -209,7 +208,7 @@ def load(
     )
 
 
-def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None) -> str | None:
+def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None, *, recovers: bool) -> str | None:
     failed = next((scan.file.path for scan in scans if scan.failed), None)
     if files.offline_reason:
         return files.offline_reason
@@ -221,6 +220,10 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: Loade
         return f"the batch at offset {log.corrupt_offset} does not match its CRC"
     if log.broken_segment is not None:
         return f"segment {log.broken_segment} is damaged inside the log"
+    newest = max(scans, key=lambda scan: scan.file.base_offset)
+    stop = next((one for one in newest.problems if one.kind == "segment" and one.code in NO_BATCH), None)
+    if stop is not None and not recovers:
+        return f"{newest.file.path} is damaged at byte {stop.byte_offset}, and nothing behind that can be read: {stop.detail}"
     return None
 
 

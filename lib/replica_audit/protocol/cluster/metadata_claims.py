@@ -14,7 +14,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 def nothing_known(topic: str, partition: int) -> PartitionMetadata:
     """A partition of which no metadata was found."""
     return PartitionMetadata(
-        topic=topic, partition=partition, topic_id=None, compacted=False, leader=-1, leader_epoch=-1, replicas=(), isr=(), source="none"
+        topic=topic, partition=partition, topic_id=None, compacted=None, leader=-1, leader_epoch=-1, replicas=(), isr=(), source="none"
     )
 
 
@@ -60,7 +60,7 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     unclean = file.unclean_leader_election if log.unclean_leader_election is None else log.unclean_leader_election
     return replace(
         best,
-        compacted=file.compacted or log.compacted,
+        compacted=file.compacted or log.compacted if log.compacted is not None else file.compacted,
         topic_id=topic_id,
         delete_retention_ms=retention,
         unclean_leader_election=unclean,

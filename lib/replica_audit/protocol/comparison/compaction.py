@@ -5,7 +5,8 @@ CleanedTransactionMetadata, 4.2.0; KIP-534):
 
 - remove a record for which the log holds a newer one of the same key;
 - remove a tombstone that no newer record replaces, or a transaction marker, from `delete.retention.ms` after the first cleaning that saw
-  it; that is not before it was appended. Older records of the key are gone by then;
+  it; that is not before it was appended. Older records of the key are gone by then, and a marker stays as long as any record of its
+  transaction does (CleanedTransactionMetadata.onControlBatchRead);
 - remove the records of aborted transactions, which are taken as absent on both sides, and records without a key.
 
 So the newest record of a key is never removed, unless it is a tombstone. All else is an illegal difference. One arises though brokers
@@ -22,6 +23,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+_LONGEST_COPY_MS = 3_600_000  # from the first file of a replica to its last
 
 
 class CompactionCause(StrEnum):
@@ -171,17 +174,25 @@ def key_difference(logs: ComparedLogs, leader: KeyState, follower: KeyState) -> 
     return found and KeyDifference(*found, of_leader, of_follower)
 
 
-def marker_difference(logs: ComparedLogs, leader: KeyRecord | None, follower: KeyRecord | None) -> KeyDifference | None:
-    """The same for a transaction marker, of which one of the two has none; its timestamp is when the leader of then wrote it."""
+def marker_difference(
+    logs: ComparedLogs, leader: KeyRecord | None, follower: KeyRecord | None, *, holds_records: bool = False
+) -> KeyDifference | None:
+    """The same for a transaction marker, of which one of the two has none; its timestamp is when the leader of then wrote it.
+
+    Args:
+        logs: the two.
+        leader: the leader's marker.
+        follower: the follower's.
+        holds_records: whether the replica that lacks it holds records of its transaction, which is open there without it.
+    """
     held, lacking = (leader, logs.follower) if follower is None else (follower, logs.leader)
     if held is None or (leader is not None and follower is not None) or not logs.start_offset <= held.offset < logs.end_offset:
         return None
-    gone = (
-        None
-        if logs.expired(held, lacking) or lacking.may_lack(held.offset)
-        else KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)
-    )
-    return gone
+    # both may have been removed between the copies of their segments, but not before the marker has been there for so long
+    was_at_once = not lacking.runs or (logs.delete_retention_ms or 0) >= _LONGEST_COPY_MS
+    if lacking.may_lack(held.offset) or (logs.expired(held, lacking) and not (holds_records and was_at_once)):
+        return None
+    return KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)
 
 
 def _cause(

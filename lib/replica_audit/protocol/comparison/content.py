@@ -98,15 +98,15 @@ def window(number: int, bits: int, digest: int, batch_count: int) -> Window:
     return Window(number << bits, min(number + 1 << bits, _LAST_OFFSET), signed, batch_count)
 
 
-def compare_windows(leader: LoadedLog, follower: LoadedLog, floor: int) -> WindowComparison:
-    """Compare the windows of two logs over what both hold, from `floor` on.
+def compare_windows(leader: LoadedLog, follower: LoadedLog, floor: int, end: int = _LAST_OFFSET) -> WindowComparison:
+    """Compare the windows of two logs over what both hold, from `floor` on and below `end`.
 
-    A window counts where neither side has batches in it beyond the range that is compared. What does not count as evidence: batches of
-    different formats (a follower of an older version is sent another one), and runs with fewer records than offsets (compaction).
+    A window counts where neither side has batches in it beyond the range that is compared. Batches of different formats do not count as
+    evidence: a follower of an older version is sent another one.
     """
-    if _are_the_same(leader, follower, floor):
-        return WindowComparison(differing=(), open=(), excused=any(map(_lacks_records, leader.runs)))
-    return walk_windows(leader, follower, floor)
+    if leader.log_end_offset <= end and _are_the_same(leader, follower, floor):
+        return WindowComparison(differing=(), open=(), excused=False)
+    return walk_windows(leader, follower, floor, end)
 
 
 def _are_the_same(leader: LoadedLog, follower: LoadedLog, floor: int) -> bool:
@@ -116,10 +116,10 @@ def _are_the_same(leader: LoadedLog, follower: LoadedLog, floor: int) -> bool:
     return leader.log_end_offset == leader.digested_until == follower.log_end_offset == follower.digested_until
 
 
-def walk_windows(leader: LoadedLog, follower: LoadedLog, floor: int) -> WindowComparison:
+def walk_windows(leader: LoadedLog, follower: LoadedLog, floor: int, end: int = _LAST_OFFSET) -> WindowComparison:
     """`compare_windows`, window by window."""
     start = max(floor, *(log.runs[0].first_offset if log.runs else log.log_end_offset for log in (leader, follower)))
-    end = min(leader.log_end_offset, follower.log_end_offset)
+    end = min(leader.log_end_offset, follower.log_end_offset, end)
     sides = [{each.window_start_offset: each for each in windows} for windows in _equally_wide(leader.windows, follower.windows)]
     differing, unknown, no_evidence = [], [], []
     for one in _windows_in(sides, start, end):
@@ -157,18 +157,11 @@ def _told(one: Window | None) -> tuple[int, int] | None:
 
 
 def _is_evidence(leader: Sequence[BatchRun], follower: Sequence[BatchRun], part: Offsets) -> bool:
-    formats = []
-    for runs in (leader, follower):
-        inside = [run for run in runs if run.last_offset >= part[0] and run.first_offset < part[1]]
-        if any(map(_lacks_records, inside)):
-            return False
-        formats.append({(run.magic, run.leader_epoch < 0) for run in inside})
+    formats = [
+        {(run.magic, run.leader_epoch < 0) for run in runs if run.last_offset >= part[0] and run.first_offset < part[1]}
+        for runs in (leader, follower)
+    ]
     return formats[0] == formats[1]
-
-
-def _lacks_records(run: BatchRun) -> bool:
-    """Whether a run has fewer records than offsets: compaction took some."""
-    return run.record_count != run.last_offset - run.first_offset + 1
 
 
 def _joined(parts: Iterable[Offsets]) -> Iterator[Offsets]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from replica_audit.protocol.comparison.compaction import CompactionCause, KeyRecord, offset_of
 
+MOST_KEYS = 100  # of one cause and pair that are kept, besides their number
+
 
 class DifferingKey(NamedTuple):
     """One key, by both halves of its hash, or one marker (its producer's id and its offset), as of `KeyDifference`."""
@@ -55,13 +57,8 @@ class RecordComparison:
 _ORDER = {cause: place for place, cause in enumerate(CompactionCause)}
 
 
-def compared(parts: Iterable[DifferingKeys], most: int) -> RecordComparison:
-    """All that was found of a pair as one.
-
-    Args:
-        parts: what parts of the keys gave.
-        most: of how many keys of each cause more than their number is kept.
-    """
+def compared(parts: Iterable[DifferingKeys]) -> RecordComparison:
+    """All that was found of a pair as one, from what parts of the keys gave."""
     counts: Counter[tuple[CompactionCause, int]] = Counter()
     worst: defaultdict[tuple[CompactionCause, int], list[DifferingKey]] = defaultdict(list)
     unproven = 0
@@ -72,7 +69,7 @@ def compared(parts: Iterable[DifferingKeys], most: int) -> RecordComparison:
         counts[part.cause, part.broker_id] += part.number
         worst[part.cause, part.broker_id] += part.worst
     found = (
-        DifferingKeys(cause, broker, counts[cause, broker], tuple(sorted(worst[cause, broker], key=_place)[:most]))
+        DifferingKeys(cause, broker, counts[cause, broker], tuple(sorted(worst[cause, broker], key=_place)[:MOST_KEYS]))
         for cause, broker in sorted(counts, key=lambda one: (_ORDER[one[0]], one[1]))
     )
     return RecordComparison(found=tuple(found), unproven=unproven)

@@ -172,23 +172,31 @@ class Comparison:
             return self.cut
         if self.effect.truncation.effective_cuts and self.effect.truncation.effective_cuts[-1] < self.start:
             return self.cut  # the leader's table still knows the epochs that its log no longer holds
-        if self.difference:
-            return self.difference.first_offset
         if self.content and self.content.difference:
             return self.content.difference.first_offset
+        if self.difference:
+            return self.difference.first_offset
         ahead = self.written_since is None and self.follower.log.log_end_offset > self.leader.log.log_end_offset
         return self.leader.log.log_end_offset if ahead else None
 
     @property
-    def content_decides(self) -> bool:
-        """Whether nothing but the batches themselves can still tell: all that the rules go by agrees, and no cleaner has been at them.
+    def content_end(self) -> int:
+        """Up to where nothing but the batches can tell the logs apart, exclusive; the start of what both hold where there is no such part.
 
-        Without epochs nothing but them tells where the logs diverge, be there a cut or not.
+        That is what the follower keeps, where all that the rules go by agrees. Nothing of a log that a cleaner was at, or that conflicts
+        anyway. Without epochs nothing but the batches tells where the logs diverge, be there a cut or not.
         """
-        unreadable = self.leader.unreadable or self.follower.unreadable
-        has_epochs = self.leader.has_epochs or self.follower.has_epochs
-        agrees = self.difference is None and (self.cut is None or not has_epochs) and self.effect.truncation.restart_offset is None
-        return agrees and not unreadable and not self.context.compacted and self.start < self.end
+        restarts = self.effect.truncation.restart_offset is not None
+        conflicts = self.difference is not None and (self.cut is None or self.still_diverged)
+        if self.leader.unreadable or self.follower.unreadable or self.context.compacted or restarts or conflicts:
+            return self.start
+        has_epochs, kept = self.leader.has_epochs or self.follower.has_epochs, removal_start(self.follower, self.effect)
+        return min(self.end, kept) if has_epochs and kept is not None else self.end
+
+    @property
+    def content_decides(self) -> bool:
+        """Whether the batches have to be compared."""
+        return self.start < self.content_end
 
     @property
     def proven_equal(self) -> bool:

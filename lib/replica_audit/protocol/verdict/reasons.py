@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from replica_audit.protocol.comparison.commitment import Doubt, Evidence
 from replica_audit.protocol.comparison.committed import Committed
 from replica_audit.protocol.comparison.compaction import CompactionCause
+from replica_audit.protocol.comparison.content import ContentDifference
 from replica_audit.protocol.comparison.differing_keys import DifferingKeys, RecordComparison
 from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
@@ -86,6 +87,15 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
         before, after = (f"{base:020d}.log" for base in hole.segments)
         where = f"a hole between its segments {before} and {after}"
     return f"{missing} are missing from {role} {hole.broker_id}, {where}; {other} holds {piece.first_offset}{of_epoch}"
+
+
+def other_batches(found: ContentDifference) -> str:
+    """Which batches are not the leader's."""
+    where = f"{found.first_offset}..{found.end_offset - 1}"
+    if found.leader_crc is None and found.follower_crc is None:
+        return f"among offsets {where} are batches that are not the leader's; which, could not be read"
+    leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
+    return f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
 
 
 def rebatched(found: LocatedDifference, first_offset: int) -> str:

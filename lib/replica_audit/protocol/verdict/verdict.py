@@ -77,6 +77,7 @@ SEVERITIES: dict[Verdict, Severity] = {
     Verdict.LAGGING: Severity.NONE,
     Verdict.CONSISTENT: Severity.NONE,
 }
+_CUT = (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH, Verdict.STALE_TAIL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +120,12 @@ def judge(comparison: Comparison) -> Judgement:
 
 def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
     """What a cut brings with it that no verdict of its own tells."""
-    if verdict not in (Verdict.LOG_MATCHING_VIOLATION, Verdict.COMMITTED_LOSS, Verdict.CANNOT_REJOIN, Verdict.STALE_TAIL):
+    if verdict not in _CUT:
         return
-    if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN) and c.cut is not None:
+    if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH) and c.cut is not None:
         yield reasons.cut_besides(c)
+    if verdict in (Verdict.COMMITTED_LOSS, Verdict.CANNOT_REJOIN) and (kept := _content_mismatch(c)) is not None:
+        yield f"of what it keeps, {kept.reason}"
     if c.did_otherwise is not None:
         yield c.did_otherwise.sentence
     if c.cleaned_beyond_the_cut and (c.records is None or c.records.unread):
@@ -222,15 +225,10 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
     found, cut = c.content.difference if c.content else None, removal_start(c.follower, c.effect)
     if found is None or (cut is not None and cut <= found.first_offset):
         return None  # what goes does not stay different
-    where = f"{found.first_offset}..{found.end_offset - 1}"
-    if found.leader_crc is None and found.follower_crc is None:
-        reason = f"among offsets {where} are batches that are not the leader's; which, could not be read"
-    else:
-        if found.located is not None and found.located.has_equal_records:
-            return Judgement(verdict=Verdict.REBATCHED, reason=reasons.rebatched(found.located, found.first_offset))
-        leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
-        reason = f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
-    return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reason)
+    if found.located is not None and found.located.has_equal_records:
+        rebatched = Judgement(verdict=Verdict.REBATCHED, reason=reasons.rebatched(found.located, found.first_offset))
+        return rebatched if cut is None else None  # what the cut takes is worse
+    return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reasons.other_batches(found))
 
 
 def _compaction_differs(c: Comparison) -> Judgement | None:

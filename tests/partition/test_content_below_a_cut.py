@@ -1,0 +1,57 @@
+"""A follower that truncates, and keeps a batch that is not its leader's below the cut: nothing but the batches tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replica_audit.protocol.exchange.replay import Protocol
+from tests.formats import kafka_files as kf
+from tests.scenarios.disks import TOPIC, Cluster, Disk
+from tests.support import in_process
+
+LEADER = Disk(batches=[(1, 0, 4), (1, 5, 9), (3, 10, 14)], high_watermark=15)
+TAIL = Disk(batches=[(1, 0, 4), (1, 5, 9), (2, 10, 12)], high_watermark=5)
+LOST = Disk(batches=[(1, 0, 4), (1, 5, 9), (2, 10, 12)], high_watermark=12)
+
+
+def verdict(root: Path, follower: Disk, changed: int | None) -> dict[str, Any]:
+    """That on the follower, one of whose batches has another value."""
+    Cluster(disks={1: LEADER, 2: follower}, leader_epoch=3, isr=(1,)).audit(root, Protocol.TRUNCATE_ON_FETCH)
+    (home,) = root.iterdir()
+    if changed is not None:
+        path = home / "broker-2" / "data-0" / f"{TOPIC}-0" / f"{0:020d}.log"
+        data, at = path.read_bytes(), 0
+        for _ in range(changed):
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        other = bytearray(data[at:end])
+        other[-2] ^= 1
+        path.write_bytes(data[:at] + kf.sealed(other) + data[end:])
+    (row,) = in_process.audit(home, anew=True)["replica_verdicts"]
+    return row
+
+
+@pytest.mark.parametrize(("batch", "first"), [(0, 0), (1, 5)])
+def test_what_stays_different_is_worse_than_the_tail_that_goes(tmp_path: Path, batch: int, first: int) -> None:
+    row = verdict(tmp_path, TAIL, batch)
+    assert (row["verdict"], row["severity"]) == ("content_mismatch", "critical")
+    assert (row["divergence_offset"], row["truncation_offset"], row["removed_offsets"]) == (first, 10, 3)
+    assert row["mismatch"]["leader"]["first_offset"] == row["mismatch"]["follower"]["first_offset"] == first
+    assert "it truncates to 10: offsets 10..12 are removed" in row["reason"]
+
+
+def test_what_stays_different_is_named_beside_a_loss(tmp_path: Path) -> None:
+    row = verdict(tmp_path, LOST, 1)
+    assert (row["verdict"], row["divergence_offset"]) == ("committed_loss", 5)
+    assert "of what it keeps, offsets 5..9 are another batch than the leader's" in row["reason"]
+
+
+@pytest.mark.parametrize(("follower", "expected"), [(TAIL, "stale_tail"), (LOST, "committed_loss")])
+@pytest.mark.parametrize("changed", [None, 2])
+def test_what_goes_does_not_stay_different(tmp_path: Path, follower: Disk, expected: str, changed: int | None) -> None:
+    row = verdict(tmp_path, follower, changed)
+    assert (row["verdict"], row["divergence_offset"], row["mismatch"]) == (expected, 10, None)
+    assert "of what it keeps" not in row["reason"]
