@@ -83,6 +83,15 @@ def test_a_record_that_is_missing_in_a_batch_is_a_difference_where_no_cleaner_wa
     assert [(row["offset"], row["parts"]) for row in tables["record_differences"]] == [(1, ["presence"])]
 
 
+@pytest.mark.parametrize(("policy", "checkpoints"), [("delete", True), (None, True)])
+def test_logs_that_were_compacted_once_are_compared_as_such(tmp_path: Path, policy: str | None, checkpoints: bool) -> None:
+    """As a topic whose cleanup.policy was changed: each replica was cleaned by itself, and nothing else tells of it any more."""
+    pairs = [(A, b"0"), (A, b"1"), (B, b"2"), (B, b"3")]
+    held = {broker: {0: [rf.batch(0, *(pairs[at] for at in left), deltas=left)]} for broker, left in ((1, [1, 2, 3]), (2, [0, 1, 3]))}
+    found = verdict(audited(tmp_path, held, policy=policy, checkpoints=checkpoints))
+    assert (found["verdict"], found["compacted"], found["differing_keys"]) == ("identical", True, [])
+
+
 def transaction(*offsets: int, end: int, marker: bytes = rf.COMMIT) -> list[bytes]:
     """Records of keys of their own in a transaction of producer 7, and its marker."""
     return [*(rf.batch(at, (b"key %d" % at, b"%d" % at), producer_id=7) for at in offsets), rf.control_batch(end, marker, producer_id=7)]

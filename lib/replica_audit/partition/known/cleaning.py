@@ -7,13 +7,14 @@ from collections import defaultdict
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import Segment
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.protocol.comparison.signs_of_cleaning import shows_cleaning
+from replica_audit.protocol.comparison.signs_of_cleaning import lacks_records, shows_cleaning
 
 
 def is_compacted(known: KnownPartition, policy: bool | None) -> bool:
     """Whether batches may be missing without harm: by cleanup.policy or a cleaner checkpoint, or else by the logs themselves.
 
-    The logs are asked where neither is in the input: text of kafka-dump-log, and single directories, come alone.
+    The logs are asked where neither is in the input: text of kafka-dump-log, and single directories, come alone. Where they say that it is
+    not, it may have been: a policy that is changed leaves the batches as they are, and the checkpoint loses its entry.
 
     Args:
         known: what was read of the partition.
@@ -24,9 +25,9 @@ def is_compacted(known: KnownPartition, policy: bool | None) -> bool:
         return True
     if any(one.cleaner_offset is not None for one in files):
         return True
-    if policy is not None or all(one.cleaner_offsets_collected for one in files):
-        return False  # none of the checkpoints names it
     logs: defaultdict[tuple[int, str, str], list[Segment]] = defaultdict(list)
     for broker, scan in known.segments:
         logs[broker, scan.log_dir, scan.directory].append(scan.segment)
+    if policy is not None or all(one.cleaner_offsets_collected for one in files):
+        return sum(map(lacks_records, logs.values())) > 1  # compacted once: a single log with such batches is at odds with the others
     return any(shows_cleaning(sorted(segments, key=lambda one: one.base_offset)) for segments in logs.values())

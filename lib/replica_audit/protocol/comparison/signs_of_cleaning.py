@@ -19,9 +19,13 @@ def shows_cleaning(segments: Sequence[Segment]) -> bool:
     """Whether the segments of a replica do; they ascend."""
     first = next((segment for segment in segments if segment.runs), None)
     begins_late = first is not None and first.runs[0].first_offset > first.base_offset
-    runs = [run for segment in segments for run in segment.runs]
     holes = (_is_hole(*both) for segment in segments for both in pairwise(segment.runs))
-    return begins_late or any(map(_lacks_records, runs)) or any(holes)
+    return begins_late or lacks_records(segments) or any(holes)
+
+
+def lacks_records(segments: Sequence[Segment]) -> bool:
+    """Whether a batch of a replica has fewer records than offsets."""
+    return any(_lacks_records(run) for segment in segments for run in segment.runs)
 
 
 def _lacks_records(run: BatchRun) -> bool:
