@@ -1,4 +1,4 @@
-"""Ask live brokers for a cluster-metadata.json, or whether they still answer as the tables of a run say."""
+"""Ask live brokers for a cluster-metadata.json, or compare their answers with the tables of a run."""
 
 # runs-on: driver
 

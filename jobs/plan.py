@@ -1,4 +1,4 @@
-"""Write what to do about a past run, as files that Kafka's own tools take."""
+"""Write the repair steps for a past run, with files that Kafka's own tools read."""
 
 # runs-on: driver
 

@@ -1,4 +1,4 @@
-"""Audit at once, in this process, for a person who waits: no Spark, no Java, no tables."""
+"""Audit in seconds, in this process: no Spark, no Java, no tables."""
 
 # runs-on: driver
 

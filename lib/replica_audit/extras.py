@@ -14,14 +14,16 @@ _EXTRAS = {
     **dict.fromkeys(("altair", "pandas", "ipywidgets", "vl_convert"), NOTEBOOK),
     "kafka": CLUSTER,
 }
+# what people install, where its name is not the module's
+_PACKAGES = {"delta": "delta-spark", "prometheus_client": "prometheus-client", "vl_convert": "vl-convert-python", "kafka": "kafka-python"}
 
 
 class MissingExtraError(AuditError):
-    """A package is not installed that a command needs, and an extra brings."""
+    """A command needs a package that is not installed and that an extra brings."""
 
 
 def missing(who: str, module: str | None) -> MissingExtraError | None:
-    """What to say of a module that was not found, such as `kafka.errors`; None of one that no extra brings.
+    """What to say about a missing module, such as `kafka.errors`; None if no extra brings it.
 
     `who` needs it: the name of a command, or of a function.
     """
@@ -29,11 +31,11 @@ def missing(who: str, module: str | None) -> MissingExtraError | None:
     extra = _EXTRAS.get(package)
     if extra is None:
         return None
-    return MissingExtraError(f"{who} needs {package}, which is not installed: pip install '{COMMAND}[{extra}]'")
+    return MissingExtraError(f"{who} needs {_PACKAGES.get(package, package)}, which is not installed: pip install '{COMMAND}[{extra}]'")
 
 
 def require(who: str, extra: str) -> None:
-    """Look whether an extra is installed, without importing it.
+    """Check that an extra is installed, without importing it.
 
     Raises:
         MissingExtraError: a package of it is not.

@@ -99,7 +99,7 @@ class TestWhatIsThereAlready:
         mine.mkdir(parents=True)
         if content is not None:
             (tmp_path / "broker-1" / "manifest.json").write_bytes(content)
-        with pytest.raises(UsageError, match="no collection"):
+        with pytest.raises(UsageError, match="is not a collection"):
             taken(tmp_path, replace=True)
         assert mine.exists()
         assert names(tmp_path) == ["broker-1"]

@@ -251,10 +251,10 @@ def test_the_command(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cli.main(command) == 0
     first = capsys.readouterr().err
     assert f"--since {tmp_path}/out: no collection of broker 1 yet; every segment is read\n" in first
-    assert "taken over: 0 segments; read: 6 (4 no usable earlier collection, 2 newest of its replica)\n" in first
+    assert "reused: 0 segments; read: 6 (4 no usable earlier collection, 2 newest of a replica)\n" in first
     assert "\noldest CRC check: 20" in first
     assert cli.main(command) == 0
-    assert "taken over: 4 segments; read: 2 (2 newest of its replica)\n" in capsys.readouterr().err
+    assert "reused: 4 segments; read: 2 (2 newest of a replica)\n" in capsys.readouterr().err
 
 
 def test_pandas_is_not_imported(broker: Broker, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_nothing_changed(broker: Broker, tmp_path: Path) -> None:
     assert causes(first) == {}
     second = taken(broker.path, tmp_path, since=tmp_path, replace=True)
     assert counted(second) == (len(broker.sealed()), NEWEST)
-    assert causes(second) == {"newest of its replica": NEWEST}
+    assert causes(second) == {"newest of a replica": NEWEST}
     ends = 2 * file_identity.END_BYTES * len(broker.sealed())
     newest = sum(replica.file(-1).stat().st_size for replica in broker.replicas)
     assert second.manifest.counts["bytes_read"] == ends + newest

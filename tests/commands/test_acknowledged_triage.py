@@ -42,7 +42,7 @@ def test_all_that_was_found_is_acknowledged(tmp_path: Path, capsys: pytest.Captu
         "line": 1,
     }
     assert (document["finding_count"], document["acknowledged_count"]) == (0, 3)
-    assert "<h1>Nothing found but what is acknowledged" in page
+    assert "<h1>Nothing found except acknowledged findings" in page
     assert "3 acknowledged findings, next expires 2999-12-31" in page
 
 
@@ -60,7 +60,7 @@ def test_all_that_was_found_is_acknowledged(tmp_path: Path, capsys: pytest.Captu
 def test_it_is_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str, why: str) -> None:
     code, said, document, page = triage(tmp_path, capsys, entry)
     assert code == 1
-    assert f"Acknowledged once, and back {why}" in said
+    assert f"No longer covered by an acknowledgement {why}" in said
     assert "billing-0 2>1" in said
     assert {row["topic"] for row in document["findings"]} == {"billing"}
     assert f"<b>Back:</b> {why[:20]}" in page

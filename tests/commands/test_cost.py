@@ -43,9 +43,9 @@ def test_bytes_are_those_of_the_segments(capsys: pytest.CaptureFixture[str], com
     told = cost(capsys, command, "--input", str(LOSS))
     assert f"{size(raw_bytes(LOSS))} of segments" in told
     assert re.search(r"^ *content .*" + re.escape(size(raw_bytes(LOSS))), told, re.MULTILINE)
-    words = [line.split()[0] for line in told.split("What this rests on")[0].splitlines() if line]
+    words = [line.split()[0] for line in told.split("What this estimate assumes")[0].splitlines() if line]
     assert [word for word in words if word in ("epochs", "content", "records")] == ["epochs", "content", "records"]
-    assert "What this rests on" in told
+    assert "What this estimate assumes" in told
 
 
 def test_several_clusters_come_to_a_total(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_what_was_collected_is_small(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert cli.main(["collect", *places, "--output", str(tmp_path / "out")]) == 0
     told = cost(capsys, "triage", "--input", str(tmp_path / "out"))
     parquet = sum(path.stat().st_size for path in (tmp_path / "out").rglob("segments.parquet"))
-    assert f"{size(parquet)} of what collect made of segments" in told
+    assert f"{size(parquet)} of collections" in told
     assert "of segments," not in told
 
 

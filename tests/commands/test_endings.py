@@ -21,7 +21,7 @@ def test_a_defect_is_not_taken_for_findings(tmp_path: Path, monkeypatch: pytest.
     told = capsys.readouterr()
     assert told.out == ""
     assert "ZeroDivisionError" in told.err
-    assert told.err.splitlines()[-1].startswith("error: this is a defect of the program")
+    assert told.err.splitlines()[-1].startswith("error: this is a bug in the program")
 
 
 def test_errors_go_to_the_launchers_own_stderr_although_spark_joins_both_streams() -> None:

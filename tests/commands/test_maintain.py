@@ -45,11 +45,11 @@ def upkeep(*, is_dry: bool = False, removed: tuple[str, ...] = ("first",), failu
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "not a warehouse of audits, it has no table audit_runs; give the directory that an audit wrote its tables to"),
+        ([], "not a warehouse: it has no table audit_runs; give the directory that an audit wrote its tables to"),
         (["--warehouse", "nowhere"], "--warehouse nowhere: no such directory; give the directory that an audit wrote"),
         (["--keep-days", "-1"], "--keep-days -1: give 0 or more"),
         (["--keep-runs", "0"], "--keep-runs 0: give 1 or more"),
-        (["--vacuum-hours", "167"], "--vacuum-hours 167: give 168 or more; readers and audits may still use files that are younger"),
+        (["--vacuum-hours", "167"], "--vacuum-hours 167: give 168 or more; readers and audits may still use newer files"),
         (["--json", "nowhere/x.json"], "--json nowhere/x.json: not a file in an existing directory"),
     ],
 )
@@ -103,12 +103,12 @@ def test_a_dry_run_says_that_nothing_was_changed() -> None:
 
 
 def test_a_failure_names_the_table_and_what_to_do_and_makes_the_exit_code_3() -> None:
-    failed = FailedStep(table="findings", what="delete the rows of runs", reason="Permission denied", remedy="see to it")
+    failed = FailedStep(table="findings", what="delete the rows of runs", reason="Permission denied", remedy="fix that")
     partly = upkeep(removed=(), failures=(failed,))
     assert (upkeep().exit_code, partly.exit_code) == (0, 3)
     lines = upkeep_text.summary(partly).splitlines()
     assert lines[0] == "Of 2 runs in w, 0 removed, 1 more to be removed, which counts for no reader any more:"
-    assert lines[-1] == "  findings: delete the rows of runs: Permission denied; see to it"
+    assert lines[-1] == "  findings: delete the rows of runs: Permission denied; fix that"
     written = json.loads(upkeep_text.as_json(partly))
     assert (written["exit_code"], written["failures"][0]["table"], written["runs"][0]["reason"]) == (3, "findings", "old")
     assert written["tables"][1] | {"rows": 0} == {

@@ -128,12 +128,12 @@ def test_a_broker_that_is_gone_is_planned_without_and_salvaged_from_its_copy(tmp
     given = ["plan", "--warehouse", str(tmp_path / "warehouse"), "--output"]
     assert cli.main([*given, str(tmp_path / "plan"), "--gone", "2"]) == 0
     text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
-    assert "broker 2 is gone for good: said with --gone" in text
+    assert "broker 2 is gone for good (--gone)" in text
     assert not re.search(r"^# start broker 2 on its host, unless", text, re.MULTILINE)
     capsys.readouterr()
     assert cli.main(["triage", "--input", str(OFFLINE), "--plan", str(tmp_path / "now"), "--gone", "2"]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "Broker 2 is gone for good, as you said" in told, "the summary advises as the plan does"
+    assert "Broker 2 is gone for good (--gone)" in told, "the summary advises as the plan does"
     assert "start broker 2" not in told and "election of broker 2" not in told
     made, now = (
         {path.name: path.read_text() for path in (tmp_path / name).iterdir() if path.name != "PLAN.md"} for name in ("plan", "now")
@@ -168,7 +168,7 @@ def test_a_broker_that_cannot_be_gone_is_refused(
 def test_gone_is_of_one_cluster_and_of_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["triage", "--input", str(LOSS), "--input", str(OFFLINE), "--gone", "2"]
     assert cli.main(given) == 2
-    assert "give one of these, too" in capsys.readouterr().err
+    assert "also give one of these" in capsys.readouterr().err
     assert cli.main([*given, "--plan", str(tmp_path / "plan")]) == 2
     assert "of which cluster?" in capsys.readouterr().err
     assert cli.main([*given, "--salvage", str(tmp_path / "saved")]) == 2

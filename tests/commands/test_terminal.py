@@ -186,7 +186,7 @@ def test_what_brokers_have_truncated_already(capsys: pytest.CaptureFixture[str])
     terminal.show_report(replace(REPORT, candidates=(), best_led_partitions=0, already_lost_partitions=2))
     out = " ".join(capsys.readouterr().out.split())
     assert "If another replica led" in out
-    assert "In 2 partitions brokers have truncated since what only their audited copies hold." in out
+    assert "In 2 partitions brokers have since truncated records that only their audited copies still hold." in out
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,11 @@ def test_it_names_no_tables_as_places_to_look(tmp_path: Path, capsys: pytest.Cap
     here = {"text": " ".join(capsys.readouterr().out.split()), "page": (tmp_path / "here.html").read_text(encoding="utf-8")}
     there = {"text": (tmp_path / "kept.txt").read_text(encoding="utf-8"), "page": (tmp_path / "kept.html").read_text(encoding="utf-8")}
     for place, unkept, known in (
-        ("text", "unclean elections in the metadata log: 3 (those of a partition: --partition TOPIC-N)", "(table leader_epochs)"),
-        ("text", "If another replica led (every choice: --partition TOPIC-N)", "(every choice: table what_if_leaders)"),
-        ("page", "Compared with no earlier run.", "Compared with earlier runs: "),
+        ("text", "unclean elections in the metadata log: 3 (--partition TOPIC-N lists those of a partition)", "(see table leader_epochs)"),
+        ("text", "If another replica led (all choices: --partition TOPIC-N)", "(all choices: table what_if_leaders)"),
+        ("page", "Not compared with an earlier run.", "Compared with earlier runs: "),
         ("page", "triage writes all with --json.", "All are in the table findings of the warehouse."),
-        ("page", "<dd>none are kept; audit writes them</dd>", "</code>, run "),
+        ("page", "<dd>none; audit writes them</dd>", "</code>, run "),
     ):
         assert unkept in here[place]
         assert known not in here[place]
@@ -84,11 +84,13 @@ def test_the_summary_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixt
     before = sorted(path for path in tmp_path.rglob("*"))
     assert cli.main(["triage", "--input", str(LOSS)]) == 1
     told = capsys.readouterr()
-    summary, ending = told.out.removeprefix("\n").split("\nNext, ")
+    summary, ending = told.out.removeprefix("\n").split("\nNext: ")
     # the one place where a run without tables points elsewhere
-    assert " ".join(summary.split()) == " ".join(kept.split()).replace("table leader_epochs", "those of a partition: --partition TOPIC-N")
-    assert ending.partition("\nTables: ")[2] == (
-        "none are kept, and no earlier run is compared with; audit writes them.\nExit code 1: there are findings at or above 'error'.\n"
+    assert " ".join(summary.split()) == " ".join(kept.split()).replace(
+        "see table leader_epochs", "--partition TOPIC-N lists those of a partition"
+    )
+    assert ending.partition("\nNo tables")[2] == (
+        " are written and no earlier run is compared; `audit` does both.\nExit code 1: there are findings at or above 'error'.\n"
     )
     assert "comparing 18 replicas" in told.err
     assert sorted(path for path in tmp_path.rglob("*")) == before, "nothing is written"

@@ -112,7 +112,7 @@ def test_the_base_collects_explains_reports_plans_and_saves(base: Installation, 
         (["audit"], "audit needs pyspark, which is not installed: pip install 'replica-audit[spark]'"),
         (
             ["describe-cluster", "--bootstrap-server", "localhost:1"],
-            "needs kafka, which is not installed: pip install 'replica-audit[cluster]'",
+            "needs kafka-python, which is not installed: pip install 'replica-audit[cluster]'",
         ),
     ],
     ids=["spark", "cluster"],

@@ -21,17 +21,17 @@ class ReadCause(StrEnum):
 
     NO_PREVIOUS = "no usable earlier collection"
     NEW = "new"
-    NEWEST = "newest of its replica"
-    WAS_NEWEST = "newest of its replica, or changing, when it was read before"
-    NOT_AT_REST = "changed within 2 s before it was read"
+    NEWEST = "newest of a replica"
+    WAS_NEWEST = "newest of a replica, or changing, when last read"
+    NOT_AT_REST = "changed within 2 s before the last read"
     SIZE = "its size changed"
-    OTHER_FILE = "another file under its name"
+    OTHER_FILE = "another file with its name"
     CHANGED = "its times changed"
-    ENDS = "its bytes changed, its size and times did not"
+    ENDS = "its bytes changed, but not its size and times"
     PROBLEMS = "problems were found in it"
-    OPTIONS = "collected with fewer options before"
+    OPTIONS = "last collected with fewer options"
     DUE = "verified again"
-    DAMAGED = "its earlier row, index or copy cannot be used"
+    DAMAGED = "its earlier row, index or copy is unusable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

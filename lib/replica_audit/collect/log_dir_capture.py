@@ -95,7 +95,7 @@ class LogDirCapture:
         finally:
             os.close(fd)
         self._output.make_folder(self.folder)
-        # first of all what tells an audit that this is no folder of a broker itself
+        # first of all what tells an audit that this is not a folder of a broker itself
         rows = RowsFile(self.folder / SEGMENTS_FILE)
         self._files = _Files(rows, Spool(self.folder))
         for name, content in found.items():

@@ -67,7 +67,7 @@ def _refuse_parent(path: Path) -> None:
     below = [found.parent for found in sorted(path.glob(f"*/{log_dir.META_PROPERTIES}"))]
     if below:
         flags = " ".join(f"--log-dir {one}" for one in below)
-        raise UsageError(f"--log-dir {path}: is no log directory, but holds {'some' if len(below) > 1 else 'one'}; give {flags}")
+        raise UsageError(f"--log-dir {path}: is not a log directory, but holds {'some' if len(below) > 1 else 'one'}; give {flags}")
 
 
 def cannot_list(path: Path, error: OSError) -> Unread:

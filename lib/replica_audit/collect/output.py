@@ -78,7 +78,7 @@ class Output:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise UsageError(f"--output {self.target.parent}: another collect writes {self.target.name} there; wait for it") from None
+            raise UsageError(f"--output {self.target.parent}: another collect is writing {self.target.name} there; wait for it") from None
         except OSError:
             pass  # a file system without locks
         return lock
@@ -98,7 +98,7 @@ class Output:
         try:
             manifest = read(self.target / MANIFEST)
         except (MetadataError, OSError):
-            raise UsageError(f"{self.target} exists and is no collection; it is left alone: give another --output") from None
+            raise UsageError(f"{self.target} exists and is not a collection; it is left alone: give another --output") from None
         if not self._replace:
             raise UsageError(
                 f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to replace it, or another --output"
@@ -184,7 +184,7 @@ def _refuse_log_dirs(target: Path, log_dirs: Sequence[Path]) -> None:
         if real.is_relative_to(of_log_dir):
             raise UsageError(
                 f"--output {target.parent}: lies in the log directory {log_dir}, and a broker does not start with a folder there that is "
-                "no replica: give a directory outside of it"
+                "not a replica: give a directory outside of it"
             )
         if of_log_dir.is_relative_to(real):
             raise UsageError(f"--output {target.parent}: the log directory {log_dir} lies in {target}: give another directory")

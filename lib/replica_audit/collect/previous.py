@@ -72,7 +72,7 @@ def previous_of(since: Path, origin: Origin, tell: Callable[[str], None]) -> Pre
         None if every segment has to be read.
 
     Raises:
-        UsageError: it is no folder, or the collection is of another broker or cluster.
+        UsageError: it is not a folder, or the collection is of another broker or cluster.
     """
     if os.path.lexists(since) and not since.is_dir():
         raise UsageError(f"--since {since}: is not a directory; give an earlier collection of broker {origin.broker_id}, or its --output")

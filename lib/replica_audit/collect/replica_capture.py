@@ -157,7 +157,7 @@ class ReplicaReader:
             made.causes[listed.name] = row.cause
 
     def _holds(self, made: ReplicaCapture, view: _View, missed: set[str], fd: int) -> bool:
-        """Whether what was read is of one log: it is all still there, but for what was deleted from the bottom."""
+        """Whether what was read is of one log: it is all still there, except what was deleted from the bottom."""
         now = _view(fd)
         if view.small.keys() != now.small.keys() or not only_grew(*(one.small.get(log_dir.EPOCH_CHECKPOINT) for one in (view, now))):
             return False

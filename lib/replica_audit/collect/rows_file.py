@@ -44,7 +44,7 @@ class SegmentFacts:
 
 
 def row_content(facts: SegmentFacts, found: Scanned) -> bytes:
-    """One segment's row but for the replica that it is of, as text: rows wait on disk, for those of a compacted log may be large."""
+    """One segment's row except the replica that it is of, as text: rows wait on disk, for those of a compacted log may be large."""
     scan = found.scan
     return json.dumps(
         asdict(facts)

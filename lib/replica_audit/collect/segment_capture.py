@@ -105,7 +105,7 @@ class SegmentCapture:
         Raises:
             FileNotFoundError: it is gone.
             ChangedError: it is another file now.
-            NotAFileError: it is no file.
+            NotAFileError: it is not a file.
             OutputError: the index or the copy cannot be written.
         """
         for pause in (*_PAUSES, None):

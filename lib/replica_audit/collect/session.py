@@ -167,7 +167,9 @@ class _Session:
         size = _size_of(capture.path / directory)
         if size > self.offsets_left:
             if self.request.group_offsets_limit:
-                self.progress.say(f"{directory} is not copied whole ({size / 1e6:.0f} MB): what its coordinator wrote will not be known")
+                self.progress.say(
+                    f"{directory} is not copied whole ({size / 1e6:.0f} MB): the audit will not know what its coordinator wrote"
+                )
             return False
         self.offsets_left -= size
         return True

@@ -35,17 +35,17 @@ Read what every broker has on disk and say, for every partition and follower, wh
 diverges from the leader's, what it truncates to, and what is lost.
 
 An input is a directory with one folder per broker (broker-1, broker-2, ...), each holding that
-broker's log directories or text of kafka-dump-log; beside them, if there is one, a
+broker's log directories or text of kafka-dump-log; optionally beside them, a
 cluster-metadata.json. Brokers may be down. Nothing in the input is written to.
 """
 _AUDIT_EXIT = """\
 exit codes:
-  0    nothing found, or only what is acknowledged (--acknowledged)
+  0    nothing found, or only acknowledged findings (--acknowledged)
   1    findings at or above --fail-on, new or persisting, that are not acknowledged
-  2    wrong usage or configuration, no readable input, a disk at fault, or a run that another process makes
+  2    wrong usage or configuration, no readable input, a disk error, or a run that another process is making
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, or nothing was compared at all
-  70   a defect of this program; the traceback says where
+  70   a bug in this program; the traceback shows where
   130  interrupted
 
 examples:
@@ -210,7 +210,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--take-over",
-            help="make the run of --run-id also if another process seems to be at it; what that one still writes does not count",
+            help="take over the run of --run-id even if another process seems to be making it; what that process still writes is ignored",
             arguments={"action": "store_true"},
         ),
         Option(
@@ -220,13 +220,13 @@ COMMAND = Command(
         ),
         *RULES,
         COST,
-        Option(flag="--json", help="write the summary and every finding as JSON, too", arguments={"type": Path, "metavar": "FILE"}),
+        Option(flag="--json", help="also write the summary and every finding as JSON", arguments={"type": Path, "metavar": "FILE"}),
         Option(
-            flag="--html", help="write the page of the run, too, as the command report does", arguments={"type": Path, "metavar": "FILE"}
+            flag="--html", help="also write the page of the run, as the command report does", arguments={"type": Path, "metavar": "FILE"}
         ),
         Option(
             flag="--metrics",
-            help="write numbers for Prometheus, too: a file that ends in .prom in the directory that node_exporter's "
+            help="also write metrics for Prometheus: a file that ends in .prom in the directory that node_exporter's "
             "--collector.textfile.directory names",
             arguments={"type": Path, "metavar": "FILE"},
         ),

@@ -30,7 +30,7 @@ RULES = (
     Option(flag="--config", help="YAML file with settings, such as conf/audit.yaml", arguments={"type": Path, "metavar": "FILE"}),
     Option(
         flag="--acknowledged",
-        help="YAML file with the findings that somebody knows of, such as conf/acknowledged.yaml: they are counted apart, and do not raise "
+        help="YAML file with known findings, such as conf/acknowledged.yaml: they are counted separately and do not raise "
         "the exit code, until they expire or get worse",
         arguments={"type": Path, "metavar": "FILE"},
     ),
@@ -58,7 +58,7 @@ RULES = (
     Option(
         flag="--what-if-leaders",
         setting="what_if_leaders",
-        help="also compute every replica as the leader of the others: what each choice would lose, ranked",
+        help="also try every replica as the leader: what each choice would lose, ranked",
         arguments={"action": "store_true"},
     ),
     Option(

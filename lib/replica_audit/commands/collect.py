@@ -32,17 +32,17 @@ _LONGEST = 100 * 366 * 86400
 _HELP = """\
 Take from a broker's log directories what an audit needs: for every segment its runs of one epoch,
 an index of its batches and digests of their content, and copies of the small files. Records stay
-where they are, but for those of __cluster_metadata and, up to a limit, __consumer_offsets.
+on the broker, except those of __cluster_metadata and, up to a limit, __consumer_offsets.
 
-Runs on the broker, which may be at work: nothing is written to, locked or mapped, files are read
-with the lowest priority, and what reading brought into the page cache is dropped again. Neither
+Runs on the broker, also while Kafka runs: log directories are never written to, locked or mapped, files are read
+with the lowest priority, and what this reading brought into the page cache is dropped again. Neither
 Spark nor Java is needed.
 
-The collection appears as OUTPUT/broker-ID once all of it is on disk. The audit takes it for that
-broker's folder: put those of all brokers into one directory, and give that as --input.
+The collection appears as OUTPUT/broker-ID once all of it is on disk. The audit reads it as that
+broker's folder: put the folders of all brokers into one directory, and give that as --input.
 """
 _EXIT = """\
-sizes are in bytes, or end in K, M or G (1024 times as much each): 50M; durations end in s, m, h or d: 30d
+sizes are in bytes, or end in K, M or G (powers of 1024): 50M; durations end in s, m, h or d: 30d
 
 exit codes:
   0    collected
@@ -62,11 +62,11 @@ def _collect(given: argparse.Namespace) -> int:
     if bool(given.log_dir) == bool(given.server_properties):
         raise UsageError("give either every --log-dir of the broker, or its --server-properties")
     if given.rate_limit is not None and given.rate_limit < 1:
-        raise UsageError("--rate-limit: at least one byte a second; leave it out for no limit")
+        raise UsageError("--rate-limit: at least one byte per second; leave it out for no limit")
     if given.verify_within is not None and given.since is None:
-        raise UsageError("--verify-within: what is read is verified anyway; it is for what --since takes over")
+        raise UsageError("--verify-within: what is read is verified anyway; this is for what --since reuses")
     if given.time_limit is not None and given.verify_within is None:
-        raise UsageError("--time-limit: it ends the verifying that --verify-within asks for; give that, or --rate-limit")
+        raise UsageError("--time-limit: it limits --verify-within; give that, or --rate-limit")
     outputs.check("--progress", given.progress)
     from replica_audit.collect import CollectRequest
     from replica_audit.collect.origin import origin_of, refuse_file_inside
@@ -101,14 +101,15 @@ def _collected(request: CollectRequest, told: TellsEvent) -> int:
     counts = result.manifest.counts
     for one in result.unread:
         tell(f"not read: {one.path}: {one.reason}")
+    unread = f"; {count(counts['unread'], 'file or folder', 'files or folders')} could not be read" if counts["unread"] else ""
     tell(
         f"collected {count(counts['segments'], 'segment')} of {count(counts['replicas'], 'replica')}, "
-        f"{counts['bytes_read'] / 1e6:.1f} MB read; {count(counts['unread'], 'file or folder', 'files or folders')} could not be read"
+        f"{counts['bytes_read'] / 1e6:.1f} MB read{unread}"
     )
     if request.since is not None:
         taken, because = counts["segments_taken_over"], result.manifest.read_because
         causes = ", ".join(f"{number} {cause}" for cause, number in because.items())
-        tell(f"taken over: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
+        tell(f"reused: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
         tell(_checks(result))
     show(f"{result.folder}\n")
     return result.exit_code
@@ -146,7 +147,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 1048576, 512K, 50M or 1.5G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 1048576, 512K, 50M or 1.5G")
     return int(float(match[1]) * _FACTORS[match[2].upper()])
 
 
@@ -154,7 +155,7 @@ def _duration(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     seconds = int(float(match[1]) * _SECONDS[match[2].lower()]) if match else 0
     if not 0 < seconds <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s, 45m, 2h or 30d, of at least a second")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 45m, 2h or 30d, of at least a second")
     return seconds
 
 
@@ -194,35 +195,35 @@ COMMAND = Command(
         ),
         Option(
             flag="--since",
-            help="take over from an earlier collection of the broker what has not changed, and read the rest: its folder broker-ID, or the "
-            "--output that holds it, also this one with --replace; if there is none yet, everything is read",
+            help="reuse what has not changed since an earlier collection of the broker, and read the rest: its folder broker-ID, or the "
+            "--output that holds it, also the same one with --replace; if there is none yet, everything is read",
             arguments={"type": Path, "metavar": "PREVIOUS"},
         ),
         Option(
             flag="--verify-within",
-            help="with --since: verify the CRCs of what is taken over, too, the longest unverified first, each run a share of all bytes so "
+            help="with --since: also verify the CRCs of what is reused, the longest unverified first, in each run a share of all bytes so "
             "that every byte is verified within this time: 30d",
             arguments={"type": _duration, "metavar": "DURATION"},
         ),
         Option(
             flag="--time-limit",
-            help="with --verify-within: what is due for it and not begun after this time is left to the next run: 2h",
+            help="with --verify-within: start no more of this verification after this time, and leave the rest to the next run: 2h",
             arguments={"type": _duration, "metavar": "DURATION"},
         ),
         Option(
             flag="--rate-limit",
-            help="read at most so many bytes a second (default: unlimited)",
+            help="read at most this many bytes per second (default: unlimited)",
             arguments={"type": _size, "metavar": "SIZE"},
         ),
         Option(
             flag="--verify-crc",
-            help="read every byte, and report batches whose bytes do not match their CRC; without it, only headers are read, which is all "
-            "the same where batches are small (default: on)",
+            help="read every byte and report batches that do not match their CRC; without it only headers are read, which saves "
+            "nothing if batches are small (default: on)",
             arguments={"action": argparse.BooleanOptionalAction, "default": True},
         ),
         Option(
             flag="--batch-index",
-            help="write the headers of all batches, which show exactly what a truncation removes; without them it is known by offsets only "
+            help="write the headers of all batches, which show exactly what a truncation removes; without them only its offsets are known "
             "(default: on)",
             arguments={"action": argparse.BooleanOptionalAction, "default": True},
         ),
@@ -233,13 +234,13 @@ COMMAND = Command(
         ),
         Option(
             flag="--group-offsets-limit",
-            help="copy the records of __consumer_offsets and __transaction_state up to so many bytes in all, which show the groups "
-            "that are affected and what became of transactions; 0 for none (default: 2G)",
+            help="copy the records of __consumer_offsets and __transaction_state up to this many bytes in all, which show the groups "
+            "that are affected and how transactions ended; 0 for none (default: 2G)",
             arguments={"type": _size, "default": 2 << 30, "metavar": "SIZE"},
         ),
         Option(
             flag="--broker-id",
-            help="the broker's id, where no meta.properties has it",
+            help="the broker's id, if no meta.properties has it",
             arguments={"type": _broker_id, "metavar": "ID"},
         ),
         PROGRESS,

@@ -51,7 +51,7 @@ class Command:
 
 
 def show(text: str) -> None:
-    """Print a command's output; a reader that has seen enough, such as head, is no error."""
+    """Print a command's output; a reader that has seen enough, such as head, is not an error."""
     try:
         print(text, end="", flush=True)  # noqa: T201
     except BrokenPipeError:

@@ -10,7 +10,7 @@ from replica_audit.commands.command import Option, show
 
 COST = Option(
     flag="--cost",
-    help="only list the input, and say how many bytes each mode of --compare reads and about how long that takes; no segment is read",
+    help="only list the input, and show how many bytes each mode of --compare reads and about how long that takes; no segment is read",
     arguments={"action": "store_true"},
 )
 

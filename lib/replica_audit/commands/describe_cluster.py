@@ -1,4 +1,4 @@
-"""`describe_cluster`: what live brokers say, for an audit of their copies, or held against one."""
+"""`describe_cluster`: what live brokers say, for an audit of their copies, or compared with one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _OUTPUT = Path("cluster-metadata.json")
 _PARTIAL = 3
 _HELP = """\
 Ask live brokers who leads each partition, in which epoch, who is in sync and eligible (ELR), the
-configurations that matter, log directories, and all groups' committed offsets; and write that as
+configurations that matter, log directories, and all groups' committed offsets, and write that as
 a cluster-metadata.json. Put it beside the brokers' folders that you are about to copy or collect:
 the audit then knows the leaders instead of inferring them.
 
-With --verify, ask the leaders instead where each epoch ends that the tables of a run know, and
+With --verify, ask the leaders where each epoch in the tables of a run ends, and
 list every answer that differs from the tables, with the cause: the log grew, retention, another
-leader since. What time explains is listed, but is no difference.
+leader since. A change that time explains is listed but does not count as a difference.
 
-Only questions are asked: nothing is created, changed or joined. Credentials come from the file
-that Kafka's own tools take as --command-config, and are printed nowhere.
+It only asks: nothing is created, changed or joined. Credentials come from the file
+that Kafka's own tools take as --command-config, and are never printed.
 """
 _EXIT = """\
 exit codes:
-  0    described in full; with --verify: what the brokers answer fits the tables
-  1    with --verify: some answers do not, and time does not explain it
+  0    described in full; with --verify: the brokers' answers match the tables
+  1    with --verify: some answers do not match, and time does not explain it
   2    wrong usage, no broker can be asked, or the output cannot be written
   3    partial: some brokers did not answer, or refused; what is missing is printed, and in the file
   130  interrupted
@@ -110,7 +110,7 @@ def _json(document: Mapping[str, Any]) -> str:
 
 COMMAND = Command(
     name="describe_cluster",
-    summary="Ask live brokers for a cluster-metadata.json, or whether they still answer as the tables of a run say.",
+    summary="Ask live brokers for a cluster-metadata.json, or compare their answers with the tables of a run.",
     description=_HELP,
     epilog=_EXIT,
     run=_describe_cluster,
@@ -118,7 +118,7 @@ COMMAND = Command(
     options=(
         Option(
             flag="--bootstrap-server",
-            help="addresses of brokers to begin with; the first that answers names the others",
+            help="addresses of some brokers; the first that answers names the others",
             arguments={"required": True, "metavar": "HOST:PORT[,…]"},
         ),
         Option(
@@ -138,7 +138,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--verify",
-            help="hold the leaders' answers against the tables of this run, or of the latest complete one",
+            help="compare the leaders' answers with the tables of this run, or of the latest complete one",
             arguments={"metavar": "RUN|latest"},
         ),
         Option(

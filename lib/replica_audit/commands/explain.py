@@ -7,9 +7,9 @@ import argparse
 from replica_audit.commands.command import Command, Option, show
 
 _EXPLAIN_HELP = """\
-Explain one partition of a past run so that a colleague believes it: both logs drawn over their
+Explain one partition of a past run with all its evidence: both logs drawn over their
 offsets, every question and answer between follower and leader with the rule that decides, what
-the follower loses, the same under the other protocols, the evidence, and what to do.
+the follower loses, the outcome under the other protocols, the evidence, and what to do.
 
 Only the tables are read: no brokers, no logs, no Spark, no Java.
 """
@@ -56,7 +56,9 @@ COMMAND = Command(
             help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
             arguments={"default": "warehouse", "metavar": "DIR"},
         ),
-        Option(flag="--run-id", help="the run to look at; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
-        Option(flag="--cluster", help="cluster id, where several clusters have such a partition", arguments={"metavar": "ID"}),
+        Option(
+            flag="--run-id", help="the run to look at; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
+        ),
+        Option(flag="--cluster", help="cluster id, if several clusters have such a partition", arguments={"metavar": "ID"}),
     ),
 )

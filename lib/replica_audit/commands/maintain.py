@@ -11,26 +11,26 @@ from replica_audit.errors import UsageError
 from replica_audit.progress import Progress
 
 _MAINTAIN_HELP = """\
-Keep a warehouse small: every audit adds rows and files to it, and takes none away. In this order:
+Keep a warehouse small: every audit adds rows and files to it and removes none. In this order:
 
-  1. Runs go that are older than --keep-days, by the date that they are for. Of every cluster the
-     newest --keep-runs complete runs stay, however old, the newest one always; so does a run that a
-     process is making. A run goes as a whole, with its rows of every table.
-  2. OPTIMIZE, where a table has many small files: more than 1,000, of audit_runs more than 8.
-  3. VACUUM: files that no run uses any more leave the disk once they have not been used for
-     --vacuum-hours, and never while an audit runs that began before that.
+  1. Remove runs older than --keep-days, by their --run-date. For every cluster, keep the
+     newest --keep-runs complete runs, however old (the newest one always), and any run that a
+     process is making. A run is removed whole, with its rows in every table.
+  2. OPTIMIZE tables with many small files: more than 1,000, for audit_runs more than 8.
+  3. VACUUM: delete files that no run uses any more, once they have not been used for
+     --vacuum-hours, and never while an audit runs that started before that.
 
-So the first start after many runs were removed frees little, and one a week later the rest. Audits,
-reports and queries may run meanwhile. It may be killed: a run that is half removed counts for no reader,
-and the next start goes on. Look first: --dry-run changes nothing.
+So the start that removes many runs frees little, and one a week later frees the rest. Audits,
+reports and queries may run meanwhile. It may be killed: no reader counts a half-removed run,
+and the next start continues. Look first: --dry-run changes nothing.
 """
 _MAINTAIN_EXIT = """\
 exit codes:
-  0    done, or nothing was to be done
+  0    done, or there was nothing to do
   2    wrong usage; not a warehouse, its audit_runs cannot be read, or it cannot be written
-  3    partly done: a table failed, and is named with what to do; the other tables are done
-  70   a defect of this program; the traceback says where
-  130  interrupted: start it again, and it goes on
+  3    partly done: a table failed; the output names it and says what to do. The other tables are done
+  70   a bug in this program; the traceback shows where
+  130  interrupted: start it again, and it continues
 
 examples:
   {command} --dry-run
@@ -47,7 +47,7 @@ def _check(given: argparse.Namespace) -> None:
         ("--vacuum-hours", given.vacuum_hours, _VACUUM_HOURS),
     ):
         if value < least:
-            why = "; readers and audits may still use files that are younger" if flag == "--vacuum-hours" else ""
+            why = "; readers and audits may still use newer files" if flag == "--vacuum-hours" else ""
             raise UsageError(f"{flag} {value}: give {least} or more{why}")
     outputs.check("--json", given.json)
     from replica_audit.report.facts.question import no_warehouse
@@ -93,7 +93,7 @@ COMMAND = Command(
     epilog=_MAINTAIN_EXIT,
     run=_maintain,
     check=_check,
-    interrupted="interrupted: start it again with the same options, and it goes on",
+    interrupted="interrupted: start it again with the same options, and it continues",
     options=(
         Option(
             flag="--warehouse",
@@ -115,10 +115,10 @@ COMMAND = Command(
             help=f"remove files that were not used for N hours; {_VACUUM_HOURS} or more (default: {_VACUUM_HOURS}, a week)",
             arguments={"type": int, "default": _VACUUM_HOURS, "metavar": "N"},
         ),
-        Option(flag="--dry-run", help="only say what would be done", arguments={"action": "store_true"}),
+        Option(flag="--dry-run", help="only print what it would do", arguments={"action": "store_true"}),
         Option(
             flag="--json",
-            help="write every run and every table, with its numbers, as JSON, too",
+            help="also write every run and every table with its numbers as JSON",
             arguments={"type": Path, "metavar": "FILE"},
         ),
     ),

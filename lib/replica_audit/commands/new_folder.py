@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from replica_audit.errors import OutputError, UsageError
 
-_REMEDY = "give a folder that is new or empty, below one that can be written"
+_REMEDY = "give a new or empty folder, in a place that can be written"
 
 
 def check_folder(flag: str, folder: Path | None) -> None:
@@ -25,7 +25,7 @@ def check_folder(flag: str, folder: Path | None) -> None:
                 raise UsageError(f"{flag} {folder}: is not empty; {_REMEDY}")
             target = folder
         elif folder.exists() or folder.is_symlink():
-            raise UsageError(f"{flag} {folder}: is no folder; {_REMEDY}")
+            raise UsageError(f"{flag} {folder}: is not a folder; {_REMEDY}")
         else:
             target = folder.absolute().parent
         if not target.is_dir() or not os.access(target, os.W_OK):

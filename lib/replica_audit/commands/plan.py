@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from replica_audit.report.plan.steps import Plan
 
 _PLAN_HELP = """\
-Say what to do about the findings of a past run, in order of safety, and write the files that Kafka's
-own tools take: elections, reassignments in two steps, positions of consumer groups, hanging
+Write the steps that repair the findings of a past run, safest first, and the files that Kafka's
+own tools read: elections, reassignments in two steps, positions of consumer groups, hanging
 transactions to abort, corrected leader-epoch-checkpoint files. PLAN.md has each step with its reason,
-its command, how to check that it worked and how to undo it, what the plan presumes, and what it
-refuses to do because it would lose more than it saves. A broker that is lost for good is named with
---gone: else an election that may lose what only it holds is refused.
+its command, how to check that it worked and how to undo it. It lists what the plan assumes, and what it
+refuses to do because that would lose more than it saves. Name a broker that is lost for good with
+--gone; else an election that may lose what only it holds is refused.
 
 Nothing is executed, no broker is asked, and only the tables are read: no logs, no Spark, no Java.
 """
 _PLAN_EXIT = """\
 exit codes:
-  0    written; of a cluster without findings the plan is empty and says so
-  2    wrong usage; no such run, or not complete; a table cannot be read, or the folder not be written
+  0    written; for a cluster without findings the plan is empty and says so
+  2    wrong usage; no such run, or not complete; a table cannot be read, or the folder cannot be written
   130  interrupted
 
 examples:
@@ -46,20 +46,20 @@ def broker_id(given: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not given.isascii() or not given.isdigit():
-        raise argparse.ArgumentTypeError(f"{given!r}: give the id of one broker, such as 3; of several, --gone once for each")
+        raise argparse.ArgumentTypeError(f"{given!r}: give the id of one broker, such as 3; for several, give --gone once for each")
     return int(given)
 
 
 POLICIES = ("re-read", "skip")
 GROUPS = Option(
     flag="--groups",
-    help="what consumer groups do that a truncation affects: re-read, so that nothing is missed, or skip, so that nothing is handled "
+    help="what affected consumer groups do: re-read, so that they skip no record, or skip, so that they process no record "
     "twice (default: re-read)",
     arguments={"choices": POLICIES, "default": POLICIES[0]},
 )
 GONE = Option(
     flag="--gone",
-    help="id of a broker that will not come back because its disk is lost: plan without it, at the price of what only it held; repeatable",
+    help="id of a broker whose disk is lost for good: plan without it, and accept the loss of what only it held; repeatable",
     arguments={"action": "append", "type": broker_id, "metavar": "BROKER"},
 )
 
@@ -107,21 +107,23 @@ def _files(plan: Plan) -> Iterator[tuple[str, str, bool]]:
 
 COMMAND = Command(
     name="plan",
-    summary="Write what to do about a past run, as files that Kafka's own tools take.",
+    summary="Write the repair steps for a past run, with files that Kafka's own tools read.",
     description=_PLAN_HELP,
     epilog=_PLAN_EXIT,
     run=_plan,
-    interrupted="interrupted; what is in the folder of --output is not whole",
+    interrupted="interrupted; the folder of --output is incomplete",
     options=(
         Option(
             flag="--warehouse",
             help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
             arguments={"default": "warehouse", "metavar": "DIR"},
         ),
-        Option(flag="--run-id", help="the run to plan for; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--run-id", help="the run to plan for; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
+        ),
         Option(
             flag="--cluster",
-            help="plan for this cluster only (default: all, of several each in a folder of its own)",
+            help="plan for this cluster only (default: all; if several, each in its own folder)",
             arguments={"metavar": "ID"},
         ),
         Option(

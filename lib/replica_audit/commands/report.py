@@ -24,7 +24,7 @@ Only the tables are read: no brokers, no logs, no Spark, no Java.
 _REPORT_EXIT = """\
 exit codes:
   0    shown, whatever the run found
-  2    wrong usage; no such run, or not complete; a table cannot be read, or the file not be written
+  2    wrong usage; no such run, or not complete; a table cannot be read, or the file cannot be written
   130  interrupted
 
 examples:
@@ -110,10 +110,12 @@ COMMAND = Command(
             help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
             arguments={"default": "warehouse", "metavar": "DIR"},
         ),
-        Option(flag="--run-id", help="the run to show; it must be complete (default: the latest that is)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--run-id", help="the run to show; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
+        ),
         Option(
             flag="--format",
-            help="html: a page; text: what the audit printed; json: what it wrote with --json (default: html)",
+            help="html (a page), text (what the audit printed) or json (what it wrote with --json) (default: html)",
             arguments={"choices": FORMATS, "default": "html"},
         ),
         Option(
@@ -123,7 +125,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--top",
-            help=f"how many of the worst findings, groups and choices (default: as the audit did; html: {MOST_FINDINGS}; json: all "
+            help=f"how many of the worst findings, groups and choices to show (default: as the audit did; html: {MOST_FINDINGS}; json: all "
             "findings)",
             arguments={"type": int, "metavar": "N"},
         ),

@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from replica_audit.commands.command import Command, name_run, tell
 from replica_audit.errors import AuditError
 from replica_audit.extras import missing
-from replica_audit.program import command_line
+from replica_audit.program import command_line, shown_name
 
 INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
 
@@ -31,10 +31,10 @@ def ending_of(command: str, error: BaseException) -> Ending:
         return Ending(error.exit_code, str(error))
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED, "interrupted")
-    absent = missing(command, error.name) if isinstance(error, ModuleNotFoundError) else None
+    absent = missing(shown_name(command), error.name) if isinstance(error, ModuleNotFoundError) else None
     if absent is not None:
         return Ending(absent.exit_code, str(absent))
-    return Ending(DEFECT, "this is a defect of the program, not of the input")
+    return Ending(DEFECT, "this is a bug in the program, not in the input")
 
 
 def parser(command: Command) -> argparse.ArgumentParser:

@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 _SALVAGE_HELP = """\
 Save every record that a follower's truncation removes, from the replica that still holds it: run it
-before the brokers are started, or on copies that an audit has seen. An audit says what is cut; this
-reads those parts of the segments again, and writes into a folder of its own:
+before you start the brokers, or on audited copies. The audit knows what is truncated; this
+reads those parts of the segments again, and writes to a folder:
 
   SALVAGE.md   what was saved, what could not be and why, how to replay it: read it first
   records/     Parquet: each record with offset, epoch, timestamp, key, value, headers, producer, how
                its transaction ended, and what the leader has at that offset
   replay/      for each partition a file that kafka-console-producer.sh reads, and one in base64 for
                what that tool cannot read
-  salvage.json all figures, for programs
+  salvage.json all numbers, for programs
 
-Not in the replay files, though saved: what the leader has anyway, what was aborted or never
-committed, and values that the leader has newer ones of. Nothing is sent to any broker, nothing is
-written to an input. A salvage that was killed continues when it is started again.
+Saved, but not in the replay files: what the leader has anyway, what was aborted or never
+committed, and values that are newer on the leader. Nothing is sent to a broker, nothing is
+written to an input. A salvage that was killed continues when you start it again.
 """
 _SALVAGE_EXIT = """\
 exit codes:
-  0    every record that the run's cuts remove is in the files
-  2    wrong usage; no such run; the inputs are not to be found; or the output cannot be written
-  3    something could not be saved, or is not known to be cut: SALVAGE.md lists it, offsets by offsets
-  70   a defect of this program; the traceback says where
+  0    every record that the run's truncations remove is in the files
+  2    wrong usage; no such run; the inputs cannot be found; or the output cannot be written
+  3    something could not be saved, or may not be truncated: SALVAGE.md lists it by offsets
+  70   a bug in this program; the traceback shows where
   130  interrupted: start it again, and it continues
 
 examples:
@@ -48,7 +48,7 @@ examples:
 REASONS = ("aborted", "open", "below-log-start", "leader-unknown", "newer-on-leader")
 REPLAY_ALSO = Option(
     flag="--replay-also",
-    help="put records into the replay files, too, that are kept back because they are aborted, open (their transaction has no marker), "
+    help="also put into the replay files the records that are kept back because they are aborted, open (their transaction has no marker), "
     "below-log-start (of the leader), leader-unknown or newer-on-leader (their keys); repeatable",
     arguments={"action": "append", "choices": REASONS, "metavar": "REASON"},
 )
@@ -116,7 +116,7 @@ COMMAND = Command(
     options=(
         Option(
             flag="--output",
-            help="folder to write to, empty or not there yet, outside of every input; under a Spark cluster one that all executors share",
+            help="folder to write to, new or empty, outside of every input; on a Spark cluster one that all executors share",
             arguments={"type": Path, "required": True, "metavar": "DIR"},
         ),
         Option(
@@ -124,10 +124,14 @@ COMMAND = Command(
             help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
             arguments={"default": "warehouse", "metavar": "DIR"},
         ),
-        Option(flag="--run-id", help="the run whose cuts count; it must be complete (default: the latest)", arguments={"metavar": "ID"}),
+        Option(
+            flag="--run-id",
+            help="the run whose truncations to save; it must be complete (default: the latest)",
+            arguments={"metavar": "ID"},
+        ),
         Option(
             flag="--input",
-            help="what was audited, if it is not where the audit found it; repeatable (default: the run's inputs). Files that are not the "
+            help="what was audited, if it has moved since; repeatable (default: the run's inputs). Files other than the "
             "audited ones are refused",
             arguments={"action": "append", "metavar": "DIR"},
         ),
@@ -136,17 +140,17 @@ COMMAND = Command(
             help="save only this partition, such as orders-0; repeatable (default: all)",
             arguments={"action": "append", "metavar": "TOPIC-N"},
         ),
-        Option(flag="--cluster", help="cluster id, where the run has cuts in several clusters", arguments={"metavar": "ID"}),
+        Option(flag="--cluster", help="cluster id, if the run has truncations in several clusters", arguments={"metavar": "ID"}),
         Option(
             flag="--cluster-metadata",
-            help="cluster-metadata.json that the audit was given apart from the inputs",
+            help="cluster-metadata.json, if the audit was given one that is not in the inputs",
             arguments={"type": Path, "metavar": "FILE"},
         ),
         REPLAY_ALSO,
         GONE,
         Option(
             flag="--local",
-            help="do it in this process: no Spark, no Java. Starts at once, and suits up to some GB of cut segments",
+            help="run in this process: no Spark, no Java. Starts at once; good for up to a few GB of segments",
             arguments={"action": "store_true"},
         ),
     ),

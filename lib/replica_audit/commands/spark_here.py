@@ -113,7 +113,7 @@ def _java() -> str:
             if not java.startswith(f"{home}/"):
                 os.environ.pop("JAVA_HOME", None)  # Spark looks there first
             return java
-        found.append(f"Java {version[1]} ({java})" if version else f"{java}, which does not tell its version")
+        found.append(f"Java {version[1]} ({java})" if version else f"{java}, which does not print its version")
     raise UsageError(
         f"a Java {_OLDEST_JAVA} or newer runtime is needed; found: {'; '.join(found) or 'none (JAVA_HOME is not set, no java on PATH)'}; "
         f"`{COMMAND} triage` answers without Java"

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from replica_audit.report.facts.run_report import Report
 
 _TRIAGE_HELP = """\
-Give the answer of audit at once: read what every broker has on disk, in this process, and print the
-same summary. No Spark, no Java, and no tables: nothing is written but what --html, --json, --plan and
+Answer as audit does, but at once: read what every broker has on disk, in this process, and print the
+same summary. No Spark, no Java, no tables: nothing is written except what --html, --json, --plan and
 --salvage name. With --partition, explain that partition instead: both logs drawn, every question and
-answer between follower and leader, what is lost, what to do.
+answer between follower and leader, what is lost, and what to do.
 
-Everything that is known of a cluster is held in memory (about 1 GB for 10,000 partitions with three
-replicas, and as much again in a second process that does half of it, where there is a core for it).
+A cluster is held in memory (about 1 GB for 10,000 partitions with three
+replicas, and as much again in a second process that does half of the work, if there is a core for it).
 For whole fleets, and for a history of findings from night to night, run audit.
 """
 _TRIAGE_EXIT = """\
 exit codes, those of audit:
-  0    nothing found, or only what is acknowledged (--acknowledged)
+  0    nothing found, or only acknowledged findings (--acknowledged)
   1    findings at or above --fail-on that are not acknowledged
   2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, nothing was compared at all, or --salvage could not save everything
-  70   a defect of this program; the traceback says where
+  70   a bug in this program; the traceback shows where
   130  interrupted
 
 examples:
@@ -73,9 +73,9 @@ def _triage(given: argparse.Namespace) -> int:
     if given.salvage:
         refuse_input(given.salvage, given.input or [str(SAMPLE)])
     elif given.replay_also:
-        raise UsageError("--replay-also: says what --salvage puts into the replay files; give --salvage DIR, too")
+        raise UsageError("--replay-also: chooses what --salvage puts into the replay files; also give --salvage DIR")
     if given.gone and not (given.plan or given.salvage):
-        raise UsageError("--gone: says without which brokers --plan is made and --salvage saves; give one of these, too")
+        raise UsageError("--gone: names brokers that --plan and --salvage do without; also give one of these")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
     run_id = triage_id(datetime.now(UTC))
@@ -142,22 +142,22 @@ def _saved(given: argparse.Namespace, run: PastRun) -> int:
 
 COMMAND = Command(
     name="triage",
-    summary="Audit at once, in this process, for a person who waits: no Spark, no Java, no tables.",
+    summary="Audit in seconds, in this process: no Spark, no Java, no tables.",
     description=_TRIAGE_HELP,
     epilog=_TRIAGE_EXIT,
     run=_triage,
-    interrupted="interrupted; nothing was written, but for what --salvage saved: start it again, and that continues",
+    interrupted="interrupted; nothing was written except what --salvage saved: start it again, and it continues",
     options=(
         INPUT,
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
         Option(
             flag="--cluster",
-            help="cluster id, where several clusters have the partition of --partition, or for --plan and --gone",
+            help="cluster id, if several clusters have the partition of --partition, or for --plan and --gone",
             arguments={"metavar": "ID"},
         ),
         Option(
             flag="--salvage",
-            help="save the records that truncations remove into this folder, as the command salvage does; with --partition that one's",
+            help="save the records that truncations remove to this folder, as the command salvage does; with --partition that one's",
             arguments={"type": Path, "metavar": "DIR"},
         ),
         REPLAY_ALSO,
@@ -168,7 +168,9 @@ COMMAND = Command(
         ),
         Option(flag="--html", help="write the page of the run, as report does", arguments={"type": Path, "metavar": "FILE"}),
         Option(
-            flag="--plan", help="write what to do to this folder, new or empty, as plan does", arguments={"type": Path, "metavar": "DIR"}
+            flag="--plan",
+            help="write the steps of a repair to this folder, new or empty, as plan does",
+            arguments={"type": Path, "metavar": "DIR"},
         ),
         GROUPS,
         GONE,
