@@ -114,7 +114,7 @@ class TestOfARealAudit:
             for cut in replica["fetcher_truncations"]:
                 answer = dict(re.findall(r"(leaderEpoch|endOffset)=(\d+)", cut["leader_answer"]))
                 ends = f"epoch {answer['leaderEpoch']} ends at {answer['endOffset']}" if "leaderEpoch" in answer else answer["endOffset"]
-                does = f"cuts nothing, its log ends at {cut['offset']}" if cut.get("no_effect") else f"truncates to {cut['offset']}"
+                does = f"truncates nothing, its log ends at {cut['offset']}" if cut.get("no_effect") else f"truncates to {cut['offset']}"
                 told = re.compile(rf"{re.escape(ends)}\b.*?{does}\b{'' if cut['completed'] else ', asks again'}").search(said, place)
                 assert told, (replica["topic"], replica["partition"], cut)
                 place, seen = told.end(), seen + 1
@@ -196,4 +196,4 @@ def test_a_warehouse_that_is_none_is_2(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no such directory; give the directory that an audit wrote its tables to (its --warehouse)" in capsys.readouterr().err
     assert not (tmp_path / "missing").exists()
     assert cli.main(["explain", "--warehouse", str(tmp_path), "--partition", "orders-0"]) == 2
-    assert "not a warehouse of audits" in capsys.readouterr().err
+    assert "not a warehouse" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def test_a_table_that_cannot_be_read_is_named_and_the_rest_is_done(
     assert "start maintain again" in failed.remedy
     assert set(rows_by_run(warehouse, "replica_verdicts")) <= STAYING
     assert cli.main(["report", "--warehouse", str(warehouse), "--run-id", "old"]) == 2
-    assert "is being removed by maintain" in capsys.readouterr().err
+    assert "maintain is removing it" in capsys.readouterr().err
     log.write_bytes(whole)
     done = upkeep(spark, warehouse)
     assert (done.exit_code, set(done.removed_runs)) == (0, GOING)

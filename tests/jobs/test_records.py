@@ -53,4 +53,4 @@ def test_explain_names_the_keys(tmp_path: Path, capsys: pytest.CaptureFixture[st
     text = " ".join(capsys.readouterr().out.split())
     assert "compaction_differs (error)" in text
     assert text.count("key-missing-or-deleted on broker 1; leader a value at") == 9
-    assert "their owner has to say whether they were deleted" in text
+    assert "ask their owner whether they were deleted" in text

@@ -55,14 +55,18 @@ class TestTheNews:
                 "critical",
                 "Silent divergence: 1 replica conflicts with the leader and will stay diverged.",
             ),
-            (of({"stale_tail": 2, "inconclusive": 1}), "error", "2 replicas will cut records; whether they were committed is unknown."),
-            (of({"unreadable": 1}), "error", "1 replica cannot be read as a broker would have to."),
-            (of({"epoch_table_only": 1}), "warning", "1 replica: the epoch table contradicts the log; no record is lost by that now."),
-            (of({"inconclusive": 2, "identical": 4}), "warning", "2 replicas could not be compared: of these nothing is known."),
+            (
+                of({"stale_tail": 2, "inconclusive": 1}),
+                "error",
+                "2 replicas will truncate records; whether they were committed is unknown.",
+            ),
+            (of({"unreadable": 1}), "error", "1 replica cannot be read the way a broker reads it."),
+            (of({"epoch_table_only": 1}), "warning", "1 replica: the epoch table contradicts the log; no record is lost now."),
+            (of({"inconclusive": 2, "identical": 4}), "warning", "Unknown: 2 replicas could not be compared."),
             (of({"identical": 3, "lagging": 1}), "none", "Nothing found: 4 replicas compared with their leaders, 0 inconclusive."),
             (of({"identical": 1}, inferred_leaders=1), "warning", "Nothing found: 1 replica compared with its leader, 0 inconclusive."),
             (of({"identical": 1}, records_unread=1), "warning", "Nothing found: 1 replica compared with its leader, 0 inconclusive."),
-            (of({}), "error", "Nothing is known: no follower was there to compare."),
+            (of({}), "error", "Nothing is known: no follower was in the input."),
             (of({}, exit_code=2), "error", "Nothing is known: no input could be read."),
         ],
     )
@@ -73,11 +77,11 @@ class TestTheNews:
     def test_then_everything_else(self) -> None:
         data = of(LOST | {"inconclusive": 1}, losses=Losses(partitions=3, offsets=9), inferred_leaders=2, records_unread=3, problem_count=1)
         assert headline(data).more == (
-            "1 replica will cut records; whether they were committed is unknown.",
-            "1 replica could not be compared: of these nothing is known.",
-            "Leaders of 2 pairs are inferred from the logs: there a clean verdict proves nothing.",
+            "1 replica will truncate records; whether they were committed is unknown.",
+            "Unknown: 1 replica could not be compared.",
+            "Leaders of 2 pairs are inferred from the logs: for those a clean verdict proves nothing.",
             "Records of 3 replicas were not compared, for the input does not hold them.",
-            "1 problem of the input: see below what could not be read.",
+            "1 input problem: listed below.",
         )
 
     def test_a_leader_that_cannot_be_read_is_no_good_news(self) -> None:

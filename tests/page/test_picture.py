@@ -121,9 +121,9 @@ def test_a_known_case(paper: Paper) -> None:
     made = picture(scenario_1(), paper)
     assert made is not None
     said = " ".join(words.text for words in made.words)
-    for text in ("epoch 1", "epoch 2", "epoch 3", "Broker 1, the leader", "Broker 2, follower", "cuts away 5 records", "to 11"):
+    for text in ("epoch 1", "epoch 2", "epoch 3", "Broker 1, the leader", "Broker 2, follower", "truncates 5 records", "to 11"):
         assert text in said
-    assert made.description == "Leader 1: offsets 0..30. Follower 2: offsets 0..15, diverges from the leader at 11, is cut to 11."
+    assert made.description == "Leader 1: offsets 0..30. Follower 2: offsets 0..15, diverges from the leader at 11, truncates to 11."
     (gone,) = [box for box in made.boxes if box.css == "gone"]
     (same,) = [box for box in made.boxes if box.css == "same"]
     assert same.x + same.width == gone.x
@@ -185,7 +185,7 @@ def test_a_follower_that_is_not_there_has_no_bar() -> None:
 def test_who_is_right_is_said_of_every_verdict() -> None:
     (one,) = scenario_1().followers
     assert who_is_right(one) == (
-        "Kafka follows the leader, broker 1. Whether what broker 2 will cut had been committed is not known: no high watermark "
-        "that was written says so, and it is written every 5 s only."
+        "Kafka follows the leader, broker 1. Whether the records that broker 2 will truncate were committed is unknown: no checkpointed "
+        "high watermark proves it, and brokers write that checkpoint only every 5 s."
     )
     assert in_short(one) == "Broker 2 truncates to 11: it loses offsets 11..15, 5 records."

@@ -17,9 +17,10 @@ from replica_audit.local_run import triage
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
+from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.facts.due_facts import DueFacts, due_of
+from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.tables import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
@@ -168,3 +169,14 @@ def test_what_is_left_out_is_as_if_it_were_not_there(
     rows = {"replica_verdicts": verdicts, "findings": offline, "consumer_impacts": groups}
     left = {name: [row for row in of if (row["topic"], row["partition"]) not in places] for name, of in rows.items()}
     assert due_facts(_run(**rows), "c", known) == due_facts(_run(**left), "c")
+
+
+def test_a_broker_to_start_and_not_to_start_is_copied_first() -> None:
+    """It is elected cleanly here, and truncates elsewhere as soon as it runs: two sentences that do not contradict each other."""
+    led = DuePartitions(count=1, rows=1, first=(("t", 0),))
+    election = DueElection(how=ElectionType.CLEAN, broker_id=2, partitions=led)
+    cut = {2: DuePartitions(count=1, rows=1, first=(("u", 0),), records=3)}
+    alone, both = (decisions(DueFacts(elections=(election,), leaderless=led, to_be_cut=to_be_cut)) for to_be_cut in ({}, cut))
+    assert "start broker 2, which is then elected cleanly" in alone[0].text
+    assert "copy the directories of broker 2, then start it" in both[0].text
+    assert both[1].text.startswith("Do not start broker 2 until its directories are copied")

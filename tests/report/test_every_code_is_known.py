@@ -37,7 +37,7 @@ from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 VERDICTS_DOC = " ".join((DOCS / "verdicts.md").read_text(encoding="utf-8").split())
-NOT_KNOWN = "Unknown from this input"
+NOT_KNOWN = "Unknown: the input"
 ASKED = Question(topic="orders", partition=0)
 
 

@@ -84,7 +84,7 @@ def hole() -> dict[str, list[Row]]:
 def test_a_hole_is_told_and_drawn() -> None:
     text = told(hole())
     assert "log_matching_violation (critical)" in text
-    assert "The cut at 21 lies inside a batch, which is removed whole: the file is cut at 11" in " ".join(text.split())
+    assert "Offset 21 lies inside a batch, which is removed whole: the file is truncated at 11" in " ".join(text.split())
     assert "offsets 11..20: a hole in the log of follower 2, leader 1 has epoch 1" in text
     (after,) = (line for line in text.splitlines() if "follower 2 then" in line)
     assert after.split("|")[1].startswith("-1-")
@@ -129,7 +129,7 @@ def test_a_run_of_an_older_version_is_explained_from_what_there_is() -> None:
 def test_verdicts_alone_are_explained_as_far_as_they_go() -> None:
     tables = {name: rows for name, rows in hole().items() if name in ("audit_runs", "replica_verdicts")}
     text = told(tables)
-    assert "None: an exchange takes two logs" in text
+    assert "None: an exchange needs two" in text
     assert "(not in the input)" in text
     assert "What to do" in text
 
@@ -213,7 +213,7 @@ def test_a_cut_that_the_brokers_log_tells_of_has_happened() -> None:
     cut = {"observed_truncation_offset": verdict["truncation_offset"], "already_truncated": True}
     tables = interleaved(3) | {"replica_verdicts": [verdict | cut]}
     text = " ".join(told(tables).split())
-    assert "What broker 2 did, according to its server.log It truncated to 150: what truncate-on-fetch gives." in text
+    assert "What broker 2 did, according to its server.log It truncated to 150, as truncate-on-fetch requires." in text
     assert "has truncated since" in text
     assert "before broker 2 runs again" not in text
     assert "before broker 2 runs again" in " ".join(told(interleaved(3)).split())
@@ -241,7 +241,7 @@ def test_tables_that_were_not_read_whole_are_named() -> None:
     tables.cut_short = ["segment_epochs"]
     text = render(explain(tables, ASKED))
     held(text)
-    assert " ".join(text.split()).endswith("Not all rows were read of these tables: segment_epochs. This explanation may be incomplete.")
+    assert " ".join(text.split()).endswith("Some rows of these tables were not read: segment_epochs. This explanation may be incomplete.")
 
 
 def test_an_exchange_without_end_is_no_clean_verdict_to_an_operator() -> None:
@@ -252,7 +252,7 @@ def test_an_exchange_without_end_is_no_clean_verdict_to_an_operator() -> None:
     assert "cannot_rejoin (error): follower 2's leader-epoch-checkpoint has the line `9 10` where its batches have no such epoch" in text
     assert "leader 1 answers OFFSET_OUT_OF_RANGE: it does not know where epoch 9 ends; its log ends at 31" in text
     assert "follower 2 ends at 12: fetches the same again" in text
-    assert "This has no end: the same question brings the same answer" in text
+    assert "This never ends: the same question gets the same answer" in text
     assert "Rebuild the follower from the leader: stop broker 2" in text
     assert "follower 2 then" not in text
     down = " ".join(told(tables_of(compare(replace(leader, alive=False), follower))).split())
@@ -270,12 +270,12 @@ def test_the_line_that_a_leaders_checkpoint_lacks_is_told() -> None:
     text = " ".join(told(lacking()).split())
     assert "cannot_rejoin (error): leader 1's leader-epoch-checkpoint lacks the line `7 1800` of its own batches" in text
     assert "Later follower 2 fetches from 1850, its last epoch is 7; leader 1 answers diverging: epoch 6 ends at 1850;" in text
-    assert "follower 2 truncates to 1800. This has no end" in text
+    assert "follower 2 truncates to 1800. This never ends" in text
     assert "1. Do not move the directory of follower 2 away" in text
     assert "In broker-1/data/orders-0/leader-epoch-checkpoint add the line `7 1800` after `6 0`" in text
     assert "line 2 becomes 3, the number of entries" in text
     sound = replica(1, [(6, 0, 1799), (7, 1800, 1849)], alive=True)
-    assert "This has no end" not in told(tables_of(compare(sound, replica(2, [(6, 0, 1699)], alive=False))))
+    assert "This never ends" not in told(tables_of(compare(sound, replica(2, [(6, 0, 1699)], alive=False))))
 
 
 def test_what_it_costs_if_the_follower_led_is_what_was_tried() -> None:
@@ -283,12 +283,15 @@ def test_what_it_costs_if_the_follower_led_is_what_was_tried() -> None:
     leader, follower = replica(1, [(1, 0, 9), (3, 10, 14)]), replica(2, [(1, 0, 9), (2, 10, 19)], high_watermark=20, alive=False)
     tables = tables_of(compare(leader, follower))
     untried = " ".join(told(tables).split())
-    assert "With broker 2 made leader instead (an unclean election): they stay, and broker 1 is cut where the logs diverge" in untried
-    cost = "5 records are lost, none known to have been committed; broker 2 has truncated 10 offsets already"
+    assert (
+        "If you make broker 2 the leader instead (an unclean election): they stay, and broker 1 is truncated where the logs diverge"
+        in untried
+    )
+    cost = "5 records are lost, none known to have been committed; broker 2 has already truncated 10 offsets"
     choice: Row = {"candidate_id": 2, "rank": 2, "is_leader": False, "in_isr": False, "last_epoch": 2, "log_end_offset": 10}
     choice |= KEYS | {"lost_bytes": 9, "followers_cut": 1, "followers_restarted": 0, "reason": cost}
     tried = " ".join(told(tables | {"what_if_leaders": [choice]}).split())
-    assert f"With broker 2 made leader instead (an unclean election): {cost}." in tried
+    assert f"If you make broker 2 the leader instead (an unclean election): {cost}." in tried
     assert "they stay, and" not in tried
 
 
@@ -297,16 +300,16 @@ def test_a_hole_of_the_leader_is_not_to_be_fetched_by_the_follower() -> None:
     text = " ".join(told(tables_of(compare(leader, follower))).split())
     assert "offsets 10..19 are missing from leader 1, a hole in its log" in text
     assert "offsets 10..19: a hole in the log of leader 1, follower 2 has epoch 1" in text
-    assert "Do not rebuild follower 2: it would come to lack them, too" in text
+    assert "Do not rebuild follower 2: it would lose them too" in text
     whole, holed = replica(1, [(1, 0, 29)], epochs=[(1, 0)]), replica(2, [(1, 0, 9), (1, 20, 29)], epochs=[(1, 0)])
     other = " ".join(told(tables_of(compare(whole, holed))).split())
     assert "offsets 10..19 are missing from follower 2" in other
-    assert "joins the ISR with the hole, and consumers miss offsets 10..19" in other
+    assert "joins the ISR with the hole, and consumers skip offsets 10..19" in other
 
 
 def test_what_a_diverged_follower_loses_besides_is_told() -> None:
     text = " ".join(told(hole()).split())
-    assert "a hole stays; it truncates to 21: offsets 11..25 are removed, none is known to have been committed" in text
+    assert "a hole remains; it truncates to 21: offsets 11..25 are removed, none is known to have been committed" in text
 
 
 def test_every_verdict_has_a_remedy() -> None:
@@ -354,7 +357,7 @@ def test_sections_are_functions_of_the_explanation_alone() -> None:
         "The exchange",
         "The steps of KIP-101",
         "What is truncated",
-        "The same by the other protocols",
+        "Under the other protocols",
         "Evidence",
         "Epoch tables",
         "What to do",

@@ -48,7 +48,7 @@ def test_of_an_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def test_of_a_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["triage", "--input", str(LOSS)]
     assert cli.main(command) == 1
-    options = [one.partition(": ")[0] for one in lines_behind(capsys.readouterr().out, "Next, the same command with")]
+    options = [one.partition(": ")[0] for one in lines_behind(capsys.readouterr().out, "Next: run the same command with")]
     assert options == ["--partition billing-0", "--html FILE", "--plan DIR"]
     files = {"FILE": str(tmp_path / "page.html"), "DIR": str(tmp_path / "plan")}
     more = [files.get(word, word) for option in options for word in shlex.split(option)]
@@ -60,7 +60,7 @@ def test_of_a_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_of_a_triage_of_several_clusters_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["triage", "--input", str(LOSS), "--input", str(OFFLINE)]) == 1
-    lines = lines_behind(capsys.readouterr().out, "Next, the same command with")
+    lines = lines_behind(capsys.readouterr().out, "Next: run the same command with")
     assert [shlex.split(line)[0].rstrip(":") for line in lines] == ["--partition", "--html", "--plan"]
     assert max(map(len, lines)) + 2 <= 80
 

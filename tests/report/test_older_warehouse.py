@@ -67,9 +67,9 @@ def test_what_the_run_did_record_is_still_told(warehouse: Path) -> None:
     said = words(warehouse, "ledger", 0)
     assert "Offsets 10..18 of follower 2: 9 offsets, 9 records" in said
     assert "broker-2/data-0/ledger-0/00000000000000000000.log has epoch 2 at 10" in said, "its evidence is one text"
-    assert "It truncated to 10: what truncate-on-fetch gives." in said
+    assert "It truncated to 10, as truncate-on-fetch requires." in said
     assert "> truncate-on-fetch 10 3" in said
-    assert "Remove what the reason names, and audit again" in words(warehouse, "audit", 0), "its cause is in the reason alone"
+    assert "Fix what the reason names and audit again" in words(warehouse, "audit", 0), "its cause is in the reason alone"
 
 
 def test_the_page_the_text_and_the_json(warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

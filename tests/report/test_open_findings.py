@@ -51,7 +51,7 @@ class TestNobodyLeads:
         assert lines[first] == "2 partitions without a leader"
         assert lines[first + 1] == "  jb-1: ISR none, ELR 2, last leader 2"
         said = " ".join(" ".join(lines).split())
-        assert "elect 2: loses nothing (clean: in the ELR, once broker 2 runs; if it crashed, the controller takes it out" in said
+        assert "elect 2: loses nothing (clean: in the ELR, once broker 2 runs; if it crashed, the controller removes it" in said
         assert "elect 3: loses nothing (an unclean election, once broker 3 runs)" in said
         assert "Exit code 1" in said, "every pair is identical, and the outage is an error"
         assert shown(offline).clusters[0].offline_partitions == 2
@@ -65,7 +65,7 @@ class TestNobodyLeads:
         )
         assert "Nobody leads jb-1: offline_partition (error) ISR none, ELR 2, last leader 2" in said
         assert "elect 2: loses nothing" in said
-        assert "leader nobody, according to the metadata; compared as if broker 2 led" in said
+        assert "leader none, according to the metadata; compared as if broker 2 led" in said
         assert "leader 2" not in said.replace("last leader 2", "").replace("ELR 2", "")
         assert "leader broker 2" not in said
         assert "cluster-metadata.json" not in said, "it was given"

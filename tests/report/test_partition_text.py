@@ -299,7 +299,7 @@ def test_each_replica_as_the_leader_is_ranked() -> None:
 
 def test_it_is_one_sentence_where_it_does_not_matter_who_leads() -> None:
     text = told(pair(what_if_leaders=[choice(1, 1), choice(2, 2)]))
-    assert text.endswith("Each replica as the leader, the least loss first\n  Nothing is lost, whichever leads.\n")
+    assert text.endswith("Each replica as the leader, smallest loss first\n  Nothing is lost, whichever leads.\n")
     assert "whichever" not in told(pair(what_if_leaders=[choice(1, 1), choice(2, None, reason="cannot lead: x")]))
 
 
@@ -309,7 +309,8 @@ def test_it_is_one_sentence_where_it_does_not_matter_who_leads() -> None:
         ({}, "a clean prefix of the leader, 7 offsets behind"),
         (
             {"verdict": "stale_tail", "severity": "warning", "reason": "truncates to 5", "truncation_offset": 5, "removed_records": 3},
-            "stale_tail (warning): truncates to 5; 7 offsets behind; is cut to 5 by kip-279; 3 records of the future replica are truncated",
+            "stale_tail (warning): truncates to 5; 7 offsets behind; "
+            "truncates to 5 by kip-279; 3 records of the future replica are truncated",
         ),
         ({"restart_offset": 6, "verdict": "x", "lag_offsets": 0, "reason": "r"}, "r; empties its log and starts at 6 by kip-279"),
         ({"log_dir": None}, "orders-0.0123-future, from a log directory that is not in the input to broker-1/data-2: lagging (none):"),
@@ -328,4 +329,4 @@ def test_tables_of_the_partition_that_were_not_read_whole_are_named() -> None:
     tables = TablesInMemory(pair(replica_roles=[role(1)]))
     tables.cut_short = ["consumer_impacts"]
     text = render(explain(tables, ASKED))
-    assert " ".join(text.split()).endswith("Not all rows were read of these tables: consumer_impacts. This explanation may be incomplete.")
+    assert " ".join(text.split()).endswith("Some rows of these tables were not read: consumer_impacts. This explanation may be incomplete.")

@@ -136,13 +136,13 @@ def test_a_run_that_is_not_complete_does_not_count() -> None:
     tables = one_run(verdict())
     tables["audit_runs"] = [run_row(status="running")]
     said = refused(tables, run_id="first")
-    assert "begun at 2026-01-02 03:04:05 UTC and not complete, so its rows do not count" in said
+    assert "started at 2026-01-02 03:04:05 UTC and not complete, so its rows do not count" in said
     assert "there is no complete run" in said
     assert "there is no complete run; start ./spark-submit.sh audit" in refused(tables)
 
 
 def test_what_is_no_warehouse_is_told() -> None:
-    assert "--warehouse warehouse: not a warehouse of audits, it has no table audit_runs" in refused({})
+    assert "--warehouse warehouse: not a warehouse: it has no table audit_runs" in refused({})
     assert "no table replica_verdicts" in refused({"audit_runs": [run_row()]})
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_partition_names_what_there_is() -> None:
     assert refused(tables, topic="ordours") == "--partition ordours-0: not in run first; did you mean odours-4 or orders-0?"
     assert refused(tables, topic="zzzzzz").endswith("it has odours-4, orders-0, orders-1, orders-2, payments-0")
     others = one_run(verdict(), replica_logs=[log(f"topic-{number}", 0) for number in range(6)])
-    assert refused(others, topic="zzzzzz").endswith("it has 6 other topics; perhaps it was limited by --topics")
+    assert refused(others, topic="zzzzzz").endswith("it has 6 other topics; perhaps --topics limited the run")
     many = one_run(verdict(), replica_logs=[log("orders", number) for number in range(20)])
     assert refused(many, partition=77).endswith("it has orders-0, orders-1, orders-2, orders-3, orders-4 and 15 more")
 
@@ -193,7 +193,7 @@ def test_a_partition_of_several_clusters_needs_one() -> None:
     tables["audit_runs"] = [run_row(cluster_id="east"), run_row(cluster_id="west")]
     assert refused(tables) == "orders-0 is in 2 clusters of run first; give one with --cluster: east, west"
     assert found(tables, cluster_id="west").run.cluster_id == "west"
-    assert refused(tables, cluster_id="wast").startswith("--cluster wast: no run of such a cluster; there are: west")
+    assert refused(tables, cluster_id="wast").startswith("--cluster wast: no run has that cluster; there are: west")
 
 
 def test_a_cluster_without_the_partition_names_those_that_have_it() -> None:

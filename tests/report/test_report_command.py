@@ -181,7 +181,7 @@ class TestWhatIsRefused:
             (["--run-id", "fourth"], "--run-id fourth: no such run; the latest complete runs are: second, first"),
             (["--run-id", "third"], "not complete, so its rows do not count"),
             (["--warehouse", "missing"], "--warehouse missing: no such directory"),
-            (["--warehouse", "."], "not a warehouse of audits"),
+            (["--warehouse", "."], "not a warehouse"),
             (["--output", "missing/page.html"], "--output missing/page.html: not a file in an existing directory"),
             (["--output", "warehouse"], "--output warehouse: not a file in an existing directory"),
             (["--output", "n" * 300], "File name too long; give a file that can be written"),

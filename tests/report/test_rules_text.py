@@ -19,7 +19,7 @@ from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
 
 ASKED = Question(topic="orders", partition=0)
-TITLE = "The same by the other protocols"
+TITLE = "Under the other protocols"
 
 
 def told(tables: dict[str, list[Row]]) -> str:
@@ -209,7 +209,9 @@ def test_what_the_file_says_and_what_is_loaded_may_differ() -> None:
     tables["epoch_start_offsets"].append(dropped)
     said = section(told(tables), "The steps of KIP-101")
     assert "2 the sequence file of follower 2: epoch 1 at 0, epoch 5 at 21 3" in said
-    recovers = "4.1 it recovers epoch 1 at 0, epoch 2 at 11; epoch 2 at 11 by its batches or its log start; it drops epoch 5 at 21, for its"
+    recovers = (
+        "4.1 it recovers epoch 1 at 0, epoch 2 at 11; epoch 2 at 11 by its batches or its log start; it drops epoch 5 at 21, because its"
+    )
     assert f"{recovers} log ends at 21 4.2" in said
 
 
@@ -237,11 +239,11 @@ def observed(seen: int, **changed: Any) -> str:
 
 
 def test_what_the_broker_did_beside_what_the_rule_gives() -> None:
-    assert observed(11).endswith("log It truncated to 11: what kip-279 gives.")
+    assert observed(11).endswith("log It truncated to 11, as kip-279 requires.")
     assert "What broker 2 did" not in told(tables_of(scenario_1(20, Protocol.KIP_279)))
     other = observed(12)
-    assert "It truncated to 12; kip-279 gives 11. That alone is no contradiction" in other
-    assert "It truncated to 12; kip-279 gives no cut. That alone" in observed(12, truncation_offset=None)
+    assert "It truncated to 12; kip-279 gives 11. That alone is not a contradiction" in other
+    assert "It truncated to 12; kip-279 gives no truncation. That alone" in observed(12, truncation_offset=None)
 
 
 def test_a_contradiction_is_called_one_and_another_rule_that_gives_it_is_named() -> None:

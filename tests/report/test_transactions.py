@@ -72,8 +72,8 @@ def test_nothing_open_is_not_mentioned() -> None:
 def test_one_that_hangs(why: HangsBecause) -> None:
     text = told(alone(open_transactions=[opened(hangs_because=str(why), waiting_groups=["billing"])]))
     said = " ".join(text.split())
-    assert "The last stable offset is 10: consumers with read_committed get no further." in said
-    assert "Group billing has committed there: with read_committed it stands still." in said
+    assert "The last stable offset is 10: consumers with read_committed do not get beyond it." in said
+    assert "Group billing has committed there: with read_committed it is stuck." in said
     assert (
         "- Offsets 10..14: pay (producer 7, epoch 3), since 2026-01-02 03:04:05 UTC, last written 2026-01-02 03:04:07. It hangs: its"
         in said
@@ -101,7 +101,7 @@ def test_every_reason_has_words() -> None:
 def test_a_young_one_is_listed_and_nothing_is_to_be_done() -> None:
     row = opened(hangs_because=None, coordinator_state="Ongoing", last_written_at=BEGAN, may_be_committed=None)
     said = words(alone(open_transactions=[row]))
-    assert "since 2026-01-02 03:04:05 UTC. It may still be ended, or it is not known whether anybody will end it." in said
+    assert "since 2026-01-02 03:04:05 UTC. It may still be ended, or nothing shows whether anybody will end it." in said
     assert "kafka-transactions" not in said
     made = page(row)
     assert made.hanging is None
@@ -126,7 +126,7 @@ def test_other_replicas() -> None:
     said = words(alone(open_transactions=[opened(elsewhere=others)]))
     assert (
         "broker 2: open, too; broker 3: ended by a marker at offset 15, which it truncates, or has truncated, to follow the leader; "
-        "broker 4: ended by a marker at offset 16; broker 5: its log has nothing of the transaction; broker 6: ended by a marker."
+        "broker 4: ended by a marker at offset 16; broker 5: its log holds nothing of the transaction; broker 6: ended by a marker."
     ) in said
 
 
@@ -138,7 +138,7 @@ def test_markers_that_contradict_each_other() -> None:
         "broker 2: committed by a marker at offset 15; broker 3: aborted by a marker at offset 15; broker 4: open, too; the markers" in said
     )
     assert "contradict each other, so consumers of these replicas have read different records." in said
-    assert "the marker on broker 2 is a COMMIT, so its producer takes them for committed" in said
+    assert "the marker on broker 2 is a COMMIT, so its producer considers them committed" in said
     assert "contradict" not in words(alone(open_transactions=[opened(elsewhere=others[::2])]))
 
 
@@ -146,7 +146,7 @@ def test_groups_by_where_they_have_committed() -> None:
     row = opened(waiting_groups=["a", "b"], approaching_groups=["c"], groups_beyond=["d"])
     said = words(alone(open_transactions=[row]))
     assert (
-        "Groups a, b have committed there: with read_committed they stand still. Below it: c; with read_committed they will stop at it. "
+        "Groups a, b have committed there: with read_committed they are stuck. Below it: c; with read_committed they will stop at it. "
         "Beyond it: d; they read with read_uncommitted, or have read from an earlier leader."
     ) in said
 
@@ -158,17 +158,17 @@ def test_groups_by_where_they_have_committed() -> None:
         (
             {"abort_form": "producer-id", "marker_coordinator_epoch": 5},
             "--producer-id 7 --producer-epoch 3 --coordinator-epoch 5",
-            "These brokers are older than the tool, which came with Kafka 3.0: take that of a later release.",
+            "These brokers are older than the tool, which came with Kafka 3.0: use that of a later release.",
         ),
         (
             {"abort_form": "producer-id", "marker_coordinator_epoch": -1},
             "--producer-id 7 --producer-epoch 3 --coordinator-epoch 0",
-            "take that of a later release.",
+            "use that of a later release.",
         ),
         (
             {"abort_form": "producer-id"},
             "--producer-id 7 --producer-epoch 3 --coordinator-epoch EPOCH",
-            "EPOCH is the leader epoch of the partition of __transaction_state that has the transactional id.",
+            "EPOCH is the leader epoch of the __transaction_state partition that holds the transactional id.",
         ),
         (
             {"abort_form": None, "marker_coordinator_epoch": 5},
@@ -209,7 +209,7 @@ def test_what_is_not_known() -> None:
     said = words(alone(open_transactions=[opened(**unknown, may_be_committed=None)]))
     assert "- Offsets 10..14: producer 7, epoch 3. It hangs" in said
     assert "No __transaction_state in the input names its producer" in said
-    assert "First look at the records of offsets 10..14, producer 7, epoch 3: whether they were to be committed is not known" in said
+    assert "First look at the records of offsets 10..14, producer 7, epoch 3: whether they should have been committed is not known" in said
 
 
 def test_many_are_cut_short_those_that_hang_first() -> None:
@@ -236,7 +236,7 @@ def test_a_list_of_findings_says_it_in_short() -> None:
     one = ExplainedTransaction(**row)
     alone_, save, end = in_short([one], "orders", 0)
     assert alone_.startswith("why: its coordinator completed it")
-    assert alone_.endswith("Group g has committed there: with read_committed it stands still.")
+    assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")
     assert save.startswith("save first: the records of the one from offset 10 (pay).")
     assert end == "to end it: kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
     assert next(iter(in_short([one, one], "orders", 0))).startswith("why the first: ")

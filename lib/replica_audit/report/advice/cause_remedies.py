@@ -16,39 +16,40 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
             yield f"Copy the log directories of broker {verdict.follower_id}, too, and audit again."
         case Cause.LEADER_COPIED_EARLIER | Cause.FOLLOWER_COPIED_EARLIER:
             yield (
-                "Copy both brokers again, at one instant if the storage has snapshots (then set simultaneous_copies: true), else the "
-                "leader after the follower; and audit again."
+                "Copy both brokers again: from a storage snapshot of one instant (then set simultaneous_copies: true), or else the "
+                "leader after the follower. Then audit again."
             )
         case Cause.NO_COMMON_RANGE:
             yield (
                 f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether it holds what the "
                 "leader once held can no longer be determined."
             )
-            yield f"If its records matter, {save}: nobody else may have them."
+            yield f"If its records matter, {save}: perhaps no other replica has them."
         case Cause.NO_EPOCHS:
             yield (
                 "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
-                "(kafka-dump-log.sh --print-data-log) where it matters."
+                "(kafka-dump-log.sh --print-data-log) if it matters."
             )
         case Cause.TEXT_NOT_WHOLE:
-            yield "Dump the segment that the reason names again and keep the whole text, or copy the segment itself; and audit again."
+            yield "Dump again the segment that the reason names and keep the whole text, or copy the segment itself. Then audit again."
         case Cause.LEADER_UNKNOWN:
             yield (
-                "Copy the leader's log directories, too, or again. If its own files cannot be read, keep every other replica as it is "
-                "until you have chosen which of them leads: the first fetch from a leader that lost its log cuts them."
+                "Copy the leader's log directories too, or copy them again. If its own files cannot be read, keep every other replica as "
+                "it is "
+                "until you have chosen the one that leads: the first fetch from a leader that lost its log truncates them."
             )
         case Cause.RECORDS_NOT_COMPARED:
             yield (
-                "The epochs agree. To compare the records, audit the segments themselves: texts of kafka-dump-log and collections do not "
-                "hold them. What the reason names as unreadable, copy again."
+                "The epochs agree. To compare the records, audit the segments themselves: texts of kafka-dump-log and collections have no "
+                "records. Copy again what the reason names as unreadable."
             )
         case Cause.DELETED_WHILE_COPIED:
             yield (
-                "Retention, or DeleteRecords, deleted what was listed before it could be copied. Copy the directory again, with "
-                "replica-audit collect, which looks again by itself, or while the broker is stopped; and audit again. If it still has no "
-                "segment, somebody removed the files of a running broker: move its leaderships to others before you restart it."
+                "Retention or DeleteRecords deleted segments between the listing and the copy. Copy the directory again, with "
+                "replica-audit collect, which retries by itself, or while the broker is stopped. Then audit again. If it still has no "
+                "segment, somebody removed the files of a running broker: move its leaderships to other brokers before you restart it."
             )
         case None:  # a run of an older version has it in its reason only
-            yield "Remove what the reason names, and audit again; until then nothing is known of this follower."
+            yield "Fix what the reason names and audit again; until then nothing is known about this follower."
         case _ as never:
             assert_never(never)

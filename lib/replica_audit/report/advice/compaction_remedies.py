@@ -9,10 +9,10 @@ from replica_audit.report.facts.explained_rows import ExplainedVerdict
 
 
 def steps(verdict: ExplainedVerdict, path: str, refetch: str) -> Iterator[str]:
-    """The steps; `path` is the follower's directory, `refetch` says how it fetches all anew."""
+    """The steps; `path` is the follower's directory, `refetch` says how it fetches all again."""
     yield (
-        "Kafka does not notice: ISR and lag stay healthy, and whoever leads next serves what it has. Until this is done, no preferred "
-        "election, and no restart of the leader."
+        "Kafka does not notice: ISR and lag stay healthy, and the next leader serves what it has. Until this is done, run no preferred "
+        "election and do not restart the leader."
     )
     yield write_again(verdict, path, refetch)
     yield (
@@ -26,12 +26,12 @@ def write_again(verdict: ExplainedVerdict, path: str, refetch: str) -> str:
     if any(one.cause == CompactionCause.KEY_MISSING_OR_DELETED for one in verdict.differing_keys or ()):
         return (
             f"Copy {path} away. Table compaction_differences lists the keys that only one replica has, with the cause "
-            f"{CompactionCause.KEY_MISSING_OR_DELETED}: their owner has to say whether they were deleted. Have them written, or deleted, "
-            f"again; then rebuild follower {verdict.follower_id} from the leader."
+            f"{CompactionCause.KEY_MISSING_OR_DELETED}: ask their owner whether they were deleted. Have them written or deleted "
+            f"again, then rebuild follower {verdict.follower_id} from the leader."
         )
     if not any(one.broker_id == verdict.leader_id for one in verdict.differing_keys or ()):
         return f"Rebuild the follower from the leader: {refetch}."
     return (
-        f"Copy {path} away: for the keys of which leader {verdict.leader_id} is wrong (table compaction_differences) it holds what is "
-        f"right. Have their owner write these keys again; then rebuild follower {verdict.follower_id} from the leader."
+        f"Copy {path} away: it has the right values of the keys that leader {verdict.leader_id} has wrong (table "
+        f"compaction_differences). Have their owner write these keys again, then rebuild follower {verdict.follower_id} from the leader."
     )

@@ -8,16 +8,16 @@ from replica_audit.report.facts.explanation import Explanation
 
 
 def rebatched(refetch: str) -> Iterator[str]:
-    """Logs with the same records in other batches; `refetch`: how the follower fetches anew."""
+    """Logs with the same records in other batches; `refetch`: how the follower fetches again."""
     yield (
-        "Nothing has to be done for the records: every one of them is the same on both, and consumers see no difference whichever leads. "
+        "The records need no repair: they are the same on both, and consumers see no difference whichever replica leads. "
         "But replication never rewrites batches."
     )
     yield (
-        "Find out who did: files that were restored from elsewhere, or by a tool; a truncation that went unnoticed, after which the "
+        "Find out what did: files that were restored from elsewhere or by a tool, or an unnoticed truncation, after which the "
         "producer sent the same records again."
     )
-    yield f"To have the same bytes on both: {refetch}."
+    yield f"To get the same bytes on both: {refetch}."
 
 
 def content_mismatch(explanation: Explanation, refetch: str) -> Iterator[str]:
@@ -26,8 +26,8 @@ def content_mismatch(explanation: Explanation, refetch: str) -> Iterator[str]:
         "No truncation removes this: offsets and epochs agree, and the broker that wrote other bytes will serve them as soon as it leads. "
         "Neither copy is the right one by itself; the leader's is what consumers read now."
     )
-    yield f"Read both batches{_places(explanation)} and copy both directories away before anything is changed."
-    yield f"Then have the follower take the leader's version, or the other way round: {refetch}."
+    yield f"Read both batches{_places(explanation)} and copy both directories away before you change anything."
+    yield f"Then let the follower take the leader's version, or the reverse: {refetch}."
     yield (
         "Find the cause: truncation by high watermark (inter.broker.protocol.version below 0.11), a leader that lost its tail and came "
         "back without an election, or files that were changed by hand or restored from a backup."

@@ -9,9 +9,9 @@ from replica_audit.report.layout.paragraphs import listed
 
 _DAMAGE = {
     "crc": "the batch does not match its CRC",
-    "unframed": "the bytes there are no batch, and reading stops",
-    "base_offset": "the batch is at other offsets than it was written at",
-    "leader_epoch": "the batch has a leader epoch that it cannot have",
+    "unframed": "the bytes there are not a batch, and reading stops",
+    "base_offset": "the batch is at other offsets than those it was written at",
+    "leader_epoch": "the batch has a leader epoch that cannot be right",
 }
 _MOST = 5
 
@@ -29,7 +29,9 @@ def what_is_wrong(one: ExplainedDamage) -> str:
     if one.damage == "crc" and one.stored_crc is not None and one.computed_crc is not None:
         crcs = f" (stored {one.stored_crc:08x}, computed {one.computed_crc:08x})"
     at = "" if one.byte_offset is None else f" at byte {one.byte_offset}"
-    wrong = f"; not as on the other replicas: {', '.join(one.wrong_fields)}" if one.wrong_fields and one.recovery == "recoverable" else ""
+    wrong = ""
+    if one.wrong_fields and one.recovery == "recoverable":
+        wrong = f"; differs from the other replicas in: {', '.join(one.wrong_fields)}"
     return f"broker {one.broker_id}, {affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
 
 
@@ -46,7 +48,7 @@ def good_copies(one: ExplainedDamage) -> str:
         case "unconfirmed":
             return f"only the copy of broker {brokers} passes its CRC, and nothing proves that it is the same batch"
         case "copies_disagree":
-            return f"the copies of brokers {brokers} pass their CRCs and are not the same: compare them before one is taken"
+            return f"the copies of brokers {brokers} pass their CRCs and differ: compare them before you use one"
     return "no other replica's copy of these offsets passes its CRC: the records cannot be recovered from this input"
 
 

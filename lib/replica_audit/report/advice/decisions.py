@@ -68,15 +68,15 @@ def _gone(facts: DueFacts) -> Iterator[DueDecision]:
         one_is = "a replica" if found.count == 1 else "replicas"
         yield DueDecision(
             urgency=Urgency.OFFLINE,
-            text=f"Broker {broker} is gone for good, as you said: {_count(found)} had {one_is} on it{named}. "
-            "Do not start an empty broker in its place before these have leaders.",
+            text=f"Broker {broker} is gone for good (--gone): {_count(found)} had {one_is} on it{named}. "
+            "Do not start an empty broker in its place until these have leaders.",
             partitions=found.first,
         )
 
 
 def _offline(facts: DueFacts) -> Iterator[DueDecision]:
     for one in facts.elections:
-        yield DueDecision(urgency=Urgency.OFFLINE, text=_elected(one), partitions=one.partitions.first)
+        yield DueDecision(urgency=Urgency.OFFLINE, text=_elected(one, facts), partitions=one.partitions.first)
     if len({one.broker_id for one in facts.elections if one.broker_id is not None}) > 1:
         text = (
             "Do not start all brokers at once: a member of the ISR leads as soon as it starts. The order is in the plan (command `plan`)."
@@ -84,15 +84,17 @@ def _offline(facts: DueFacts) -> Iterator[DueDecision]:
         yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=facts.leaderless.first)
 
 
-def _elected(one: DueElection) -> str:
+def _elected(one: DueElection, facts: DueFacts) -> str:
     found = one.partitions
     said = f"{_count(found)} ha{'ve' if found.count > 1 else 's'} no leader ({_names(found)})"
-    costs = "nothing is lost" if not found.records else f"{found.records} records are lost, {found.committed} offsets of them committed"
+    costs = "nothing is lost" if not found.records else f"{found.records} records are lost, with {found.committed} committed offsets"
     if one.how == STOPPED:
-        return f"{said}: the whole cluster was stopped in order. Start it; nothing is lost."
+        return f"{said}: the whole cluster was stopped cleanly. Start it; nothing is lost."
     if one.how == UNKNOWN:
-        return f"{said}, and what an election loses is not known: collect from the brokers that are missing before you elect anyone."
+        return f"{said}, and nobody knows what an election loses: collect from the missing brokers before you elect a leader."
     if one.how == ElectionType.CLEAN:
+        if one.broker_id in facts.to_be_cut:  # elsewhere it truncates as soon as it runs: not two commands that contradict each other
+            return f"{said}: copy the directories of broker {one.broker_id}, then start it; it is elected cleanly; {costs}."
         return f"{said}: start broker {one.broker_id}, which is then elected cleanly; {costs}."
     return f"{said}: an unclean election of broker {one.broker_id} is the best choice; {costs}."
 
@@ -110,10 +112,10 @@ def _lost(facts: DueFacts) -> Iterator[DueDecision]:
 
 def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
     for broker, found in facts.to_be_cut.items():
-        proven = f", {found.committed} offsets of them committed" if found.committed else ""
+        proven = f" ({found.committed} committed offsets)" if found.committed else ""
         yield DueDecision(
             urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} before its directories are copied: it truncates {found.records} records{proven} that the "
+            text=f"Do not start broker {broker} until its directories are copied: it truncates {found.records} records{proven} that the "
             f"leaders of {_count(found)} do not hold ({_names(found)}).",
             partitions=found.first,
         )
@@ -122,10 +124,10 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
 _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
     (
         Verdict.LOG_MATCHING_VIOLATION,
-        "stays diverged and Kafka does not notice: do not let it lead; it needs a corrected leader-epoch-checkpoint, or to be rebuilt from "
-        "its leader: the plan says which (command `plan`)",
-        "stay diverged and Kafka does not notice: do not let them lead; they need a corrected leader-epoch-checkpoint, or to be rebuilt "
-        "from their leaders: the plan says which (command `plan`)",
+        "stays diverged and Kafka does not notice: do not let it lead; correct its leader-epoch-checkpoint or rebuild it from "
+        "its leader; the plan says which (command `plan`)",
+        "stay diverged and Kafka does not notice: do not let them lead; correct their leader-epoch-checkpoints or rebuild them "
+        "from their leaders; the plan says which (command `plan`)",
     ),
     (
         Verdict.CANNOT_REJOIN,
@@ -170,7 +172,7 @@ def _groups(facts: DueFacts) -> Iterator[DueDecision]:
         yield DueDecision(
             urgency=Urgency.GROUPS,
             text=f"{found.count} consumer group{'s' if found.count > 1 else ''} consumed {found.gone} records that a truncation removes "
-            f"({named}). Left alone, up to {found.reread} records are read again and up to {found.missed} are missed.",
+            f"({named}). If nothing is done, up to {found.reread} records are read again and up to {found.missed} are skipped.",
             partitions=found.partitions.first,
         )
 
@@ -181,7 +183,7 @@ def _transactions(facts: DueFacts) -> Iterator[DueDecision]:
         yield DueDecision(
             urgency=Urgency.TRANSACTIONS,
             text=f"{found.rows} transaction{'s hang' if found.rows > 1 else ' hangs'} in {_count(found)} ({_names(found)}): read_committed "
-            "consumers wait there for ever.",
+            "consumers wait there forever.",
             partitions=found.first,
         )
 
@@ -190,7 +192,7 @@ def _unknown(facts: DueFacts) -> Iterator[DueDecision]:
     if facts.inconclusive:
         yield DueDecision(
             urgency=Urgency.UNKNOWN,
-            text=f"{_replicas(facts.inconclusive)} could not be compared: good or bad, nothing is known.",
+            text=f"Unknown: {_replicas(facts.inconclusive)} could not be compared.",
         )
 
 
@@ -199,7 +201,7 @@ def _can_wait(facts: DueFacts) -> Iterator[DueDecision]:
     if found.count:
         yield DueDecision(
             urgency=Urgency.CAN_WAIT,
-            text=f"It can wait: in {_count(found)} ({_names(found)}) a leader-epoch-checkpoint contradicts the batches beside it; the "
+            text=f"This can wait: in {_count(found)} ({_names(found)}) a leader-epoch-checkpoint contradicts the batches beside it; the "
             "records agree.",
             partitions=found.first,
         )

@@ -11,14 +11,14 @@ from replica_audit.report.layout.paragraphs import offsets
 
 
 def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
-    """How to put the wrong lines right; `refetch` says how the follower fetches anew, which helps only where its own file is wrong."""
+    """How to put the wrong lines right; `refetch` says how the follower fetches again, which helps only where its own file is wrong."""
     verdict = explanation.verdict
     lines = verdict.wrong_lines or ()
     side = explanation.leader if verdict.wrong_lines_broker_id == verdict.leader_id else explanation.follower
     if not lines:
         yield (
-            f"Leader {verdict.leader_id} knows no epoch as high as the follower's, and no line of a file is known to be wrong: let another "
-            "replica lead, or restart the leader. Whoever is elected enters a new epoch. Then audit again."
+            f"Leader {verdict.leader_id} knows no epoch as high as the follower's, and no wrong line of a file is known: let another "
+            "replica lead, or restart the leader: the elected leader enters a new epoch. Then audit again."
         )
         return
     if side is explanation.follower:
@@ -26,16 +26,18 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
         return
     if verdict.stuck is not None and verdict.stuck.fresh_replica_too:
         yield (
-            f"Do not move the directory of follower {verdict.follower_id} away: a replica that starts empty is refused at the same epoch. "
-            f"It is the file of broker {verdict.leader_id} that is wrong."
+            f"Do not move the directory of follower {verdict.follower_id} away: the leader refuses an empty replica at the same epoch, "
+            "too. "
+            f"The wrong file is that of broker {verdict.leader_id}."
         )
     file = "leader-epoch-checkpoint" if side.path is None else f"{side.path}/leader-epoch-checkpoint"
     told = [entry for entry in side.epochs if entry.checkpoint_start_offset is not None]
     total = len(told) + sum(line.found_offset is None for line in lines) - sum(line.start_offset is None for line in lines)
     yield (
-        f"Stop broker {verdict.leader_id}, if it runs, in order (SIGTERM; the partition is offline meanwhile if it alone is in the ISR). "
+        f"Stop broker {verdict.leader_id} cleanly if it runs (SIGTERM; if it is alone in the ISR the partition is offline meanwhile). "
         f"In {file} {'; '.join(_edit(line, told) for line in lines)}. Line 1 stays 0, the version; line 2 becomes {total}, the number of "
-        "entries; then one `EPOCH START` a line, ascending, each ended by a line feed. Start the broker: the follower catches up by itself."
+        "entries; then one `EPOCH START` per line, ascending, each ended by a line feed. Start the broker: the follower catches up by "
+        "itself."
     )
     yield (
         "Or let another member of the ISR lead whose own leader-epoch-checkpoint has the right lines (kafka-leader-election.sh, or a "
@@ -57,22 +59,23 @@ def _edit(line: ExplainedWrongLine, told: Sequence[ExplainedEpoch]) -> str:
 def hole_of_the_follower(verdict: ExplainedVerdict, hole: ExplainedHole) -> str:
     """What comes of a hole in a follower's log."""
     return (
-        f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers miss "
-        f"{offsets(hole.first_offset, hole.end_offset)} as soon as it leads. Do not let it lead: no preferred election, no restart of the "
-        "leader before this is done."
+        f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers skip "
+        f"{offsets(hole.first_offset, hole.end_offset)} as soon as it leads. Do not let it lead: run no preferred election and do not "
+        "restart the "
+        "leader until this is done."
     )
 
 
 def hole_of_the_leader(explanation: Explanation, hole: ExplainedHole, if_it_led: str) -> Iterator[str]:
-    """Where the leader misses what the follower holds: fetching anew would take the last copy."""
+    """Where the leader misses what the follower holds: fetching again would take the last copy."""
     verdict = explanation.verdict
     follower = f"follower {verdict.follower_id}"
     yield f"Copy both directories away: {follower} may hold the only copy of {offsets(hole.first_offset, hole.end_offset)}."
     yield (
-        f"Consumers miss these offsets now, for broker {verdict.leader_id} leads. Do not rebuild {follower}: it would come to lack "
-        f"them, too. {if_it_led}"
+        f"Consumers skip these offsets now, because broker {verdict.leader_id} leads. Do not rebuild {follower}: it would lose "
+        f"them too. {if_it_led}"
     )
     yield (
-        f"If the offsets matter, let {follower} lead and then rebuild broker {verdict.leader_id}'s replica; else keep the copy, and have "
+        f"If the offsets matter, let {follower} lead and then rebuild broker {verdict.leader_id}'s replica; else keep the copy and let "
         f"{follower} take the leader's version."
     )

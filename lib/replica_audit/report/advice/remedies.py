@@ -14,7 +14,7 @@ from replica_audit.report.layout.leader_words import caveat, has_no_leader, what
 from replica_audit.report.layout.paragraphs import listed
 
 _REFETCH = (
-    "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the partition anew "
+    "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the whole partition "
     "from leader {leader}"
 )
 
@@ -41,11 +41,12 @@ def steps(explanation: Explanation) -> Iterator[str]:
         )
     elif verdict.differing_keys and verdict.verdict != Verdict.COMPACTION_DIFFERS:
         again = compaction_remedies.write_again(verdict, _path(explanation), _refetch(explanation))
-        yield f"Truncating and fetching do not bring back the keys that compaction took. {again}"
+        yield f"Truncating and fetching again does not bring back keys that were compacted away. {again}"
     if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
         yield (
-            f"After the cut, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
-            "fetched the leader's log. Those that are open on the leader, too, are listed with the partition, and how they are ended."
+            f"After the truncation, transactions of producer {listed(verdict.open_transactions)} stay open on this replica until it has "
+            "fetched the leader's log. Those that are open on the leader too are listed with the partition, with the command that ends "
+            "them."
         )
 
 
@@ -55,9 +56,10 @@ def corrected_lines(explanation: Explanation) -> Iterator[str]:
         is_told = side.broker_id == explanation.verdict.wrong_lines_broker_id  # line by line, by the verdict
         if side.log is not None and side.log.corrected_checkpoint is not None and not is_told:
             yield (
-                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same, stop "
+                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same file, "
+                "stop "
                 f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
-                "Do not delete or rename the file: after a clean stop a broker does not make it again from the log."
+                "Do not delete or rename the file: after a clean stop a broker does not rebuild it from the log."
             )
 
 
@@ -93,13 +95,17 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
             "leader holds them."
         )
         yield (
-            "Decide who keeps its records. With the leader kept: read the lost ones from the copy (kafka-dump-log.sh --print-data-log) "
+            "Decide which replica's records to keep. If you keep the leader: read the lost records from the copy (kafka-dump-log.sh "
+            "--print-data-log) "
             f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
         )
-    yield "Look at consumer groups whose committed offset is above the cut: they resume at other records than the ones they stopped at."
     yield (
-        "Find out how a replica without these records came to lead: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
-        "that lost what had been acknowledged."
+        "Check consumer groups whose committed offset is above the truncation offset: they resume at other records than those they "
+        "stopped at."
+    )
+    yield (
+        "Find out how a replica without these records became the leader: unclean.leader.election.enable, min.insync.replicas=1, or a disk "
+        "that lost acknowledged records."
     )
     yield from _failing(explanation)
 
@@ -107,7 +113,7 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
 def _if_it_led(explanation: Explanation) -> str:
     """What it costs if the follower leads instead, as every replica was tried; else what becomes of the leader's own records."""
     follower = explanation.verdict.follower_id
-    instead = f"With broker {follower} made leader instead (an unclean election)"
+    instead = f"If you make broker {follower} the leader instead (an unclean election)"
     choice = next((one for one in explanation.choices if one.candidate_id == follower), None)
     if choice is not None:
         return f"{instead}: {choice.reason}."
@@ -118,8 +124,8 @@ def _of_the_leader(explanation: Explanation) -> str:
     """What becomes of the leader's own records if the follower leads."""
     verdict, leader = explanation.verdict, explanation.leader.state
     if leader is not None and verdict.divergence_offset is not None and verdict.leader_diverged_end_offset is None:
-        return f"nothing is cut of broker {verdict.leader_id}'s log, which ends at {leader.log_end_offset}"
-    return f"broker {verdict.leader_id} is cut where the logs diverge"
+        return f"broker {verdict.leader_id} truncates nothing; its log ends at {leader.log_end_offset}"
+    return f"broker {verdict.leader_id} is truncated where the logs diverge"
 
 
 def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
@@ -137,14 +143,14 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
     elif not failing:
         yield (
             f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
-            "it leads. Do not let it lead: no preferred election, no restart of the leader before this is done."
+            "it leads. Do not let it lead: run no preferred election and do not restart the leader until this is done."
         )
     yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
-    yield from failing or [f"Then have the follower take the leader's version: {_refetch(explanation)}."]
+    yield from failing or [f"Then let the follower take the leader's version: {_refetch(explanation)}."]
     if verdict.protocol in (Protocol.HIGH_WATERMARK, Protocol.KIP_101):
         yield (
             f"The rule {verdict.protocol} lets this happen again. An inter.broker.protocol.version of 2.0 or later brings KIP-279, which "
-            "finds such divergence where the logs are not yet mixed."
+            "finds such divergence as long as the logs are not mixed yet."
         )
 
 
@@ -152,8 +158,9 @@ def _diverged_in_the_isr(explanation: Explanation) -> Iterator[str]:
     """A member of the ISR whose divergence its next exchange with the leader would end."""
     verdict = explanation.verdict
     yield (
-        f"Follower {verdict.follower_id} is in the ISR with records that are not the leader's: do not let it lead, no preferred election, "
-        "no restart of the leader before this is done."
+        f"Follower {verdict.follower_id} is in the ISR with records that are not the leader's. Do not let it lead: run no preferred "
+        "election "
+        "and do not restart the leader until this is done."
     )
     yield "Copy both directories away: each may hold the only version of some records. The leader's is what consumers read now."
     cut = f"truncates to {verdict.truncation_offset}" if verdict.truncation_offset is not None else "asks the leader where its epochs end"
@@ -166,18 +173,18 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     if point is None or outcome is None:
         return
     if outcome.exchange.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
-        yield "By the copied files the exchange has no end, which they do not prove of brokers that run: copy both again, and audit again."
+        yield "In the copied files the exchange never ends, which proves nothing about running brokers: copy both again and audit again."
     elif outcome.exchange.stuck and explanation.verdict.stuck is None:
-        yield f"As the tables are now the exchange has no end; it ends once leader {explanation.verdict.leader_id} is elected again."
+        yield f"With the tables as they are the exchange never ends; it ends once leader {explanation.verdict.leader_id} is elected again."
     elif outcome.exchange.stuck:
-        yield f"The exchange has no end; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
+        yield f"The exchange never ends; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
     if outcome.exchange.stuck or not point.fetcher_fails:
         return
     leader, physical = explanation.leader.state, outcome.physical_offset
     if point.restarts_once_failed and leader is not None:
         yield (
             f"After the failed fetch, restart broker {broker}: its log then ends at {physical}, below the leader's log start "
-            f"{leader.log_start_offset}, so it starts again, empty, and catches up."
+            f"{leader.log_start_offset}, so it starts again with an empty log and catches up."
         )
         return
     yield f"The fetcher fails again and again; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
@@ -185,17 +192,17 @@ def _failing(explanation: Explanation) -> Iterator[str]:
 
 def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
     if explanation.verdict.truncation_offset is not None and not is_cut_already(explanation):
-        yield f"First {_save(explanation)}: it is cut before it is stuck."
+        yield f"First {_save(explanation)}: it truncates before it gets stuck."
     yield from rejoin_remedies.cannot_rejoin(explanation, _refetch(explanation))
 
 
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
     if not is_cut_already(explanation):
-        yield f"First {_save(explanation)}: the cut removes its records from {explanation.verdict.truncation_offset} on."
+        yield f"First {_save(explanation)}: the truncation removes its records from {explanation.verdict.truncation_offset} on."
     yield (
         "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
         "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
-        "have received an acknowledgement for them, and after an unclean election those with acks=all, too."
+        "have received an acknowledgement for them; after an unclean election, also those with acks=all."
     )
     if is_cut_already(explanation):
         kept = f"the audited copy of {_path(explanation)} still has these records"
@@ -209,15 +216,15 @@ def _unreadable(explanation: Explanation) -> Iterator[str]:
         return
     yield "Rule out the copy first: copy the replica again and audit the copy."
     yield (
-        "If the broker's own files are like that, look at the disk and the broker's log. A running broker may not have noticed; at the "
-        "next start it takes the log directory offline, or recovers less than was written."
+        "If the broker's own files are the same, check its disk and its server.log. A running broker may not have noticed; at the "
+        "next start it takes the log directory offline or recovers less than was written."
     )
     yield f"With a healthy leader: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
 
 
 def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
     yield (
-        "The directory belongs to a topic of this name that was deleted; nothing in it belongs to the current topic. KRaft brokers set it "
+        "The directory belongs to a deleted topic of this name; nothing in it belongs to the current topic. KRaft brokers set it "
         "aside as stray (-stray) when they start."
     )
     yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
@@ -226,30 +233,33 @@ def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
 def _epoch_table_only(explanation: Explanation) -> Iterator[str]:
     verdict = explanation.verdict
     yield (
-        "The records are the leader's, the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that asks this table "
-        "may cut too much, too little, or nothing."
+        "The records are the leader's, but the leader-epoch-checkpoint is wrong: nothing is lost now, but an exchange that uses this table "
+        "may truncate too much, too little or nothing."
     )
     if list(corrected_lines(explanation)):
-        yield "If the corrected lines cannot be written, rebuild that replica from its leader; if it leads, let another one lead first."
+        yield (
+            "If the corrected lines cannot be written, rebuild that replica from its leader; if it is the leader, let another replica "
+            "lead first."
+        )
     elif verdict.wrong_epoch is None:  # a run of an older version has it in its reason only
-        yield "Rebuild the replica whose table the reason names from its leader; if it leads, let another one lead first."
+        yield "Rebuild the replica whose table the reason names from its leader; if it is the leader, let another replica lead first."
     elif verdict.wrong_epoch.broker_id == verdict.leader_id:
         yield f"Let another replica lead (kafka-leader-election.sh, or a reassignment), then rebuild broker {verdict.leader_id}'s replica."
     else:
         yield f"Rebuild the follower from the leader: {_refetch(explanation)}."
     if not list(corrected_lines(explanation)):
-        yield "Do not delete the checkpoint: after a clean stop a broker does not make it again from the log."
+        yield "Do not delete the checkpoint: after a clean stop a broker does not rebuild it from the log."
     yield from _failing(explanation)
 
 
 def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
     verdict, run = explanation.verdict, explanation.run
-    yield f"Check that broker {verdict.follower_id}'s server.log and log directories were copied from one broker at one time."
+    yield f"Check that broker {verdict.follower_id}'s server.log and log directories were copied from the same broker at the same time."
     yield (
         f"Check the rule: whether the cluster ran {verdict.protocol} ({run.protocol_reason or 'reason not recorded'}) when the broker "
         "truncated. If not, audit again with --protocol."
     )
-    yield "If both hold, believe server.log, keep the copies, and report it: then the rule is wrong for this case."
+    yield "If both are right, trust server.log, keep the copies, and report it: the rule is then wrong for this case."
 
 
 def _clean(explanation: Explanation) -> Iterator[str]:

@@ -15,9 +15,9 @@ TOOL = "kafka-transactions.sh --bootstrap-server BROKER:PORT"
 _START_OFFSET, _BY_PRODUCER = "start-offset", "producer-id"  # open_transactions.abort_form
 _MOST = 5
 _WHY: dict[str, str] = {
-    HangsBecause.MARKER_REMOVED: "its marker was written to another replica, and the leader's log is without it",
+    HangsBecause.MARKER_REMOVED: "its marker was written to another replica, and the leader's log does not have it",
     HangsBecause.COORDINATOR_WENT_ON: "its coordinator completed it and is in another epoch now, and the leader's log has no marker",
-    HangsBecause.PAST_TIMEOUT: "its coordinator knows nothing of it, and its producer wrote last longer ago than any transaction may take",
+    HangsBecause.PAST_TIMEOUT: "its coordinator does not know it, and its producer's last write is older than any transaction may be",
 }
 
 
@@ -44,7 +44,7 @@ def since(one: ExplainedTransaction) -> str:
 def standing(one: ExplainedTransaction) -> str:
     """Whether it hangs, and why; or that somebody may end it."""
     if one.hangs_because is None:
-        return "may still be ended, or it is not known whether anybody will end it"
+        return "may still be ended, or nothing shows whether anybody will end it"
     return f"hangs: {_WHY.get(one.hangs_because, one.hangs_because)}"
 
 
@@ -68,7 +68,7 @@ def elsewhere(one: ExplainedTransaction) -> Iterator[str]:
 
 def _there(other: ReplicaOfTransaction) -> str:
     if other.standing == "not-there":
-        return "its log has nothing of the transaction"
+        return "its log holds nothing of the transaction"
     if other.standing != "finished":
         return "open, too"
     marker = f"{other.outcome or 'ended'} by a marker" + ("" if other.marker_offset is None else f" at offset {other.marker_offset}")
@@ -78,7 +78,7 @@ def _there(other: ReplicaOfTransaction) -> str:
 def stops_consumers(transactions: Sequence[ExplainedTransaction]) -> str:
     """Where consumers stand still for the first open transaction, and which groups may."""
     first = transactions[0]
-    said = [f"The last stable offset is {first.last_stable_offset}: consumers with read_committed get no further."]
+    said = [f"The last stable offset is {first.last_stable_offset}: consumers with read_committed do not get beyond it."]
     said += _groups(first)
     return " ".join(said)
 
@@ -87,7 +87,7 @@ def _groups(first: ExplainedTransaction) -> Iterator[str]:
     """Groups by their committed offset; which of them read with read_committed is not in the files."""
     if first.waiting_groups:
         several = len(first.waiting_groups) > 1
-        yield f"{_group(first.waiting_groups)} {'have' if several else 'has'} committed there: with read_committed {_it(several)} still."
+        yield f"{_group(first.waiting_groups)} {'have' if several else 'has'} committed there: with read_committed {_it(several)}."
     if first.approaching_groups:
         yield f"Below it: {_names(first.approaching_groups)}; with read_committed they will stop at it."
     if first.groups_beyond:
@@ -95,7 +95,7 @@ def _groups(first: ExplainedTransaction) -> Iterator[str]:
 
 
 def _it(several: bool) -> str:
-    return "they stand" if several else "it stands"
+    return "they are stuck" if several else "it is stuck"
 
 
 def _group(names: Sequence[str]) -> str:
@@ -125,9 +125,9 @@ def about_the_tool(found: Sequence[ExplainedTransaction]) -> str:
     first = found[0]
     epoch = ""
     if first.abort_form != _START_OFFSET and any(one.marker_coordinator_epoch is None for one in found):
-        epoch = " EPOCH is the leader epoch of the partition of __transaction_state that has the transactional id."
+        epoch = " EPOCH is the leader epoch of the __transaction_state partition that holds the transactional id."
     if first.abort_form == _BY_PRODUCER:
-        return f"These brokers are older than the tool, which came with Kafka 3.0: take that of a later release.{epoch}"
+        return f"These brokers are older than the tool, which came with Kafka 3.0: use that of a later release.{epoch}"
     if first.abort_form is None:
         return f"Brokers before 3.0 need {_by_producer(first)} in place of --start-offset, and the tool of a later release.{epoch}"
     return ""
@@ -144,9 +144,9 @@ def save_first(one: ExplainedTransaction, topic: str, partition: int) -> str | N
     )
     if one.may_be_committed is None:
         hidden = "once it is aborted read_committed consumers never see them"
-        return f"First look at {records}: whether they were to be committed is not known, and {hidden}. {read}"
+        return f"First look at {records}: whether they should have been committed is not known, and {hidden}. {read}"
     return (
-        f"First save {records}: {_committed_by(one)}, so its producer takes them for committed, and once it is aborted read_committed "
+        f"First save {records}: {_committed_by(one)}, so its producer considers them committed, and once it is aborted read_committed "
         f"consumers never see them. {read}"
     )
 
@@ -163,7 +163,10 @@ def to_be_saved(found: Sequence[ExplainedTransaction], topic: str, partition: in
     steps = [step for one in found if (step := save_first(one, topic, partition))]
     yield from steps[:_MOST]
     if len(steps) > _MOST:
-        yield f"The same of {count(len(steps) - _MOST, 'more transaction')}: column may_be_committed of the table open_transactions."
+        yield (
+            f"The same applies to {count(len(steps) - _MOST, 'more transaction')}: see column may_be_committed of the table "
+            "open_transactions."
+        )
 
 
 def in_short(found: Sequence[ExplainedTransaction], topic: str, partition: int) -> Iterator[str]:

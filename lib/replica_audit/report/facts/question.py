@@ -92,7 +92,7 @@ def find(tables: Tables, question: Question) -> Subject:
 def no_warehouse(location: str) -> UsageError:
     """What to say of a place that holds no table of runs."""
     return UsageError(
-        f"--warehouse {location}: not a warehouse of audits, it has no table audit_runs; "
+        f"--warehouse {location}: not a warehouse: it has no table audit_runs; "
         "give the directory that an audit wrote its tables to (its --warehouse)"
     )
 
@@ -115,7 +115,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
         clusters = {run.cluster_id for run in known}
         if cluster_id not in clusters:
             close = _close(cluster_id, clusters) or sorted(clusters)
-            raise UsageError(f"--cluster {cluster_id}: no run of such a cluster; there are: {_listed(close)}")
+            raise UsageError(f"--cluster {cluster_id}: no run has that cluster; there are: {_listed(close)}")
         known = tuple(run for run in known if run.cluster_id == cluster_id)
     complete = sorted((run for run in known if run.counts), key=lambda run: (run.started_at, run.run_id), reverse=True)
     latest = _listed(dict.fromkeys(run.run_id for run in complete))
@@ -130,8 +130,8 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     if any(run.status != "complete" for run in asked):
         # the other tables may hold half of its rows: an explanation of them could be wrong, and nobody would see it
         raise UsageError(
-            f"--run-id {run_id}: begun at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
-            f"it still runs, was interrupted and has to be started again, or is being removed by maintain; {there_are}"
+            f"--run-id {run_id}: started at {asked[0].started_at:%Y-%m-%d %H:%M:%S} UTC and not complete, so its rows do not count: "
+            f"it still runs, was interrupted and must be started again, or maintain is removing it; {there_are}"
         )
     return run_id, asked
 
@@ -177,14 +177,14 @@ def _others(question: Question, names: Sequence[TopicPartition]) -> str:
         return f"did you mean {' or '.join(like)}?"
     if len(partitions) <= _LISTED:
         return f"it has {_listed(f'{topic}-{number}' for topic, there in sorted(partitions.items()) for number in sorted(there))}"
-    return f"it has {len(partitions)} other topics; perhaps it was limited by --topics"
+    return f"it has {len(partitions)} other topics; perhaps --topics limited the run"
 
 
 def _alone(question: Question, replicas: Sequence[ExplainedLog]) -> str:
     brokers = ", ".join(str(broker) for broker in sorted({replica.broker_id for replica in replicas}))
     states = sorted({replica.state for replica in replicas})
     if question.topic == METADATA_TOPIC:
-        return "the metadata log replicates by Raft, and is not compared"
+        return "the metadata log replicates by Raft and is not compared"
     if not replicas:
         return "the input holds none of its replicas"
     if "current" not in states:

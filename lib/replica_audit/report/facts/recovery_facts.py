@@ -43,7 +43,7 @@ class ActedVerdict:
     def will_be_cut(self) -> bool:
         """Whether it truncates records that are on its disk still and that its leader does not hold.
 
-        Of an inconclusive one nobody knows, retention is no loss, and where the logs agree the same records are fetched again.
+        Of an inconclusive one nobody knows, retention is not loss, and where the logs agree the same records are fetched again.
         """
         is_cut = self.truncation_offset is not None or self.restart_offset is not None
         differs = self.divergence_offset is not None or self.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)

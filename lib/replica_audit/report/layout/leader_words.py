@@ -48,9 +48,9 @@ def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
 def known_from(one: ComparedWith) -> str:
     """Who leads, and where that is known from."""
     if one.leader_id < 0:
-        return "nobody, according to the metadata" if has_no_leader(one) else "unknown"
+        return "none, according to the metadata" if has_no_leader(one) else "unknown"
     if has_no_leader(one):
-        return f"nobody, according to the metadata; compared as if broker {one.leader_id} led"
+        return f"none, according to the metadata; compared as if broker {one.leader_id} led"
     return f"broker {one.leader_id}, {'inferred from the logs' if is_inferred(one) else f'known from {one.leader_source}'}"
 
 
@@ -61,7 +61,7 @@ def caveat(one: ComparedWith) -> str:
     match one.inferred_because:
         case InferredBecause.NO_LEADER:
             return (
-                f"Nobody leads this partition, according to the metadata. Broker {one.leader_id} has the most advanced log, and the others "
+                f"According to the metadata this partition has no leader. Broker {one.leader_id} has the most advanced log, and the others "
                 "are compared as if it led."
             )
         case InferredBecause.METADATA_OUTDATED:
@@ -75,10 +75,10 @@ def what_would_settle_it(one: ComparedWith) -> str:
     """What to do before acting on a verdict under an inferred leader; empty where it is known, or where nobody leads."""
     if not is_inferred(one) or has_no_leader(one):
         return ""
-    ask = "Ask the cluster who leads (kafka-topics.sh --describe)"
+    ask = "Ask the cluster for the leader (kafka-topics.sh --describe)"
     match one.inferred_because:
         case InferredBecause.METADATA_OUTDATED:
-            how = "audit with a cluster-metadata.json, or a copy of __cluster_metadata-0, that was taken after the last election"
+            how = "audit with a cluster-metadata.json, or a copy of __cluster_metadata-0, taken after the last election"
         case InferredBecause.LEADER_NOT_NAMED:
             how = "audit with a cluster-metadata.json that names the leader"
         case _:

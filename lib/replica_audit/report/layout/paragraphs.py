@@ -61,7 +61,7 @@ def epoch(number: int | None) -> str:
 
 
 def moment(timestamp_ms: int) -> str:
-    """A record's timestamp in UTC; as a number where it is no time."""
+    """A record's timestamp in UTC; as a number where it is not a time."""
     try:
         return f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     except OverflowError:

@@ -136,7 +136,7 @@ def _advice(first: Section | None) -> str:
     if first is None:
         return ""
     if len(first.offline) > 1:
-        return f"{first.offline[0]} The least loss: {first.offline[1]}."
+        return f"{first.offline[0]} Smallest loss: {first.offline[1]}."
     return first.followers[0].remedies[0] if first.followers else ""
 
 

@@ -10,9 +10,9 @@ from replica_audit.report.facts.run_report import ReplicaFinding, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """Committed records that go: in how many partitions, and how many offsets.
+    """Committed records that are lost: in how many partitions, and how many offsets.
 
-    Of several followers of one partition that lose some, the largest counts, for they may lose the same: `at_least` is then true.
+    Of several followers of one partition that lose some, the largest counts, because they may lose the same: `at_least` is then true.
     """
 
     partitions: int = 0

@@ -146,7 +146,7 @@ def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
     if verdict.restart_offset is not None:
         yield "Starts again at", f"{verdict.restart_offset}"
     elif verdict.truncation_offset is not None:
-        yield "Cut to", f"{verdict.truncation_offset}"
+        yield "Truncates to", f"{verdict.truncation_offset}"
     physical = outcome.physical_offset if outcome else None
     if state is not None and physical is not None and physical < state.log_end_offset:
         yield "What is truncated", offsets(physical, state.log_end_offset)
@@ -194,7 +194,7 @@ def _grids(one: Explanation) -> Iterator[PageTable]:
     if rules:
         marks = {">": "applies", "x": "rejected by KIP-279"}
         named = tuple((row[1], marks.get(row[0], ""), *row[2:]) for row in rules)
-        yield PageTable("The same under every rule", ("rule", "", *rules_text.HEAD[2:]), named)
+        yield PageTable("Under each rule", ("rule", "", *rules_text.HEAD[2:]), named)
 
 
 def _evidence(one: Explanation) -> Iterator[str]:
@@ -205,7 +205,7 @@ def _evidence(one: Explanation) -> Iterator[str]:
     if one.folder:
         yield f"all below {one.folder}"
     if one.cut_short:
-        yield f"not all rows were read of: {', '.join(one.cut_short)}"
+        yield f"some rows were not read of: {', '.join(one.cut_short)}"
 
 
 def _offline(facts: PartitionFacts) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _offline(facts: PartitionFacts) -> Iterator[str]:
         one = facts.offline
         yield f"Nobody leads it: {in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}."
         if one.cluster_stopped:
-            yield "The whole cluster was shut down in order; starting it elects a leader cleanly."
+            yield "The whole cluster was shut down cleanly; starting it elects a leader cleanly."
         yield from elections(facts.choices)
 
 

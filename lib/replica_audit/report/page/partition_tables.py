@@ -47,7 +47,7 @@ def grids_of_partition(facts: PartitionFacts) -> Iterator[PageTable]:
     if hit:
         more = f" (the worst {_MOST} of {number(len(hit))})" if len(hit) > _MOST else ""
         rows = tuple((*groups_text.group_row(impact), impact.reason) for impact in hit[:_MOST])
-        yield PageTable(f"Consumer groups that are affected{more}", (*groups_text.HEAD, "what happens"), rows)
+        yield PageTable(f"Affected consumer groups{more}", (*groups_text.HEAD, "what happens"), rows)
     if facts.damaged:
         rows = tuple(map(damage_text.damage_row, facts.damaged[:_MOST]))
         yield PageTable(damage_text.TITLE, damage_text.HEAD, rows)
@@ -58,7 +58,7 @@ def grids_of_partition(facts: PartitionFacts) -> Iterator[PageTable]:
         yield PageTable(gaps_text.TITLE, gaps_text.HEAD, tuple(map(gaps_text.gap_row, facts.gaps[:_MOST])))
     if facts.choices:
         yield PageTable(
-            "Each replica as the leader, the least loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
+            "Each replica as the leader, smallest loss first", choices_text.HEAD, tuple(map(choices_text.choice_row, facts.choices))
         )
     if facts.roles:
         yield PageTable("The replicas", roles_text.HEAD, tuple(map(roles_text.role_row, facts.roles)))

@@ -156,7 +156,7 @@ def _segments(sheet: Sheet, segments: Iterable[Stroke], top: float, height: floa
         fate = {KEPT: "", GOES: " goes", CONFLICTS: " differs"}[segment.fill]
         known = segment.label.isdigit()
         says = f"{f'epoch {segment.label}' if known else segment.label}, {offsets(segment.first_offset, segment.end_offset)}"
-        says += {KEPT: "", GOES: ": truncated", CONFLICTS: ": not what the leader has"}[segment.fill]
+        says += {KEPT: "", GOES: ": truncated", CONFLICTS: ": differs from the leader"}[segment.fill]
         css = f"epoch {sheet.colours.get(segment.label, 'ex')}{fate}"
         width = sheet.span(segment.first_offset, segment.end_offset, top, height, css, says)
         if fate:
@@ -179,16 +179,16 @@ def _follower(sheet: Sheet, one: Explanation) -> None:
     start = max(state.log_start_offset, leader.log_start_offset)
     end = min(state.log_end_offset, leader.log_end_offset) if verdict.divergence_offset is None else verdict.divergence_offset
     if verdict.severity == "none" or verdict.divergence_offset is not None:
-        sheet.span(start, end, top, 4, "same", f"{offsets(start, end)}: as the leader has them" if end > start else "")
+        sheet.span(start, end, top, 4, "same", f"{offsets(start, end)}: the same as the leader's" if end > start else "")
     if verdict.severity == "none" or outcome is None:
         return
     _what_goes(sheet, one, physical, top)
     if outcome.exchange.steps:
-        sheet.head("What they ask and answer, in order")
+        sheet.head("Questions and answers, in order")
         for step in outcome.exchange.steps:
             _step(sheet, step, leader.log_end_offset)
     if any(point.truncation_offset is not None or point.restart_offset is not None for point in one.points):
-        sheet.head("Where each rule cuts this follower")
+        sheet.head("Where each rule truncates this follower")
         for point in one.points:
             _cut(sheet, point, state.log_start_offset, state.log_end_offset)
     if physical is not None and not outcome.exchange.stuck and outcome.history:
@@ -207,7 +207,7 @@ def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float)
     sheet.y += 10
     below = one.verdict.committed
     committed = f", {below} committed offset{'s' * (below != 1)}" if below else ""
-    sheet.say(physical, top + 16, f"cuts away {said}{committed}", "note alarm")
+    sheet.say(physical, top + 16, f"truncates {said}{committed}", "note alarm")
 
 
 def _step(sheet: Sheet, step: ExplainedStep, leader_end: int) -> None:
@@ -239,7 +239,7 @@ def _outcome(point: ExplainedPoint) -> Iterator[str]:
     if point.restart_offset is not None:
         yield f"restarts at {point.restart_offset}"
     else:
-        yield "no cut" if point.truncation_offset is None else f"to {point.truncation_offset}"
+        yield "nothing" if point.truncation_offset is None else f"to {point.truncation_offset}"
     if point.fetcher_fails:
         yield "fetcher fails"
     elif point.still_diverged:
@@ -274,5 +274,5 @@ def _described(followers: Sequence[Explanation]) -> Iterator[str]:
         if one.verdict.divergence_offset is not None:
             said.append(f"diverges from the leader at {one.verdict.divergence_offset}")
         if one.verdict.truncation_offset is not None:
-            said.append(f"is cut to {one.verdict.truncation_offset}")
+            said.append(f"truncates to {one.verdict.truncation_offset}")
         yield f"Follower {one.verdict.follower_id}: {', '.join(said)}."

@@ -28,12 +28,12 @@ MEANINGS: dict[str, str] = {
     Verdict.UNREADABLE: "the follower has files that a broker could not load",
     Verdict.STALE_TOPIC_ID: "the follower holds an earlier topic of the same name",
     Verdict.LOG_MATCHING_VIOLATION: "the follower conflicts with its leader and will stay diverged after it truncates",
-    Verdict.COMMITTED_LOSS: "the follower will truncate records that had been committed and that the leader does not hold",
+    Verdict.COMMITTED_LOSS: "the follower will truncate committed records that the leader does not hold",
     Verdict.CANNOT_REJOIN: "the follower never catches up: its leader refuses what it fetches, again and again",
-    Verdict.TRUNCATED_OTHERWISE: "the follower was truncated, according to its server.log, to another offset than the rule gives",
-    Verdict.STALE_TAIL: "the follower will truncate records that had not been known to be committed",
+    Verdict.TRUNCATED_OTHERWISE: "according to its server.log the follower was truncated to another offset than the rule gives",
+    Verdict.STALE_TAIL: "the follower will truncate records; whether they were committed is unknown",
     Verdict.CONTENT_MISMATCH: "the same offsets and epochs, but other bytes",
-    Verdict.COMPACTION_DIFFERS: "the newest records of some keys are not the leader's, and compaction does not allow that",
+    Verdict.COMPACTION_DIFFERS: "the newest records of some keys differ from the leader's in a way that compaction does not allow",
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
     Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed differently",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
@@ -67,7 +67,7 @@ def headline(data: PageData) -> Headline:
     news = list(_news(data, counts))
     compared = sum(verdict_counts(data).values())
     if not news and (data.report.exit_code == 2 or not data.report.compared_followers):
-        read = f"no follower {'could be compared' if compared else 'was there to compare'}"
+        read = f"no follower {'could be compared' if compared else 'was in the input'}"
         read = read if data.report.exit_code != 2 else "no input could be read"
         return Headline(str(Severity.ERROR), f"Nothing is known: {read}.", tuple(_caveats(data, counts)))
     if not news:
@@ -75,7 +75,7 @@ def headline(data: PageData) -> Headline:
         untold = counts.get(Verdict.INCONCLUSIVE, 0)
         is_doubtful = untold or any(cluster.inferred_leaders or cluster.records_unread for cluster in data.report.clusters)
         severity = Severity.WARNING if is_doubtful else Severity.NONE
-        what = "Nothing found but what is acknowledged" if data.report.acknowledged_count else "Nothing found"
+        what = "Nothing found except acknowledged findings" if data.report.acknowledged_count else "Nothing found"
         return Headline(str(severity), f"{what}: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
     found = {str(SEVERITIES[Verdict(verdict)]) for verdict, total in counts.items() if total} | {leader.severity for leader in data.leaders}
     found |= {one.severity for one in data.report.offline} | {one.severity for one in data.report.others}
@@ -86,7 +86,7 @@ def headline(data: PageData) -> Headline:
 def _offline(report: Report) -> Iterator[str]:
     total = report.offline_count
     if total and report.offline and all(one.cluster_stopped for one in report.offline):  # those of clusters that run come first
-        yield f"{counted(total, 'partition')} without a leader: the whole cluster was shut down in order."
+        yield f"{counted(total, 'partition')} without a leader: the whole cluster was shut down cleanly."
     elif total:
         yield "1 partition has no leader." if total == 1 else f"{number(total)} partitions have no leader."
 
@@ -131,43 +131,43 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "{n} partitions have transactions that nobody will end: read_committed consumers are stuck.",
     ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
-        "1 broker truncated below its high watermark before, according to its log: committed records were lost then.",
-        "{n} replicas were truncated below their high watermark before, according to server.log: committed records were lost then.",
+        "1 broker has truncated below its high watermark, according to its server.log: committed records were lost then.",
+        "{n} replicas have been truncated below their high watermark, according to server.log: committed records were lost then.",
     ),
     PartitionCode.TRUNCATION_REFUSED: (
-        "1 broker exited rather than truncate, according to its log.",
-        "{n} times a broker exited rather than truncate, according to its log.",
+        "1 broker exited rather than truncate, according to its server.log.",
+        "{n} times a broker exited rather than truncate, according to its server.log.",
     ),
 }
 _SENTENCES: dict[str, str] = {
     Verdict.LOG_MATCHING_VIOLATION: "Silent divergence: {n} conflict{s} with the leader and will stay diverged.",
     Verdict.REBATCHED: "{n} hold{s} the leader's records in other batches than the leader does: nothing is lost.",
     Verdict.CONTENT_MISMATCH: "Silent divergence: {n} hold{s} other bytes than the leader at the same offsets and epochs.",
-    Verdict.UNREADABLE: "{n} cannot be read as a broker would have to.",
+    Verdict.UNREADABLE: "{n} cannot be read the way a broker reads it.",
     Verdict.STALE_TOPIC_ID: "{n} hold{s} an earlier topic of the same name.",
-    Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses what is fetched.",
-    Verdict.TRUNCATED_OTHERWISE: "{n} had been truncated to another offset than the rule gives.",
-    Verdict.COMPACTION_DIFFERS: "{n} hold{s} other newest records for some keys than the leader: compaction does not explain it.",
-    Verdict.STALE_TAIL: "{n} will cut records; whether they were committed is unknown.",
-    Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost by that now.",
-    Verdict.INCONCLUSIVE: "{n} could not be compared: of these nothing is known.",
+    Verdict.CANNOT_REJOIN: "{n} cannot come back into the ISR: an epoch table is wrong, and the leader refuses the fetches.",
+    Verdict.TRUNCATED_OTHERWISE: "{n} was truncated to another offset than the rule gives.",
+    Verdict.COMPACTION_DIFFERS: "{n} hold{s} other newest records than the leader for some keys, and compaction does not explain it.",
+    Verdict.STALE_TAIL: "{n} will truncate records; whether they were committed is unknown.",
+    Verdict.EPOCH_TABLE_ONLY: "{n}: the epoch table contradicts the log; no record is lost now.",
+    Verdict.INCONCLUSIVE: "Unknown: {n} could not be compared.",
 }
 
 
 def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
     inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
     if inferred:
-        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: there a clean verdict proves nothing."
+        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: for those a clean verdict proves nothing."
     unread = sum(cluster.records_unread for cluster in data.report.clusters)
     if unread:
         yield f"Records of {counted(unread, 'replica')} were not compared, for the input does not hold them."
     if data.report.problem_count:
-        yield f"{counted(data.report.problem_count, 'problem')} of the input: see below what could not be read."
+        yield f"{counted(data.report.problem_count, 'input problem')}: listed below."
 
 
 _DIFFERS_IN = {
     Verdict.CONTENT_MISMATCH: "offsets and epochs agree, the bytes do not",
-    Verdict.COMPACTION_DIFFERS: "of some keys one of the two lacks the newest record, and the reason says which",
+    Verdict.COMPACTION_DIFFERS: "for some keys one of the two lacks the newest record, and the reason says which",
 }
 
 
@@ -178,36 +178,36 @@ def who_is_right(one: Explanation) -> str:
     match verdict.verdict:
         case Verdict.COMMITTED_LOSS:
             return (
-                f"Kafka follows {leads}. But the records that had been committed are on {follower} and not on the leader: for "
-                f"them {follower} is right."
+                f"Kafka follows {leads}. But the committed records are on {follower} and not on the leader: for them {follower} is right."
             )
         case Verdict.LOG_MATCHING_VIOLATION:
             return (
-                f"Both hold other records at the same offsets, and Kafka will not settle it. Consumers read what {leads}, "
+                f"They hold different records at the same offsets, and Kafka will not repair that. Consumers read what {leads}, "
                 f"has; {follower} must take the leader's version before it may lead."
             )
         case Verdict.STALE_TAIL:
             return (
-                f"Kafka follows {leads}. Whether what {follower} will cut had been committed is not known: no high watermark "
-                "that was written says so, and it is written every 5 s only."
+                f"Kafka follows {leads}. Whether the records that {follower} will truncate were committed is unknown: no checkpointed high "
+                "watermark "
+                "proves it, and brokers write that checkpoint only every 5 s."
             )
         case Verdict.CONTENT_MISMATCH | Verdict.COMPACTION_DIFFERS:
             return (
                 f"Neither by itself: {_DIFFERS_IN[Verdict(verdict.verdict)]}. Consumers read what {leads}, has; {follower} "
-                "must not lead before somebody has looked at both."
+                "must not lead until somebody has compared both."
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
             return f"{leads[:1].upper()}{leads[1:]}; what {follower} holds cannot serve this topic."
         case Verdict.CANNOT_REJOIN:
             lead = f"{leads[:1].upper()}{leads[1:]}"
-            return f"{lead}, has the records; a line of an epoch table is wrong, and {follower} stays out of the ISR for it."
+            return f"{lead}, has the records; a line of an epoch table is wrong, and keeps {follower} out of the ISR."
         case Verdict.TRUNCATED_OTHERWISE:
-            return f"Open: server.log contradicts the rule. Keep the copies of both, {leader} and {follower}."
+            return f"Undecided: server.log contradicts the rule. Keep the copies of both {leader} and {follower}."
         case Verdict.EPOCH_TABLE_ONLY:
-            return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding names whose."
+            return f"Both: {follower} has the records of {leads}. Only an epoch table is wrong; the finding says whose."
         case Verdict.CONSISTENT | Verdict.LAGGING | Verdict.IDENTICAL | Verdict.REBATCHED:
-            return f"Both: {follower} has what {leads}, has, as far as it got."
-    return "Unknown from this input: neither is known to be right."
+            return f"Both: {follower} has the same as {leads}, as far as its log goes."
+    return "Unknown: the input does not show which one is right."
 
 
 def in_short(one: Explanation) -> str:
@@ -218,15 +218,15 @@ def in_short(one: Explanation) -> str:
     if state is None or outcome is None or verdict.verdict in (Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID):
         return f"{name}: {verdict.reason}."
     if physical is None or physical >= state.log_end_offset:
-        return f"{name} cuts nothing: {verdict.reason}."
+        return f"{name} truncates nothing: {verdict.reason}."
     much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
     below = verdict.committed or 0
-    committed = f" {number(below)} of these offsets had been committed and are not on the leader." if below else ""
+    committed = f" {number(below)} of these offsets were committed and are not on the leader." if below else ""
     is_done = is_cut_already(one)
     if verdict.restart_offset is not None:
         how = f"empties its log and starts again at {verdict.restart_offset}"
     elif is_done:
-        how = f"has truncated to {verdict.truncation_offset} since, according to its server.log"
+        how = f"has since truncated to {verdict.truncation_offset}, according to its server.log"
     else:
         how = f"truncates to {verdict.truncation_offset}"
     loses = "has lost" if is_done else "loses"

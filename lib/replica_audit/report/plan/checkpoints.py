@@ -19,8 +19,8 @@ _SCRIPT = "put-in-place.sh"
 _MOST = 20
 _NOT_EXACT = {
     "other_replica": "is from the table of another replica: broker {broker}",
-    "first_batch_left": "begins at the first batch that compaction left; the epoch may have begun earlier",
-    "file": "is kept as the file has it: no batch contradicts it",
+    "first_batch_left": "starts at the first batch that compaction left; the epoch may have started earlier",
+    "file": "is kept from the file: no batch contradicts it",
 }
 
 
@@ -43,12 +43,12 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
 
 def _refused(log: ActedLog) -> str | None:
     if log.corrected_checkpoint is not None and "/" in log.directory:
-        return "its directory has no name that can be written into a file of commands"
+        return "its directory name cannot be written into a command file"
     if log.not_corrected_because is not None:
-        return f"the batches of the log determine no table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
+        return f"the batches of the log do not determine a table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
     if log.corrected_checkpoint is not None and stuck:
-        return f"replayed with the corrected lines, these followers still do not catch up: {', '.join(map(str, stuck))}"
+        return f"replayed with the corrected lines these followers still do not catch up: {', '.join(map(str, stuck))}"
     return None
 
 
@@ -66,8 +66,8 @@ def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanSt
         safety=Safety.CHECKPOINT,
         title=f"Correct {count(len(logs), _NAME)} on broker {broker}, in one restart",
         reasons=(
-            f"The script keeps each old file beside the new one, as {_NAME}.before. It takes the log directories to be where they were "
-            f"audited: {said}. If the audit read copies, or they are elsewhere on the host, say where: "
+            f"The script keeps each old file beside the new one, as {_NAME}.before. It expects the log directories where they were "
+            f"audited: {said}. If the audit read copies, or if they are elsewhere on the host, name them: "
             f"`DIR_1=/var/lib/kafka/data {run}`. Run it as the user that Kafka runs as.",
             *(f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:_MOST]),
             *([f"and {len(logs) - _MOST} more files."] if len(logs) > _MOST else []),
@@ -80,8 +80,8 @@ def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanSt
             f"# start broker {broker}",
         ),
         check=(joined({broker}),),
-        undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not make it again. "
-        "What was truncated since is only in the copies.",
+        undo=f"Stop the broker, `{run} undo`, start it. Never delete or rename such a file: a broker does not rebuild it. "
+        "What was truncated since then is only in the copies.",
         files=(
             *(PlanFile(name=f"{below}/{file_name(log.directory)}/{_NAME}", content=log.corrected_checkpoint or "") for log in logs),
             PlanFile(name=f"{below}/{_SCRIPT}", content=_script(logs, names), executable=True),
@@ -93,7 +93,7 @@ def _started(facts: RecoveryFacts, broker: int) -> Iterator[str]:
     """What the broker truncates besides, when it is started again."""
     found = [one for one in cut_when_started(facts) if one.follower_id == broker]
     if found:
-        yield "Only after the copies are made: started again, it also truncates, with files that need no correction:"
+        yield "Only after the copies are made. When it starts it also truncates these, whose files need no correction:"
         yield from cuts_shown(found)
 
 
@@ -107,8 +107,8 @@ def _script(logs: Sequence[ActedLog], names: Mapping[str, str]) -> str:
 _PLACING = f"""\
 #!/bin/sh
 # Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
-# The log directories are those that were audited; where they are others, say so: DIR_1=/var/lib/kafka/data sh {_SCRIPT}
-# It stops at the first line that fails. With the word undo behind it, it brings the old files back.
+# The log directories are those that were audited; if they are elsewhere, name them: DIR_1=/var/lib/kafka/data sh {_SCRIPT}
+# It stops at the first line that fails. With the argument undo it restores the old files.
 set -eu
 mode=${{1:-put}}
 here=$(dirname -- "$0")
@@ -124,14 +124,15 @@ place() {{
 }}
 """
 _ALONE = (
-    "Where the broker is the only member of the ISR its partitions have no leader while it is stopped. With "
-    "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds be lost: set it to false first."
+    "If the broker is the only member of the ISR, its partitions have no leader while it is stopped. With "
+    "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds would be lost: set it to false "
+    "first."
 )
 
 
 def _reasons(log: ActedLog) -> Iterator[str]:
     lines = count(len(log.corrected_entries or ()), "entry", "entries")
-    yield f"the file contradicts the batches beside it, or keeps followers out; the corrected one has {lines}."
+    yield f"the file contradicts the batches beside it or keeps followers out; the corrected one has {lines}."
     for line in log.corrected_entries or ():
         if line.source in _NOT_EXACT:
             yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."
@@ -141,4 +142,4 @@ def _reasons(log: ActedLog) -> Iterator[str]:
             does = f"empties its log and starts at {one.restart_offset}"
         elif one.truncation_offset is not None:
             does = f"truncates to {one.truncation_offset}"
-        yield f"Replayed with it: follower {one.follower_id} of leader {one.leader_id} {does} and catches up."
+        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {does} and catches up."

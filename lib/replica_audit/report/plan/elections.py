@@ -70,9 +70,9 @@ def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[OfflinePartition, str]]
 
 def _no_choice(facts: RecoveryFacts, one: OfflinePartition) -> str:
     if not facts.gone or one.candidates:
-        return "what electing any replica loses is not known"
+        return "nobody knows what electing any of its replicas loses"
     copies = [role.broker_id for role in facts.replicas.get(_key(one), ()) if facts.log_of(*_key(one), role.broker_id)]
-    left = f"the audited copy of {brokers_shown(copies)} is all that is left of it: keep it" if copies else "nothing of it was collected"
+    left = f"the audited copy of {brokers_shown(copies)} is all that is left: keep it" if copies else "nothing of it was collected"
     return f"every replica of it was on {brokers_shown(facts.gone)}, which will not come back; {left}"
 
 
@@ -98,12 +98,12 @@ def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
         return None
     if best.election == ElectionType.CLEAN:
         if best.broker_up:
-            return f"broker {best.candidate_id} runs and could be elected cleanly, but is not: look at its log and at the controller's"
+            return f"broker {best.candidate_id} runs and could be elected cleanly but is not: check its server.log and the controller's"
         return None
     if best.unread_replicas:
         return (
-            f"{count(best.unread_replicas, 'other replica')} could not be read, or are not in the input, and may hold more than broker "
-            f"{best.candidate_id}: collect from them, audit again, and choose then; one that is lost for good is named with --gone"
+            f"{count(best.unread_replicas, 'other replica')} could not be read or are not in the input, and may hold more than broker "
+            f"{best.candidate_id}: collect from them, audit again, then choose; name one that is lost for good with --gone"
         )
     if best.followers_diverged:
         return f"with broker {best.candidate_id} as the leader, {count(best.followers_diverged, 'replica')} would stay diverged, unnoticed"
@@ -124,7 +124,8 @@ def _all_stopped(found: Sequence[OfflinePartition]) -> Iterator[PlanStep]:
             safety=Safety.ELECT,
             title="Start the cluster",
             reasons=(
-                f"All brokers were stopped in order: only for that {count(len(found), 'partition has', 'partitions have')} no leader. "
+                f"All brokers were stopped cleanly; only because of that {count(len(found), 'partition has', 'partitions have')} no "
+                "leader. "
                 "Starting them loses nothing.",
             ),
             commands=("# start every broker, each on its host",),
@@ -139,7 +140,7 @@ def _led(facts: RecoveryFacts, order: StartOrder, broker: int, *, is_only_file: 
     clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
     unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
     later = sorted({rival for one in rows for rival in one.rivals})
-    stop = (f"# {brokers_shown(later)} must not run yet, or would lead instead: stop them",) if later else ()
+    stop = (f"# {brokers_shown(later)} must not run yet, else they lead instead: stop them",) if later else ()
     start = (
         *stop,
         f"# start broker {broker} on its host, unless it runs, and wait until this lists it:",
@@ -158,7 +159,7 @@ def _listed(brokers: Iterable[int]) -> str:
 
 def _clean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], broker: int, start: tuple[str, ...]) -> PlanStep:
     crashed = any(one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False for one in rows)
-    caution = ("It is only in the ELR and was not stopped cleanly: the controller may take it out of the ELR when it registers.",)
+    caution = ("It is only in the ELR and was not stopped cleanly: the controller may remove it from the ELR when it registers.",)
     return PlanStep(
         safety=Safety.ELECT,
         title=f"Start broker {broker}: it leads {count(len(rows), 'partition')} by itself, cleanly; {_total(facts, rows)}",
@@ -180,7 +181,7 @@ def _unclean(facts: RecoveryFacts, rows: Sequence[PlannedLeader], leader: int, s
             f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # none of them is listed",
         ),
         undo=(
-            "None: an election is not taken back. Until other replicas are started nothing is truncated: stop the leader again, and their "
+            "None: an election cannot be undone. Until other replicas start, nothing is truncated: stop the leader again, and their "
             "directories are as they were."
         ),
         files=(PlanFile(name=name, content=election_json((one.partition.topic, one.partition.partition) for one in rows)),),
@@ -200,7 +201,7 @@ def _crossed(one: CrossedLeader) -> PlanRefusal:
     then = "it stays offline: audit again afterwards"
     if one.instead is not None:
         then = f"when broker {one.instead.candidate_id} starts it leads by itself, and that {price(one.instead)}"
-    why = f"it would have to lead before others start that have to lead other partitions before it; {then}"
+    why = f"it would have to lead before brokers start that must lead other partitions before it; {then}"
     return PlanRefusal(
         what=f"elect broker {one.choice.candidate_id} for", where=(_name(one.partition),), why=f"it {price(one.choice)}, but {why}"
     )
@@ -231,14 +232,14 @@ def start_others(facts: RecoveryFacts, order: StartOrder) -> Iterator[PlanStep]:
         return
     cuts = [cut for key, best in leaders.items() for cut in facts.cuts_under(*key, best.candidate_id) if cut.broker_id in brokers]
     removed, committed = (sum(getattr(cut, column) or 0 for cut in cuts) for column in ("removed_records", "removed_committed"))
-    what = f"they truncate {_records(removed, committed)}: the table above" if removed else "they truncate nothing that only they hold"
+    what = f"they truncate {_records(removed, committed)} (see the table above)" if removed else "they truncate nothing that only they hold"
     yield PlanStep(
         safety=Safety.START,
         title=f"Start the brokers of the other replicas: {_listed(brokers)}",
-        reasons=(f"They follow the leaders elected before; {what}. Start them only when the leaders are there.",),
+        reasons=(f"They follow the leaders elected above; {what}. Start them only when every partition has its leader.",),
         commands=tuple(f"# start broker {broker} on its host" for broker in brokers),
         check=(joined(brokers),),
-        undo="None where something is truncated: only the copies made before hold it.",
+        undo="None where something is truncated: only the copies made before still hold it.",
     )
 
 
@@ -254,7 +255,7 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder) -> Iterator[Presumpti
             what=said, holds=True, how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list them, or cannot connect"
         )
     if unknown:
-        said = f"whether brokers {', '.join(map(str, unknown))} run is not in the input"
+        said = f"the input does not show whether brokers {', '.join(map(str, unknown))} run"
         yield Presumption(what=said, holds=None, how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # lists those that run")
     yield Presumption(
         what="the partitions still have no leader",
@@ -263,7 +264,7 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder) -> Iterator[Presumpti
     )
     if any(one.choice.election != ElectionType.CLEAN for one in order.leaders):
         yield Presumption(
-            what="unclean.leader.election.enable is false, or the controller elects whichever replica starts first",
+            what="unclean.leader.election.enable is false; else the controller elects whichever replica starts first",
             holds=_unclean_is_off(facts, order),
             how_to_check=f"kafka-configs.sh {SERVER} --describe --all --entity-type topics --entity-name TOPIC",
         )
@@ -273,7 +274,7 @@ def _gone(facts: RecoveryFacts) -> Iterator[Presumption]:
     """What an operator said, which no run can see; where a copy would lead at a lower price, that there is another way."""
     for broker in sorted(facts.gone):
         yield Presumption(
-            what=f"broker {broker} is gone for good: said with --gone; nothing with its id runs before the step that says so",
+            what=f"broker {broker} is gone for good (--gone); nothing with its id runs before the step that says so",
             holds=None,
             how_to_check=f"kafka-broker-api-versions.sh {SERVER} | grep 'id: {broker} '   # prints nothing",
         )

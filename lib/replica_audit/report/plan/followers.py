@@ -25,7 +25,7 @@ def followers(facts: RecoveryFacts) -> PlanPart:
         PlanRefusal(
             what=f"start broker {one.follower_id} for",
             where=(partition_shown(*one.key),),
-            why="who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again",
+            why="the leader is only inferred: add cluster-metadata.json or the metadata log and audit again",
         )
         for one in found
         if one.leader_source == "inferred"
@@ -39,13 +39,13 @@ def followers(facts: RecoveryFacts) -> PlanPart:
         reasons=tuple(cuts_shown([one for one in found if one.follower_id in started])),
         commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in started),
         check=(joined(started),),
-        undo="None: what is truncated is only in the copies.",
+        undo="None: only the copies still hold what is truncated.",
     )
     return PlanPart(steps=(step,), refusals=tuple(refusals))
 
 
 def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
-    """The followers that truncate as soon as they run, but for those whose epochs are corrected first: these then truncate elsewhere."""
+    """The followers that truncate as soon as they run, except those whose epochs are corrected first: these then truncate elsewhere."""
     healed = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.state == "current" and log.is_healed}
     found = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless and Verdict(one.verdict) in _TRUNCATES]
     return [one for one in found if (*one.key, one.follower_id) not in healed]

@@ -59,7 +59,7 @@ def _check(facts: RecoveryFacts, gone: frozenset[int]) -> None:
         if seen is not None:
             raise UsageError(
                 f"--gone {broker}: run {facts.run_id} saw broker {broker} running ({seen}); if it has been lost since, audit again: "
-                "what was true while it ran is no ground for an election without it"
+                "what was true while it ran does not justify an election without it"
             )
 
 
@@ -72,7 +72,7 @@ def seen_running(facts: RecoveryFacts, broker: int) -> Iterator[str]:
             yield f"it is in the ISR of {role.topic}-{role.partition}, which broker {role.leader_id} leads"
     for one in facts.offline:
         if any(choice.candidate_id == broker and choice.broker_up for choice in one.candidates or ()):
-            yield "it is up by the cluster's metadata"
+            yield "it is up according to the cluster's metadata"
 
 
 def _without(facts: RecoveryFacts, one: OfflinePartition, gone: Collection[int]) -> OfflinePartition:
@@ -137,12 +137,12 @@ def said_of_gone(facts: RecoveryFacts, key: PartitionKey, leader: int) -> Iterat
         if held.records is not None:
             proven = f", {held.committed} of them committed," if held.committed else ""
             were = count(held.records, f"record{proven} was", f"records{proven} were")
-            yield f"of these, {were} on broker {held.broker_id}: its audited copy has them"
+            yield f"of these, {were} on broker {held.broker_id}: its audited copy holds them"
             continue
         why = "its copy cannot be compared" if held.is_collected else "it was never collected"
         last = one is not None and held.broker_id in {*(one.isr or ()), *(one.elr or ())}
-        was_last = ", and it was in sync last: what it took after the others fell behind is among it" if last else ""
-        yield f"what only broker {held.broker_id} held is lost besides, how much is unknown: {why}{was_last}"
+        was_last = ", and it was the last in-sync replica: this includes what it wrote after the others fell behind" if last else ""
+        yield f"what only broker {held.broker_id} held is lost too, and how much is unknown: {why}{was_last}"
 
 
 def unknown_of_gone(facts: RecoveryFacts, key: PartitionKey, leader: int) -> list[int]:

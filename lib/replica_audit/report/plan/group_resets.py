@@ -11,8 +11,10 @@ from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, Pla
 from replica_audit.words import count
 
 _SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
-_RE_READ = "read again from where the leader's log leaves what they consumed: nothing of it is missed, records may be handled twice"
-_SKIP = "stay where they are, or move to the leader's end: nothing is handled twice; what the leader has at those offsets is missed"
+_RE_READ = (
+    "read again from the offset at which the leader's log differs from what they consumed: they skip nothing, and may process records twice"
+)
+_SKIP = "stay where they are, or move to the leader's log end: they process nothing twice, and skip what the leader has at those offsets"
 
 
 def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
@@ -24,7 +26,7 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
         if offset is None:
             where = partition_shown(group.topic, group.partition)
             why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
-            why = f"{why}: audit again once it is online, the group's position is known then"
+            why = f"{why}: audit again once it is online: then the group's position is known"
             refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
         else:
             places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
@@ -58,16 +60,16 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -
         safety=Safety.GROUPS,
         title=f"Reset {count(len(places), 'consumer group')}: {policy}",
         reasons=(
-            f"Their committed positions are of records that were truncated. They {_RE_READ if policy is GroupPolicy.RE_READ else _SKIP}. "
+            f"Their committed offsets point at records that were truncated. They {_RE_READ if policy is GroupPolicy.RE_READ else _SKIP}. "
             f"For the other policy: --groups {GroupPolicy.SKIP if policy is GroupPolicy.RE_READ else GroupPolicy.RE_READ}.",
             f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
         ),
-        commands=("# stop the consumers of these groups: a group with members is not reset", f"sh {_PREVIEW}", f"sh {_SCRIPT}"),
+        commands=("# stop the consumers of these groups: Kafka does not reset a group that has members", f"sh {_PREVIEW}", f"sh {_SCRIPT}"),
         check=(
             f"kafka-consumer-groups.sh {SERVER} --describe --all-groups   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET",
-            "# start one consumer and look at the first records that it reads",
+            "# start one consumer and check the first records that it reads",
         ),
-        undo="Keep what the preview printed: reset to the offsets from before by a file of the same form (topic,partition,offset).",
+        undo="Keep what the preview printed; to go back, reset to those offsets with a file of the same form (topic,partition,offset).",
         files=(
             *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),
             PlanFile(name=_PREVIEW, content=script(lines["--dry-run"]), executable=True),

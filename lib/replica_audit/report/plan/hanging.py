@@ -22,11 +22,11 @@ def hanging(facts: RecoveryFacts) -> PlanPart:
     for one in facts.transactions:
         where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
         if one.may_be_committed or (one.may_be_committed is None and one.coordinator_state == _COMMITTED):
-            why = "its coordinator says CompleteCommit: its producer takes the records for committed, save them before they are aborted"
+            why = "its coordinator says CompleteCommit: its producer considers the records committed; save them before you abort"
         elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
-            why = "who leads is not known: audit again once the partition is online"
+            why = "the leader is not known: audit again once the partition is online"
         elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
-            why = "these brokers are asked by the coordinator's epoch, which the input does not have: see `explain`"
+            why = "these brokers need the coordinator's epoch, which is not in the input: see `explain`"
         else:
             waiting = f"; waiting: {count(len(one.waiting_groups), 'group')}" if one.waiting_groups else ""
             reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{waiting}.")

@@ -84,10 +84,10 @@ def _preferred(facts: RecoveryFacts, away: Collection[int]) -> PlanPart:
     step = PlanStep(
         safety=Safety.PREFERRED,
         title=f"Give the leadership of {count(len(moved), 'partition')} back to the preferred replica",
-        reasons=("Not urgent. A preferred replica that is not in the ISR is not elected: nothing can be lost by this.",),
+        reasons=("Not urgent. A preferred replica that is not in the ISR is not elected: this cannot lose anything.",),
         commands=(f"kafka-leader-election.sh {SERVER} --election-type PREFERRED --path-to-json-file elect-preferred.json",),
         check=(f"kafka-topics.sh {SERVER} --describe   # Leader is the first of Replicas",),
-        undo="Not needed: leaders can be moved again in the same way.",
+        undo="Not needed: leaderships can be moved again in the same way.",
         files=(PlanFile(name="elect-preferred.json", content=election_json(sorted(moved))),),
     )
     return PlanPart(steps=(step,))

@@ -25,28 +25,28 @@ def render_plan(plan: Plan) -> str:
 
 def _head(plan: Plan) -> Iterator[str]:
     yield from (f"# Plan for cluster {shown(plan.cluster_id)}", "")
-    yield f"Made from audit run {shown(plan.run_id)}. Nothing was executed. Names are shown as they are; files hold them quoted."
+    yield f"Made from audit run {shown(plan.run_id)}. Nothing was executed. Names are shown as they are; the files hold them quoted."
     yield ""
     if not plan.steps and not plan.refusals:
-        yield from ("**There is nothing to do: the plan is empty.** The run has no finding that a step could mend.", "")
+        yield from ("**There is nothing to do: the plan is empty.** The run has no finding that a step could repair.", "")
     elif not plan.steps:
-        yield from ("**There is no step that is safe to take.** What was found, and why nothing is planned for it, is below.", "")
+        yield from ("**No step is safe to take.** Below is what was found, and why nothing is planned for it.", "")
     else:
-        yield "The steps are in order of safety: take them one after the other, check each, and stop where a check fails."
-        yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a broker that"
-        yield "runs; where none does, of the first one that is started. Where the cluster asks for credentials, add `--command-config FILE`"
+        yield "The steps are in order of safety: take them one by one, check each, and stop if a check fails."
+        yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a"
+        yield "running broker, or of the first one that you start. If the cluster asks for credentials, add `--command-config FILE`"
         yield "(`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
         yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", "```", "")
 
 
 def _decisions(plan: Plan) -> Iterator[str]:
     if plan.decisions:
-        yield from ("## What is the matter, worst first", "", *(f"- {_plain(text)}" for text in plan.decisions), "")
+        yield from ("## What is wrong, worst first", "", *(f"- {_plain(text)}" for text in plan.decisions), "")
 
 
 def _presumed(plan: Plan) -> Iterator[str]:
     if plan.presumptions and plan.steps:
-        yield from ("## What this presumes: check it before the first step", "")
+        yield from ("## What this plan assumes: check it before the first step", "")
         for one in plan.presumptions:
             yield f"- {one.what} ({_HOLDS[one.holds]}):"
             yield from ("", "  ```sh", f"  {one.how_to_check}", "  ```", "")
@@ -73,9 +73,9 @@ def _files(step: PlanStep) -> Iterator[str]:
 def _afterwards(plan: Plan) -> Iterator[str]:
     if plan.steps:
         yield from ("## Afterwards", "")
-        yield "- Audit again, with new copies, and plan again: what is not known yet (who leads, where groups are) is known then."
+        yield "- Audit again with new copies, and plan again: by then the leaders and the groups' positions are known."
         if any(step.safety is Safety.SAVE for step in plan.steps):
-            yield "- When every replica is in sync, send the saved records again: the lines are in `SALVAGE.md` of the salvage."
+            yield "- When every replica is in sync, send the saved records again: the commands are in `SALVAGE.md` of the salvage."
         yield ""
 
 

@@ -1,4 +1,4 @@
-"""Replicas to be fetched anew: taken out of the assignment, so that the broker deletes them, and put back."""
+"""Replicas to be fetched again: taken out of the assignment, so that the broker deletes them, and put back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _INFERRED = "inferred"
 THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
 REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
 _UNDECIDED = {
-    Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets and other bytes: which one is right, nothing in the files says",
-    Verdict.COMPACTION_DIFFERS: "compaction left other keys on the two: see `explain` which replica is wrong before one of them is deleted",
+    Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets but other bytes: the files do not show which one is right",
+    Verdict.COMPACTION_DIFFERS: "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one",
     Verdict.STALE_TOPIC_ID: "the directory is of an earlier topic of this name: the broker sets it aside by itself when it starts",
 }
 
@@ -45,7 +45,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
             continue
         before[verdict.key], after[verdict.key] = rest, [role.broker_id for role in roles]
         reasons.append(
-            f"{partition_shown(*verdict.key)}: broker {verdict.follower_id} is {verdict.verdict}; {count(len(rest), 'other replica')}."
+            f"{partition_shown(*verdict.key)}: broker {verdict.follower_id}, {verdict.verdict}; {count(len(rest), 'other replica')}."
         )
         presumptions.append(_min_isr(verdict, roles))
     return PlanPart(
@@ -61,12 +61,12 @@ def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:
 
 def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole], gone: Collection[int]) -> str | None:
     if verdict.leader_source == _INFERRED:
-        return "who leads is only inferred: give cluster-metadata.json or the metadata log, and audit again"
+        return "the leader is only inferred: add cluster-metadata.json or the metadata log and audit again"
     if any(role.position is None for role in roles) or not roles:
-        return "the order of its replicas is not known: give cluster-metadata.json or the metadata log, and audit again"
+        return "the order of its replicas is not known: add cluster-metadata.json or the metadata log and audit again"
     healthy = _healthy(verdict, roles)
     if verdict.leader_id not in healthy:
-        return f"leader {verdict.leader_id} is not in the ISR by the metadata: nothing is rebuilt from it"
+        return f"leader {verdict.leader_id} is not in the ISR according to the metadata: nothing is rebuilt from it"
     minimum = roles[0].min_insync_replicas
     if any(role.broker_id in gone for role in roles):
         return "a replica of it on a broker that is gone is rebuilt in this plan: audit again after that"
@@ -88,29 +88,30 @@ def _min_isr(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> Presumption:
 
 
 def _steps(before: dict[tuple[str, int], list[int]], after: dict[tuple[str, int], list[int]], reasons: Sequence[str]) -> Iterator[PlanStep]:
-    """Out, and in again. The second waits for the first: a replica that never left is not fetched anew."""
+    """Out, and in again. The second waits for the first: a replica that never left is not fetched again."""
     names = ("reassign-1-take-out.json", "reassign-2-put-back.json", "reassign-undo.json")
     tool = f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file"
     yield PlanStep(
         safety=Safety.REBUILD,
         title=f"Take {count(len(before), 'replica')} out of the assignment",
         reasons=(
-            "Their logs do not come right by themselves; their brokers delete them. Copy the directories first if in doubt.",
+            "Their logs do not recover by themselves. This step makes their brokers delete them: copy the directories first if in doubt.",
             *reasons,
         ),
         commands=(f"{tool} {names[0]} --execute",),
         check=(f"{tool} {names[0]} --verify   # is complete for each partition",),
-        undo=f"`{tool} {names[2]} --execute`: the same assignment as before; a replica that is deleted by then is fetched again.",
+        undo=f"`{tool} {names[2]} --execute`: the same assignment as before; a replica that was already deleted is fetched again.",
         files=(PlanFile(name=names[0], content=reassignment_json(before)), PlanFile(name=names[2], content=reassignment_json(after))),
     )
     yield PlanStep(
         safety=Safety.REBUILD,
-        title=f"Put {count(len(after), 'replica')} back, to be fetched again from the leader",
+        title=f"Put {count(len(after), 'replica')} back: they fetch the whole log from the leader",
         reasons=(
-            f"Only when the step before is complete. The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
+            f"Only when the step before is complete. The throttle, {THROTTLE} bytes per second, protects clients; raise it if there is "
+            "room.",
         ),
         commands=(f"{tool} {names[1]} --throttle {THROTTLE} --execute",),
-        check=(f"{tool} {names[1]} --verify   # is complete for each partition; this also takes the throttle away", "# audit again"),
+        check=(f"{tool} {names[1]} --verify   # is complete for each partition; this also removes the throttle", "# audit again"),
         undo=f"`{tool} {names[0]} --execute`: without these replicas, as after the step before.",
         files=(PlanFile(name=names[1], content=reassignment_json(after)),),
     )

@@ -1,4 +1,4 @@
-"""Replicas of brokers that are gone: fetched anew by other brokers, or by an empty broker with the same id.
+"""Replicas of brokers that are gone: fetched again by other brokers, or by an empty broker with the same id.
 
 An empty broker that the ISR or the ELR still names may be elected: with an empty log, to which the others then truncate. With directory ids
 (KIP-858) the controller waits until the broker has said in which directory the replica is, no longer; only where it keeps an ELR (KIP-966)
@@ -21,7 +21,7 @@ from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, Pla
 from replica_audit.words import count
 
 _MOST = 20
-_NO_LEADER = "nobody leads it once this plan is done; get it a leader, and plan again"
+_NO_LEADER = "it still has no leader after this plan; elect one and plan again"
 _MOVE, _UNDO = "reassign-from-gone.json", "reassign-from-gone-undo.json"
 
 
@@ -36,7 +36,10 @@ def replacing(facts: RecoveryFacts) -> PlanPart:
         refusals = [PlanRefusal(what="rebuild the lost replica of", where=(partition_shown(*key),), why=_NO_LEADER) for key in waiting]
         return PlanPart(steps=(_move(facts, moved, lost),), refusals=tuple(refusals))
     if waiting:
-        why = f"{_NO_LEADER}; before, an empty broker with its id could lead it with an empty log, and the others would truncate to nothing"
+        why = (
+            f"{_NO_LEADER}; until then an empty broker with its id could lead it with an empty log, and the others would truncate "
+            "everything"
+        )
         what = f"replace {brokers_shown(facts.gone)} by an empty one, for"
         return PlanPart(refusals=tuple(PlanRefusal(what=what, where=(partition_shown(*key),), why=why) for key in waiting))
     return PlanPart(steps=tuple(_replaced(broker, lost, alone) for broker in sorted(_lost_with(facts, lost))))
@@ -79,15 +82,15 @@ def _move(facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], los
         safety=Safety.REBUILD,
         title=f"Rebuild {count(len(moved), 'lost replica')} on other brokers",
         reasons=(
-            f"{gone.capitalize()} will not come back: said with --gone. Other brokers take its replicas and fetch them from the leaders; "
+            f"{gone.capitalize()} will not come back (--gone). Other brokers take its replicas and fetch them from the leaders; "
             f"which broker takes which is in {_MOVE}, spread evenly. Racks and free disk space "
-            "are not known to this plan: look at the file first.",
-            f"If you have an empty machine to replace {gone}, leave this step out, and start it with the same id once "
+            "are not known to this plan: check the file first.",
+            f"If you have an empty machine to replace {gone}, skip this step and start it with the same id once "
             "every partition has a leader: an empty broker that a partition's ISR still names could lead it with an empty log.",
-            f"The throttle, {THROTTLE} bytes a second, spares clients; raise it if there is room.",
+            f"The throttle, {THROTTLE} bytes per second, protects clients; raise it if there is room.",
         ),
         commands=(f"{tool} {_MOVE} --throttle {THROTTLE} --execute",),
-        check=(f"{tool} {_MOVE} --verify   # is complete for each partition; this also takes the throttle away",),
+        check=(f"{tool} {_MOVE} --verify   # is complete for each partition; this also removes the throttle",),
         undo=f"`{tool} {_UNDO} --execute`: the same assignment as before, with {gone}.",
         files=(PlanFile(name=_MOVE, content=reassignment_json(moved)), PlanFile(name=_UNDO, content=reassignment_json(before))),
     )
@@ -100,15 +103,15 @@ def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ActedRole]], alo
         safety=Safety.REBUILD,
         title=f"Replace broker {broker} by an empty one with the same id: it fetches {count(fetched, 'replica')} again",
         reasons=(
-            f"Broker {broker} will not come back: said with --gone. No other broker is free to take all of its replicas.",
-            "Not before every partition has a leader, which the first line checks: an empty broker that a partition's ISR still names can "
-            "be elected with an empty log, and the other replicas then truncate to nothing.",
+            f"Broker {broker} will not come back (--gone). No other broker is free to take all of its replicas.",
+            "Only when every partition has a leader, which the first line checks: an empty broker that a partition's ISR still names can "
+            "be elected with an empty log, and the other replicas would then truncate everything.",
             *_empty_again(broker, own),
             "Use empty disks and the `server.properties` of the lost broker. Do not copy its `meta.properties`: the tool writes a new one, "
             "with directory ids that no partition is assigned to yet. CLUSTER_ID is what the second line prints.",
-            f"If broker {broker} is a controller, too (`process.roles`), see `kafka-metadata-quorum.sh describe --status` first: a "
+            f"If broker {broker} is also a controller (`process.roles`), check `kafka-metadata-quorum.sh describe --status` first: a "
             "majority of the other voters has to be up. Where voters are added and removed by `kafka-metadata-quorum.sh` (KIP-853), "
-            "remove the lost one before, and format with `--no-initial-controllers`.",
+            "remove the lost one first, and format with `--no-initial-controllers`.",
         ),
         commands=(
             f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # {_expected(own)}: else stop here",
@@ -117,7 +120,7 @@ def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ActedRole]], alo
             f"# start broker {broker} on its host",
         ),
         check=(joined({broker}),),
-        undo=f"Stop broker {broker} and empty its disks: the partitions have a replica less again, as before.",
+        undo=f"Stop broker {broker} and empty its disks: the partitions have one replica less again, as before.",
     )
 
 
@@ -130,6 +133,6 @@ def _empty_again(broker: int, alone: Sequence[PartitionKey]) -> Iterator[str]:
         named = ", ".join(partition_shown(*key) for key in alone[:_MOST])
         more = f" and {len(alone) - _MOST} more" if len(alone) > _MOST else ""
         yield (
-            f"All replicas of {named}{more} were on brokers that are gone: with the new broker {broker} they begin again, empty, at "
+            f"All replicas of {named}{more} were on brokers that are gone: with the new broker {broker} they start empty again, at "
             "offset 0."
         )

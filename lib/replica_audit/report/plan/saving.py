@@ -36,10 +36,10 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                 safety=Safety.SAVE,
                 title=f"Copy {count(len(holders), 'replica directory', 'replica directories')} of {brokers} to a safe place",
                 reasons=(
-                    "They hold records that a leader does not: as soon as such a replica follows, it truncates them. "
-                    f"The directories are in {FILE}, with the log directory as it was audited; on the broker it is one of its `log.dirs`.",
-                    "Replicas of one partition have the same directory name on every broker: keep each broker's apart.",
-                    "Were copies audited that were made since these brokers stopped, those are the copies: keep them.",
+                    "They hold records that the leader does not: as soon as such a replica follows the leader, it truncates them. "
+                    f"The directories are in {FILE}, with the log directory as audited; on the broker it is one of its `log.dirs`.",
+                    "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
+                    "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
                     f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
                     *_copies(lost),
                 ),
@@ -49,7 +49,7 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                     *_salvage(facts),
                 ),
                 check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing",),
-                undo="Nothing to undo: delete the copies once nobody needs them.",
+                undo="Nothing to undo. Delete the copies once nobody needs them.",
                 files=(
                     PlanFile(name=FILE, content=rows_csv(rows)),
                     PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),
@@ -85,13 +85,13 @@ def _salvage(facts: RecoveryFacts) -> Iterator[str]:
     """The lines that save the records."""
     gone = "".join(f" --gone {broker}" for broker in sorted(facts.gone))
     yield f"# the records themselves, where the audit ran: {command_line('salvage')} --local{gone} --output SAVED"
-    yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, last of all"
+    yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, as the last step"
 
 
 def _copies(lost: Collection[int]) -> Iterator[str]:
     if lost:
         yield (
-            f"Of {brokers_shown(lost)} there is only the audited copy: it holds records that nobody else has. Keep it; the salvage "
+            f"Of {brokers_shown(lost)} only the audited copy is left: it holds records that no other replica has. Keep it; the salvage "
             "reads it, too."
         )
 
@@ -106,7 +106,7 @@ def _only_copies(facts: RecoveryFacts, lost: Collection[int]) -> tuple[PlanStep,
             title=f"Save the records that only the audited copy of {brokers_shown(lost)} holds",
             reasons=tuple(_copies(lost)),
             commands=tuple(_salvage(facts)),
-            check=("# look into SAVED/SALVAGE.md: it lists what was saved, and what could not be",),
+            check=("# SAVED/SALVAGE.md lists what was saved and what could not be saved",),
             undo="Nothing to undo.",
             files=(PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),),
         ),

@@ -57,8 +57,8 @@ def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
         return
     keys = list(dict.fromkeys(one.key for one in found))
     yield from ("## Who truncates what, by leader", "")
-    yield "A replica that follows truncates to what its leader holds. The planned leader is marked; the other lines are what it would cost"
-    yield "if another led. Lost for good: records that no replica holds then."
+    yield "A follower truncates to what its leader holds. The planned leader is marked; the other lines show what it would cost"
+    yield "if another replica led. Lost for good: records that no replica holds afterwards."
     yield from ("", "| partition | leader | election | the others truncate | lost for good |", "|---|---|---|---|---|")
     for one in found:
         if one.key in keys[:_MOST]:
@@ -67,7 +67,7 @@ def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
                 leader = f"broker {one.leader_id}, leads now"
             yield f"| {_cell(partition_shown(*one.key))} | {leader} | {one.election or '-'} | {_cuts(one)} | {_lost(one)} |"
     if len(keys) > _MOST:
-        yield from ("", f"and {len(keys) - _MOST} more partitions. All are in `{FILE}`, where there is that file.")
+        yield from ("", f"and {len(keys) - _MOST} more partitions. All are in `{FILE}`, if the plan has that file.")
     yield ""
 
 
@@ -178,7 +178,7 @@ def _does(cut: ActedCut) -> str:
     does = "nothing"
     if cut.still_diverged:
         does += ", but stays diverged"
-    return does if cut.catches_up else f"{does}, and cannot follow"
+    return does if cut.catches_up else f"{does}, and then cannot follow"
 
 
 def _records(cut: ActedCut) -> str:
@@ -191,7 +191,7 @@ def _records(cut: ActedCut) -> str:
 
 def _lost(one: LedTruncations) -> str:
     if one.lost_records is None:
-        return "what is truncated, but for the copies"
+        return "what is truncated, except in the copies"
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
     known = f"{count(one.lost_records, 'record')}{proven}" if one.lost_records else "nothing"
     return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known

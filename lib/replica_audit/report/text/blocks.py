@@ -28,18 +28,19 @@ _WHY = {
     True: "no follower could be compared with its leader; the reasons of the verdicts show why",
 }
 _LEGEND = (
-    "L>F: leader and follower; L?>F: nobody is known to lead, compared as if L led. "
-    "DIVERGES: first offset at which the follower's log is not the leader's. "
+    "L>F: leader and follower; L?>F: no leader is known, compared as if L led. "
+    "DIVERGES: first offset at which the two logs differ. "
     "TRUNCATES TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: records truncated ('already': according to its server.log); 'committed' are "
-    "offsets that are proven to have been committed and that the leader does not hold."
+    "(start N: it empties its log and starts at N). LOSES: truncated records ('already': according to its server.log); 'committed' are "
+    "offsets that were certainly committed and that the leader does not have."
 )
 _IMPACT_LEGEND = (
-    "GONE: consumed offsets whose records no longer exist. RESUMES: where the group continues (policy: its auto.offset.reset decides). "
-    "MISSES: offsets that it will not read (with latest, where the policy decides)."
+    "GONE: consumed offsets whose records no longer exist. RESUMES: offset at which the group continues (policy: auto.offset.reset "
+    "decides). "
+    "MISSES: offsets that it will never read (with latest, if the policy decides)."
 )
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
-UNCONFIRMED = "Unconfirmed: found by an earlier run, and this one could not look again. They stay open."
+UNCONFIRMED = "Unconfirmed: an earlier run found them, and this run could not check. They stay open."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def blocks(report: Report) -> Iterator[Block]:
     yield from _others(report)
     back = history.no_longer_lines(report)
     if back:
-        yield Notes(title="Acknowledged once, and back", lines=back, severity="error")
+        yield Notes(title="No longer covered by an acknowledgement", lines=back, severity="error")
     covered = history.acknowledged_lines(report)
     if covered:
         yield Notes(title=history.acknowledged_title(report), lines=covered)
@@ -108,7 +109,7 @@ def ending(report: Report) -> Iterator[str]:
     """The last lines: what to look at next, what is new, where the tables are, the exit code and what it means."""
     yield from next_steps(report)
     if not report.warehouse:
-        yield "Tables: none are kept, and no earlier run is compared with; audit writes them."
+        yield "No tables are written and no earlier run is compared; `audit` does both."
     elif report.changes:
         yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
     if report.changes.get(Status.UNCONFIRMED):
@@ -155,9 +156,9 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     if cluster.inferred_leaders:
         which = "" if cluster.metadata else " (no cluster-metadata.json)"
         pairs = _count(cluster.inferred_leaders, "pair")
-        yield f"leaders of {pairs} are inferred from the logs{which}: there a clean verdict proves nothing"
+        yield f"leaders of {pairs} are inferred from the logs{which}: for those a clean verdict proves nothing"
     if cluster.unclean_elections:
-        which = "table leader_epochs" if report.warehouse else f"those of a partition: {_EXPLAINED}"
+        which = "see table leader_epochs" if report.warehouse else f"{_EXPLAINED} lists those of a partition"
         yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
     if cluster.oldest_check is not None or cluster.never_checked:
         yield checks_of_crcs(cluster.oldest_check, cluster.never_checked)
@@ -166,7 +167,7 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     yield f"followers: {counts}" if counts else "no follower to compare"
     if cluster.affected_positions:
         groups, positions = _count(cluster.affected_groups, "group"), _count(cluster.affected_positions, "position")
-        yield f"consumers: {groups} affected, at {positions}"
+        yield f"consumers: {groups} affected at {positions}"
 
 
 def _offline(report: Report) -> Iterator[Notes]:
@@ -250,12 +251,15 @@ def _impacts(report: Report) -> Grid:
 
 def _candidates(report: Report) -> Block:
     """A line for each partition in which another replica would lose less: what the leader loses, and what the best choice would."""
-    title = f"If another replica led (every choice: {'table what_if_leaders' if report.warehouse else _EXPLAINED})"
+    title = f"If another replica led (all choices: {'table what_if_leaders' if report.warehouse else _EXPLAINED})"
     settled = ""
     if report.best_led_partitions:
         settled = f"In {_count(report.best_led_partitions, 'partition')} with something to lose, no other replica would lose less."
     if report.already_lost_partitions:
-        gone = f"In {_count(report.already_lost_partitions, 'partition')} brokers have truncated since what only their audited copies hold."
+        gone = (
+            f"In {_count(report.already_lost_partitions, 'partition')} brokers have since truncated records that only their audited copies "
+            "still hold."
+        )
         settled = f"{settled} {gone}".strip()
     if not report.candidates:
         return Notes(title=title, lines=(settled,))
@@ -271,7 +275,7 @@ def _candidates(report: Report) -> Block:
         parts=(Part(rows=tuple(rows)),),
         right=frozenset({1, 2, 3, 4}),
         shrinks=(0,),
-        legend=f"LOSES: records that no longer exist anywhere, and how many of their offsets had been committed. {settled}".rstrip(),
+        legend=f"LOSES: records that then exist nowhere any more, and how many of their offsets were committed. {settled}".rstrip(),
     )
     return _of_clusters(report, grid, clusters)
 

@@ -17,7 +17,7 @@ def choice_lines(facts: PartitionFacts) -> Iterator[str]:
     """One row for each replica; those that cannot lead come last, without a rank."""
     if not facts.choices:
         return
-    yield "Each replica as the leader, the least loss first"
+    yield "Each replica as the leader, smallest loss first"
     if all(choice.rank is not None and choice.reason == _NOTHING for choice in facts.choices):
         yield from paragraph("Nothing is lost, whichever leads.")
         return

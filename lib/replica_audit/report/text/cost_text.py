@@ -23,9 +23,9 @@ def _section(amount: Amount) -> Iterator[str]:
     yield from paragraph(f"{amount.name}: {count(amount.partitions, 'partition')}, {count(amount.replicas, 'replica')}", 0)
     kinds = (
         (amount.raw_bytes, "of segments"),
-        (amount.compacted_bytes, "of them of compacted topics"),
+        (amount.compacted_bytes, "of which compacted topics"),
         (amount.text_bytes, "of text of kafka-dump-log, unpacked"),
-        (amount.collected_bytes, "of what collect made of segments"),
+        (amount.collected_bytes, "of collections"),
     )
     said = [f"{size(number)} {what}" for number, what in kinds if number]
     yield from paragraph(f"{count(amount.files, 'file')}: {', '.join(said) or 'nothing to read'}.")
@@ -34,17 +34,17 @@ def _section(amount: Amount) -> Iterator[str]:
 
 
 def _assumptions() -> Iterator[str]:
-    yield "What this rests on"
+    yield "What this estimate assumes"
     yield from paragraph(
         f"One core, all in the page cache, small batches, as measured in benchmarks/README.md: headers {size(HEADERS)}/s, CRCs "
-        f"{size(CRCS)}/s, text {size(TEXT)}/s, records {size(RECORDS)}/s in plain Python, besides 0.4 ms for each file and 0.8 ms for each "
-        "partition. Half of it with two cores. Spark takes some 20 s of a core to start, which is not in it."
+        f"{size(CRCS)}/s, text {size(TEXT)}/s, records {size(RECORDS)}/s in plain Python, plus 0.4 ms per file and 0.8 ms per "
+        "partition. With two cores it takes half as long. Spark's start, some 20 s of a core, is not included."
     )
     yield from paragraph(
-        f"From disk: the bytes at {size(DISK)}/s, which is assumed, not measured; the longer of the two columns counts. epochs reads "
-        "headers only: of batches above 8 KiB that is 8 KiB each, so it may read far less; a listing does not show how large batches are."
+        f"From disk: the bytes at {size(DISK)}/s, assumed, not measured; the longer of the two columns counts. epochs reads "
+        "headers only (8 KiB of each larger batch), so it may read far less; a listing does not show how large the batches are."
     )
-    yield from paragraph("Batches that replicas do not share are read a second time: not included, because only the audit finds out which.")
+    yield from paragraph("Batches that differ between replicas are read a second time: not included, because only the audit finds them.")
 
 
 def size(number: int) -> str:
@@ -58,7 +58,7 @@ def size(number: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, minutes or hours; no more than two figures, for it is an estimate."""
+    """Seconds, minutes or hours; no more than two figures, because it is an estimate."""
     if seconds < 1:
         return "under 1 s"
     if seconds < 100:

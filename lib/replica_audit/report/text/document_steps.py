@@ -76,7 +76,7 @@ def _recovered(found: Sequence[ExplainedEpoch], follower: LogState) -> str:
         told.append(f"{_entries(sorted(loaded - in_file))} by its batches or its log start")
     dropped = sorted(entry for entry in in_file - loaded if entry.start_offset >= follower.log_end_offset)
     if dropped:
-        told.append(f"it drops {_entries(dropped)}, for its log ends at {follower.log_end_offset}")
+        told.append(f"it drops {_entries(dropped)}, because its log ends at {follower.log_end_offset}")
     return "; ".join(told)
 
 

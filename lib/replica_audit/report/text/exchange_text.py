@@ -14,10 +14,10 @@ from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, paragraph
 
 DOCUMENTS: dict[str, str] = {
-    Protocol.HIGH_WATERMARK: "Kafka up to 0.10: no question is asked",
-    Protocol.KIP_101: "KIP-101, Kafka 0.11 to 1.1: one question, answered with an offset",
+    Protocol.HIGH_WATERMARK: "Kafka up to 0.10: the follower does not ask",
+    Protocol.KIP_101: "KIP-101, Kafka 0.11 to 1.1: one question, an offset as the answer",
     Protocol.KIP_279: "KIP-279, Kafka 2.0 and later: ask until both know the epoch",
-    Protocol.TRUNCATE_ON_FETCH: "KIP-595, KAFKA-10554, Kafka 2.8 and later: a fetch asks, too",
+    Protocol.TRUNCATE_ON_FETCH: "KIP-595, KAFKA-10554, Kafka 2.8 and later: fetches ask, too",
 }
 _STATE = "AbstractFetcherThread.getOffsetTruncationState"
 _OLD_TRUNCATE = "ReplicaFetcherThread.maybeTruncate of 1.1"
@@ -27,12 +27,12 @@ _OLD = (Protocol.HIGH_WATERMARK, Protocol.KIP_101)
 NOT_RECORDED = "The version of this run did not record what was decided in each round, nor which offsets conflict: audit again to see that."
 RULES = {
     Case.RECORDS: ("no divergence up to the fetch offset: records", "KIP-595; Partition.readRecords"),
-    Case.COMMON_EPOCH: ("both know the epoch: the smallest of both its ends and the log end", f"KIP-279; {_STATE}"),
-    Case.UNKNOWN_EPOCH: ("unknown epoch: the end of the own epoch below, and ask again", f"KIP-279; {_STATE}"),
-    Case.LATER_EPOCH: ("epoch above all of the follower's: the leader's offset", f"KIP-279; {_STATE}"),
-    Case.NO_EPOCH: ("no epoch in the answer: its offset, if below the log end", f"KIP-101; {_OLD_TRUNCATE}"),
-    Case.OUT_OF_RANGE_LONGER: ("out of range and longer than the leader: the leader's log end", _OUT_OF_RANGE),
-    Case.OUT_OF_RANGE_RESTART: ("out of range, and the leader's log starts later: start there, empty", _OUT_OF_RANGE),
+    Case.COMMON_EPOCH: ("both know the epoch: the smallest of its two end offsets and the log end", f"KIP-279; {_STATE}"),
+    Case.UNKNOWN_EPOCH: ("unknown epoch: truncate to the end of the follower's epoch below it, ask again", f"KIP-279; {_STATE}"),
+    Case.LATER_EPOCH: ("epoch above all of the follower's: truncate to the leader's offset", f"KIP-279; {_STATE}"),
+    Case.NO_EPOCH: ("no epoch in the answer: truncate to its offset, if below the log end", f"KIP-101; {_OLD_TRUNCATE}"),
+    Case.OUT_OF_RANGE_LONGER: ("out of range and longer than the leader: truncate to the leader's log end", _OUT_OF_RANGE),
+    Case.OUT_OF_RANGE_RESTART: ("out of range, and the leader's log starts later: empty the log, start there", _OUT_OF_RANGE),
     Case.OUT_OF_RANGE_AGAIN: ("out of range, yet neither longer nor ending before the leader's start: nothing changes", _OUT_OF_RANGE),
 }
 
@@ -43,7 +43,7 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     document = DOCUMENTS.get(explanation.verdict.protocol)
     yield f"The exchange ({document or explanation.verdict.protocol})"
     if point is None or outcome is None:
-        yield from paragraph("None: an exchange takes two logs that can be read.")
+        yield from paragraph("None: an exchange needs two readable logs.")
         return
     if not outcome.is_recorded:
         yield from paragraph(NOT_RECORDED)
@@ -79,7 +79,7 @@ class StepWords:
     def asks(self, step: ExplainedStep) -> str:
         """What the follower asks."""
         if not step.fetches:
-            asked = epoch(step.requested_epoch) if step.requested_epoch is not None else "epoch -1, for it has none"
+            asked = epoch(step.requested_epoch) if step.requested_epoch is not None else "epoch -1, because it has none"
             return f"asks for the end of {asked}"
         sent = "" if step.requested_epoch is None else f", its last epoch is {step.requested_epoch}"
         return f"fetches from {step.log_end_offset}{sent}"
@@ -89,7 +89,7 @@ class StepWords:
         match step.case:
             case Case.RECORDS:
                 is_at_end = self.leader_log is not None and step.log_end_offset == self.leader_log.log_end_offset
-                return f"with {'nothing, for its log ends there' if is_at_end else 'records'}"
+                return f"with {'nothing, because its log ends there' if is_at_end else 'records'}"
             case Case.UNDEFINED:
                 return "-1: it does not know the end"
             case Case.NO_EPOCH:
@@ -117,14 +117,14 @@ class StepWords:
         """What the follower does then."""
         match step.case:
             case Case.RECORDS:
-                return "cannot append them" if self.point.fetcher_fails else "cuts nothing more" if self.cut else "cuts nothing"
+                return "cannot append them" if self.point.fetcher_fails else "truncates nothing more" if self.cut else "truncates nothing"
             case Case.COMMON_EPOCH:
-                return f"has {epoch(step.answered_epoch)} end at {step.own_end_offset}: {self._cuts(step)}"
+                return f"holds {epoch(step.answered_epoch)} up to {step.own_end_offset}: {self._cuts(step)}"
             case Case.UNKNOWN_EPOCH:
-                has = f"has {epoch(step.own_epoch)} below it end at {step.own_end_offset}"
+                has = f"holds {epoch(step.own_epoch)} below it up to {step.own_end_offset}"
                 return f"does not know {epoch(step.answered_epoch)}, {has}: {self._cuts(step)}, asks again"
             case Case.LATER_EPOCH:
-                return f"knows no epoch as high: {self._cuts(step)}"
+                return f"knows no epoch that high: {self._cuts(step)}"
             case Case.NO_EPOCH:
                 return self._cuts(step)
             case Case.UNDEFINED:
@@ -139,7 +139,7 @@ class StepWords:
     def _falls_back(self, step: ExplainedStep) -> str:
         if step.in_memory:
             known = "that of its checkpoint" if self.checkpointed is None else f"the {self.checkpointed} of its checkpoint"
-            return f"runs, and knows a newer high watermark than {known}: cuts nothing"
+            return f"runs, and knows a newer high watermark than {known}: truncates nothing"
         return f"has the high watermark {step.offset}: {self._cuts(step)}"
 
     def _adjusts(self, step: ExplainedStep) -> str:
@@ -149,7 +149,9 @@ class StepWords:
         return self._cuts(step) if step.case is Case.OUT_OF_RANGE_LONGER else "fetches the same again"
 
     def _cuts(self, step: ExplainedStep) -> str:
-        return f"cuts nothing, its log ends at {step.log_end_offset}" if step.truncate_to is None else f"truncates to {step.truncate_to}"
+        if step.truncate_to is None:
+            return f"truncates nothing, its log ends at {step.log_end_offset}"
+        return f"truncates to {step.truncate_to}"
 
     def rule(self, step: ExplainedStep) -> tuple[str, str]:
         """What decides, and where Kafka says so."""
@@ -183,28 +185,29 @@ class StepWords:
             return
         if exchanged.stuck and self.stuck is None and not self.point.ends_with_election:
             yield (
-                "By the copied files this has no end. They do not prove that it is so on the brokers: of one that runs, table and log may "
+                "In the copied files this never ends. That proves nothing about the brokers: on a running one, table and log may "
                 "be newer than their copies."
             )
         elif exchanged.stuck and self.stuck is None:
             yield (
-                "This has no end as the leader's table is now. It does not run, and begins a new epoch when it leads again: then it "
+                "This never ends with the leader's present table. The leader is down, and starts a new epoch when it leads again: then it "
                 "answers differently."
             )
         elif exchanged.stuck:
             yield (
-                f"This has no end: the same question brings the same answer. {self.follower.capitalize()} stays out of the ISR "
+                f"This never ends: the same question gets the same answer. {self.follower.capitalize()} stays out of the ISR "
                 "until the leader's log changes."
             )
         elif self.point.fetcher_fails:
             yield (
-                f"The fetch from {at} fails: {at} lies inside one of the leader's batches. It comes whole, begins below the follower's log "
+                f"The fetch from {at} fails: {at} lies inside one of the leader's batches. It arrives whole, starts below the follower's "
+                "log "
                 "end and cannot be appended (UnexpectedAppendOffsetException; Partition.appendRecordsToFollowerOrFutureReplica). The "
-                "partition stops following: by itself since 2.3 (KIP-461), before that with all others of its fetcher thread. A restart "
-                "tries again from where the files end."
+                "partition stops following: alone since 2.3 (KIP-461), before that with all others of its fetcher thread. A restart "
+                "tries again from the end of the files."
             )
         elif self.point.protocol != Protocol.TRUNCATE_ON_FETCH:
-            yield f"Then records flow from {at} on."
+            yield f"Then it fetches records from {at} on."
         elif self.stuck is not None:
             yield from self._sent_back(self.stuck)
 
@@ -215,7 +218,7 @@ class StepWords:
         again = "fetches the same again" if stuck.back_to_offset >= stuck.fetch_offset else f"truncates to {stuck.back_to_offset}"
         yield (
             f"Later {self.follower} fetches from {stuck.fetch_offset}{last}; {self.leader} answers {answer}; {self.follower} {again}. "
-            "This has no end (Partition.readRecords): it stays out of the ISR."
+            "This never ends (Partition.readRecords): it stays out of the ISR."
         )
 
     def _diverging(self, stuck: Stuck) -> str:

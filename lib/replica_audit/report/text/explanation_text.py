@@ -78,7 +78,7 @@ def _what_goes(explanation: Explanation) -> Iterator[str]:
         return
     physical, end = outcome.physical_offset, explanation.follower.state.log_end_offset
     if physical is None or physical >= end:
-        yield from paragraph("Nothing is cut." if verdict.restart_offset is None else f"Nothing: the log is empty ({end}).")
+        yield from paragraph("Nothing is truncated." if verdict.restart_offset is None else f"Nothing: the log is empty ({end}).")
     else:
         yield from _removed(explanation, physical, end)
     yield from _what_stays(explanation, outcome, point)
@@ -93,7 +93,7 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
     if cut is not None and physical < cut and verdict.restart_offset is None:
         between = offsets(physical, cut)
         yield from paragraph(
-            f"The cut at {cut} lies inside a batch, which is removed whole: the file is cut at {physical}, but the next fetch begins at "
+            f"Offset {cut} lies inside a batch, which is removed whole: the file is truncated at {physical}, but the next fetch starts at "
             f"{cut}: {between} {'is' if cut == physical + 1 else 'are'} not fetched again (LocalLog.truncateTo)."
         )
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
@@ -101,15 +101,15 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
     below = verdict.committed
     if below:
         yield from paragraph(
-            f"Committed and lost: {count(below, 'offset')} that the leader does not hold{_proven_by(verdict.removed_committed_offsets)}."
+            f"Committed and lost: {count(below, 'offset')} that the leader does not have{_proven_by(verdict.removed_committed_offsets)}."
         )
     elif verdict.verdict == Verdict.INCONCLUSIVE:
-        yield from paragraph("Whether any of it was committed and is lost is unknown.")
+        yield from paragraph("Unknown: whether any of it was committed and is lost.")
     else:
-        yield from paragraph("Whether any of it that the leader does not hold was committed is unknown.")
+        yield from paragraph("Unknown: whether any of it that the leader does not have was committed.")
     if verdict.open_transactions:
         yield from paragraph(
-            f"Left open, because their end marker is truncated: transactions of producer {listed(verdict.open_transactions)}."
+            f"Left open because their end marker is truncated: transactions of producer {listed(verdict.open_transactions)}."
         )
 
 
@@ -139,7 +139,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: ExplainedPoin
         yield from paragraph("Nothing stays.")
     elif follower.log_start_offset < leader.log_start_offset:
         below = offsets(follower.log_start_offset, min(stays_to, leader.log_start_offset))
-        yield from paragraph(f"Of what stays, {below} cannot be compared: the leader's log starts at {leader.log_start_offset}.")
+        yield from paragraph(f"Kept but not comparable, because the leader's log starts at {leader.log_start_offset}: {below}.")
     elif outcome.physical_offset is not None:
         yield from paragraph("What stays on the follower agrees with the leader's log.")
 
@@ -186,7 +186,7 @@ def described(explanation: Explanation, side: ExplainedReplica) -> str:
         said.append(f"cleaned up to {log.cleaner_offset}")
     said.append(f"leader-epoch-checkpoint {log.checkpoint_state}")
     if log.recovery_cut_offset is not None:
-        said.append(f"log recovery cuts it at {log.recovery_cut_offset}")
+        said.append(f"log recovery truncates it at {log.recovery_cut_offset}")
     is_the_reason = side is explanation.follower and explanation.verdict.verdict == Verdict.UNREADABLE
     if log.unreadable_reason is not None and not is_the_reason:
         said.append(log.unreadable_reason)
@@ -228,7 +228,7 @@ def _limits(explanation: Explanation) -> Iterator[str]:
     """What was too long to be read whole: then the explanation may lack something."""
     if explanation.cut_short:
         yield from paragraph(
-            f"Not all rows were read of these tables: {', '.join(explanation.cut_short)}. This explanation may be incomplete.", 0
+            f"Some rows of these tables were not read: {', '.join(explanation.cut_short)}. This explanation may be incomplete.", 0
         )
 
 

@@ -37,7 +37,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     yield from paragraph(
         "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
         "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
-        "Nearest: where seekToNearest of KIP-320's draft would have gone; same: there, too."
+        "Nearest: where seekToNearest of KIP-320's draft would have moved it; same: to the same place."
     )
     reasons: dict[str, list[str]] = {}
     for impact in shown:

@@ -20,7 +20,7 @@ _WHY_BACK = {
 def news_title(report: Report) -> str:
     """How many findings are new since the run before."""
     total = sum(report.new_findings.values())
-    return f"{total} new {'finding' if total == 1 else 'findings'} since the run before" if total else "No new finding since the run before"
+    return f"{total or 'No'} new {'finding' if total == 1 else 'findings'} since the run before"
 
 
 def news_lines(report: Report) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from replica_audit.words import count
 
 _MOST = 12
 _AFTERWARDS = (
-    "Committed records that a truncation removed are gone from that replica: look for them in copies from before that time, and in what "
+    "Committed records that a truncation removed are gone from that replica: look for them in earlier copies and in what "
     "consumers have processed. Groups whose committed offset is above the truncation offset resume at other records."
 )
 

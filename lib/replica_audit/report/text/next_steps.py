@@ -17,13 +17,13 @@ def next_steps(report: Report) -> Iterator[str]:
     cluster = ["--cluster", every[0].cluster_id] if len(report.clusters) > 1 else []
     which = ["--partition", f"{every[0].topic}-{every[0].partition}", *cluster]
     if not report.warehouse:
-        yield "Next, the same command with"
-        yield f"  {shlex.join(which)}: the worst finding"
-        yield "  --html FILE: a page of all"
-        yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: the steps of a repair"
+        yield "Next: run the same command with"
+        yield f"  {shlex.join(which)}: explains the worst finding"
+        yield "  --html FILE: writes a page with all findings"
+        yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: writes the steps of a repair"
     elif "/" in report.warehouse:  # without Spark a catalog cannot be asked where its tables are
         of_run = ["--warehouse", report.warehouse, "--run-id", report.run_id]
-        yield "Next: the worst finding explained, a page of all, the steps of a repair"
+        yield "Next: explain the worst finding, make a page, plan the repair"
         yield f"  {program()} explain {shlex.join([*of_run, *which])}"
         yield f"  {program()} report {shlex.join(of_run)}"
         yield f"  {program()} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"

@@ -120,5 +120,5 @@ def _how(choice: CanBeElected) -> str:
     if choice.election == ElectionType.UNCLEAN:
         return f" (an unclean election{down})"
     crashed = not choice.in_isr and choice.broker_up is False and choice.stopped_cleanly is False
-    unless = "; if it crashed, the controller takes it out of the ELR first" if crashed else ""
+    unless = "; if it crashed, the controller removes it from the ELR first" if crashed else ""
     return f" (clean: in the {'ISR' if choice.in_isr else 'ELR'}{down}{unless})"

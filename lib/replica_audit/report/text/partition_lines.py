@@ -23,7 +23,7 @@ def offline_lines(report: Report) -> Iterator[str]:
     stopped = [f"{one.topic}-{one.partition}" for one in report.offline if one.cluster_stopped]
     if stopped:
         named = f"{', '.join(stopped[:_NAMED])}{', ...' if len(stopped) > _NAMED else ''}"
-        yield f"The whole cluster was shut down in order, and starting it elects leaders cleanly: {named}"
+        yield f"The whole cluster was shut down cleanly, and starting it elects leaders cleanly: {named}"
 
 
 def leader_and_isr_lines(report: Report) -> Iterator[str]:

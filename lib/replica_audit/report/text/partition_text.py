@@ -45,7 +45,7 @@ def finding_lines(facts: PartitionFacts) -> Iterator[str]:
         yield f"Nobody leads {facts.name}: {one.code} ({one.severity})"
         yield from paragraph(f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}.")
         if one.cluster_stopped:
-            yield from paragraph("The whole cluster was shut down in order; starting it elects a leader cleanly.")
+            yield from paragraph("The whole cluster was shut down cleanly; starting it elects a leader cleanly.")
         for line in elections(facts.choices):
             yield from paragraph(line)
 
@@ -53,7 +53,7 @@ def finding_lines(facts: PartitionFacts) -> Iterator[str]:
 def _limits(facts: PartitionFacts) -> Iterator[str]:
     short = [name for name in facts.cut_short if name in PARTITION_TABLES or facts.alone is not None]
     if short:
-        yield from paragraph(f"Not all rows were read of these tables: {', '.join(short)}. This explanation may be incomplete.", 0)
+        yield from paragraph(f"Some rows of these tables were not read: {', '.join(short)}. This explanation may be incomplete.", 0)
 
 
 PARTITION_SECTIONS: tuple[Section, ...] = (

@@ -19,7 +19,7 @@ _OF_EXIT = {0: "green", 1: "red", 2: "red", 3: "yellow"}
 
 
 def renderable(report: Report) -> RenderableType:
-    """The whole summary. Names are shown as they are, also in other scripts, but for control characters."""
+    """The whole summary. Names are shown as they are, also in other scripts, except control characters."""
     return Group(*_all(report))
 
 

@@ -70,6 +70,6 @@ def _progress(future: ExplainedFuture) -> Iterator[str]:
     if future.restart_offset is not None:
         yield f"empties its log and starts at {future.restart_offset} by {future.protocol}"
     elif future.truncation_offset is not None:
-        yield f"is cut to {future.truncation_offset} by {future.protocol}"
+        yield f"truncates to {future.truncation_offset} by {future.protocol}"
     if future.removed_records:
         yield f"{future.removed_records} records of the future replica are truncated"

@@ -19,12 +19,12 @@ def rule_lines(explanation: Explanation) -> Iterator[str]:
     if not explanation.points and not others:
         return
     rejected = [rule for rule in others if not rule.accepted]
-    yield "The same by the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
+    yield "Under the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
     yield from fitted(HEAD, rule_rows(explanation))
     if explanation.rules:
         yield from paragraph(
-            "Round trips: questions about epochs. Bytes: of this partition in these questions + in their answers. Falls back: to the high "
-            "watermark. Removed offsets: from the batch that holds the cut on, for batches go as a whole."
+            "Round trips: questions about epochs. Bytes: of this partition, in questions + in answers. Falls back: to the high "
+            "watermark. Removed offsets: from the start of the batch that holds the truncation offset: batches are removed whole."
         )
     cut = None if explanation.applied is None else explanation.applied.truncation_offset
     for rule in rejected:
@@ -87,13 +87,13 @@ def observed_lines(explanation: Explanation) -> Iterator[str]:
     yield f"What broker {verdict.follower_id} did, according to its server.log"
     cut = verdict.truncation_offset
     if seen == cut:
-        yield from paragraph(f"It truncated to {seen}: what {verdict.protocol} gives.")
+        yield from paragraph(f"It truncated to {seen}, as {verdict.protocol} requires.")
         return
-    gives = "no cut" if cut is None else f"{cut}"
+    gives = "no truncation" if cut is None else f"{cut}"
     yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
     is_known = explanation.applied is not None and explanation.applied.is_recorded
     if is_known and verdict.did_otherwise is None:
-        yield from paragraph("That alone is no contradiction: server.log may be about another exchange, before these copies or after them.")
+        yield from paragraph("That alone is not a contradiction: server.log may show another exchange, before or after these copies.")
 
 
 def _same(explanation: Explanation, seen: int) -> str:

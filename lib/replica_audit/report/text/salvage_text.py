@@ -185,7 +185,7 @@ def _kept_back(saved: SavedRecords) -> list[str]:
             lines.append(f"- `{reason}`, {_records(found[reason])}: {WHY_KEPT_BACK[reason]}.{option}")
     unsendable = sum(one.unsendable for one in saved.partitions)
     if unsendable:
-        lines.append(f"- {_records(unsendable)} with a header whose name is no UTF-8: no client can send them again.")
+        lines.append(f"- {_records(unsendable)} with a header whose name is not UTF-8: no client can send them again.")
     return lines
 
 
@@ -235,7 +235,7 @@ def _replay(saved: SavedRecords) -> list[str]:
 def _commands(one: SavedPartition, reader_config: str) -> Iterator[str]:
     if not _LEGAL_TOPIC.fullmatch(one.topic):
         count = _records(one.console_records + one.encoded_records)
-        yield f"# {_plain(one.topic)!r} is no topic that Kafka allows: {count} cannot be replayed"
+        yield f"# {_plain(one.topic)!r} is not a topic that Kafka allows: {count} cannot be replayed"
         return
     topic = f"--topic={one.topic}" if one.topic.startswith("-") else f"--topic {one.topic}"
     if one.console:

@@ -2,7 +2,7 @@
 (() => {
   const byId = (id) => document.getElementById(id);
   const body = byId("rows");
-  // Details are for the screen; on paper everything is told.
+  // Details are for the screen; on paper everything is shown.
   addEventListener("beforeprint", () => document.querySelectorAll("details:not([open])").forEach((one) => { one.open = true; one.dataset.shut = "1"; }));
   addEventListener("afterprint", () => document.querySelectorAll("details[data-shut]").forEach((one) => { one.open = false; delete one.dataset.shut; }));
   if (!body) return;
@@ -90,8 +90,8 @@
     const cut = row.restart !== null ? "start " + row.restart : row.cut === null ? "-" : String(row.cut);
     tr.append(
       verdict, name, make("td", pair, "", "Leader › follower"),
-      make("td", row.parts === null ? "-" : String(row.parts), "number", "Parts at"), make("td", cut, "number", "Cut to"),
-      make("td", grouped(row.records), "number", "Records that go"), make("td", grouped(row.committed), "number", "Committed"),
+      make("td", row.parts === null ? "-" : String(row.parts), "number", "Diverges at"), make("td", cut, "number", "Truncates to"),
+      make("td", grouped(row.records), "number", "Records lost"), make("td", grouped(row.committed), "number", "Committed"),
       make("td", row.status, "", "Status"), make("td", reason(row), "reason", "Reason"));
     return tr;
   };
