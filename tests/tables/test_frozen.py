@@ -87,5 +87,5 @@ def test_what_the_class_does_not_take_is_refused(values: dict[str, Any]) -> None
 def test_only_frozen_classes_with_slots_and_keywords_are_made_so() -> None:
     for frozen, slots, kw_only in ((False, True, True), (True, False, True), (True, True, False)):
         kind = dataclasses.make_dataclass("Kind", [("first", int)], frozen=frozen, slots=slots, kw_only=kw_only)
-        with pytest.raises(TypeError, match="Kind is no frozen dataclass"):
+        with pytest.raises(TypeError, match="Kind is not a frozen dataclass"):
             made_quickly(kind)

@@ -131,7 +131,7 @@ def test_no_two_row_classes_have_a_name() -> None:
 
 def test_a_number_has_to_say_how_wide_it_is() -> None:
     unknown: Any = dataclasses.make_dataclass("Unknown", [("offset", int)])
-    with pytest.raises(TypeError, match="no type of a column"):
+    with pytest.raises(TypeError, match="not a column type"):
         columns_of(unknown)
 
 

@@ -117,7 +117,7 @@ def type_of(hint: Hint) -> pa.DataType:
     if isinstance(hint.kind, type) and dataclasses.is_dataclass(hint.kind):
         return shape(_nested(columns_of(hint.kind), keeps=NOT_NULL_KEPT in hint.told))
     if hint.kind not in _PLAIN:
-        raise TypeError(f"{hint.kind} is no type of a column")
+        raise TypeError(f"{hint.kind} is not a column type")
     return _PLAIN[hint.kind]
 
 

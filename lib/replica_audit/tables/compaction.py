@@ -32,7 +32,7 @@ class CompactionDifference:
     ]
     broker_id: Annotated[
         Int,
-        "the replica that is wrong: it lacks the record, has the key back, or serves the older value; of key-missing-or-deleted the one "
+        "the wrong replica: it lacks the record, has the key back, or serves the older value; for key-missing-or-deleted the one "
         "without the key",
     ]
     key_hash: Annotated[str, "first 64 bits of the key's hash (XXH64), hexadecimal; of a marker its producer id"]
@@ -43,14 +43,14 @@ class CompactionDifference:
     key: Annotated[
         str | None,
         "the key as text, with --show-keys: UTF-8 with \\ and what cannot be printed escaped, 200 characters of it at most; other bytes as "
-        "hexadecimal digits after 0x. Null: nobody asked, a marker, or it could not be read again",
+        "hexadecimal digits after 0x. Null: not asked for, a marker, or it could not be read again",
     ]
 
 
 COMPACTION_DIFFERENCES = table(
     CompactionDifference,
     name="compaction_differences",
-    grain="one row per leader, follower and key that differs, at most 100 of a cause and broker (--compare records); "
+    grain="one row per leader, follower and differing key, at most 100 for each cause and broker (--compare records); "
     "replica_verdicts.differing_keys has their number",
     constraints=PARTITION_CHECK,
     cluster_by=BY_PARTITION,

@@ -17,33 +17,33 @@ class DamagedBatch:
     broker_id: Broker
     damage: Annotated[
         str,
-        "crc: its bytes do not match its CRC; unframed: the bytes there are no batch, reading stops; base_offset, leader_epoch: a field"
-        " that the CRC does not cover is not as on the other replicas, and cannot be right",
+        "crc: its bytes do not match its CRC; unframed: the bytes there are not a batch, reading stops; base_offset, leader_epoch: a field"
+        " that the CRC does not cover differs from the other replicas, and cannot be right",
     ]
-    first_offset: Annotated[Bigint, "first offset that is affected"]
-    last_offset: Annotated[Bigint | None, "last one, inclusive; null: how far it reaches is unknown"]
+    first_offset: Annotated[Bigint, "first affected offset"]
+    last_offset: Annotated[Bigint | None, "last affected offset, inclusive; null: unknown"]
     path: Annotated[str, "file"]
-    byte_offset: Annotated[Bigint | None, "where it begins in the file"]
-    size_bytes: Annotated[Bigint | None, "its size by its header; null: unframed"]
-    leader_epoch: Annotated[Int | None, "leader epoch that its header has"]
+    byte_offset: Annotated[Bigint | None, "byte of the file at which the batch starts"]
+    size_bytes: Annotated[Bigint | None, "its size according to its header; null: unframed"]
+    leader_epoch: Annotated[Int | None, "leader epoch in its header"]
     stored_crc: Annotated[Bigint | None, "CRC that its header has"]
-    computed_crc: Annotated[Bigint | None, "CRC of its bytes as they are; null: its bytes are not in the input"]
+    computed_crc: Annotated[Bigint | None, "CRC computed from its bytes; null: its bytes are not in the input"]
     wrong_fields: Annotated[
         tuple[str, ...],
-        "what is not as in the good copies: base_offset, length, leader_epoch, magic, crc, or payload (records and the rest of the header)",
+        "what differs from the good copies: base_offset, length, leader_epoch, magic, crc, or payload (records and the rest of the header)",
     ]
     good_broker_ids: Annotated[tuple[Int, ...], "brokers whose batch at the first offset passes its CRC"]
     copies_agree: Annotated[bool | None, "whether those have the same offsets, CRC, epoch and size; null: there is none"]
     recovery: Annotated[
         str,
-        "recoverable: the copies are the batch as it was written, for they have its CRC, or two agree; unconfirmed: one passes, and nothing"
+        "recoverable: the copies are the batch as written, because they have its CRC, or two agree; unconfirmed: one passes, and nothing"
         " proves that it is the same batch; copies_disagree; no_good_copy",
     ]
     recover_from_id: Annotated[Int | None, "broker to recover it from: the leader if its copy is good; null: not recoverable"]
     good_path: Annotated[str | None, "its file there"]
     good_leader_epoch: Annotated[Int | None, "its leader epoch there"]
     good_crc: Annotated[Bigint | None, "its CRC there"]
-    cut_by_recovery: Annotated[bool, "whether the broker cuts it off when it starts, and fetches it again"]
+    cut_by_recovery: Annotated[bool, "whether the broker truncates it when it starts, and fetches it again"]
 
 
 DAMAGED_BATCHES = table(

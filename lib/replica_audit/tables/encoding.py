@@ -21,7 +21,7 @@ Values = Sequence[Any]
 
 
 class RowMismatchError(Exception):
-    """Something is no row of its class: it is of another one, or its columns are others."""
+    """Something is not a row of its class: it is of another one, or its columns are others."""
 
 
 def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:

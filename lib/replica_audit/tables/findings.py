@@ -95,7 +95,7 @@ class FindingKey:
 
     __slots__ = ()
 
-    finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER where it is about the partition"]
+    finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER if it is about the partition"]
     code: Annotated[
         str,
         "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction; or "
@@ -119,7 +119,7 @@ class FindingHistory:
     status: Annotated[
         str,
         "new or persisting: this run found it; resolved: this run compared the same and found it clean; unconfirmed: an earlier run "
-        "found it, this one could not look, so it stays open",
+        "found it, and this one could not check, so it stays open",
     ]
 
 
@@ -130,10 +130,10 @@ class FindingFacts:
     __slots__ = ()
 
     about: Annotated[str | None, "follower, leader (its own replica), partition or broker-log; null: of an older version"] = None
-    leader_id: Annotated[Int | None, "leader, or the replica that is inferred to lead and compared with; -1: nobody"] = None
+    leader_id: Annotated[Int | None, "leader, or the inferred leader that was compared with; -1: none"] = None
     leader_source: Annotated[str | None, "cluster-metadata, metadata-log or inferred"] = None
     inferred_because: Annotated[str | None, "why the leader is inferred, as in replica_verdicts"] = None
-    leader_epoch: Annotated[Int | None, "leader epoch by the metadata; null: of a follower"] = None
+    leader_epoch: Annotated[Int | None, "leader epoch according to the metadata; null: the finding is about a follower"] = None
     divergence_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
     truncation_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
     restart_offset: Annotated[Bigint | None, "as in replica_verdicts"] = None
@@ -149,12 +149,12 @@ class FindingFacts:
     hole: LogHole = None
     cause: NotComparedBecause = None
     evidence: Annotated[str | None, "files, offsets and epochs that the finding rests on"] = None
-    isr: Annotated[tuple[Int, ...] | None, "offline_partition, in_sync_outside_isr: the ISR by the metadata"] = None
+    isr: Annotated[tuple[Int, ...] | None, "offline_partition, in_sync_outside_isr: the ISR according to the metadata"] = None
     elr: Annotated[tuple[Int, ...] | None, "offline_partition: the eligible leader replicas (KIP-966)"] = None
-    last_leader_id: Annotated[Int | None, "offline_partition: who led last; null: not known"] = None
-    leaderless_since: Annotated[datetime | None, "offline_partition: when it lost its leader, UTC; null: no metadata log says so"] = None
+    last_leader_id: Annotated[Int | None, "offline_partition: the last leader; null: unknown"] = None
+    leaderless_since: Annotated[datetime | None, "offline_partition: when it lost its leader, UTC; null: no metadata log shows it"] = None
     cluster_stopped: Annotated[
-        bool | None, "offline_partition: the whole cluster was shut down in order; starting it elects a leader cleanly"
+        bool | None, "offline_partition: the whole cluster was shut down cleanly; starting it elects a leader cleanly"
     ] = None
     candidates: Annotated[
         tuple[Annotated[ElectionChoice, NOT_NULL_KEPT], ...] | None,
@@ -168,7 +168,7 @@ class FindingFacts:
     mismatch: FirstMismatch = None
     damaged: Annotated[
         tuple[BatchDamage, ...] | None,
-        "batches of this replica that are damaged, and who holds them well, as in damaged_batches; the first 5",
+        "damaged batches of this replica, and which brokers have good copies, as in damaged_batches; the first 5",
     ] = None
     hanging: Annotated[
         tuple[HangingTransaction, ...] | None,
@@ -180,8 +180,8 @@ class FindingFacts:
     ] = None
     acknowledgement: Annotated[
         AcknowledgedBy | None,
-        "the entry of --acknowledged that is about it: state is acknowledged, or why it does not hold: expired (after until), more-severe "
-        "(than severity), more-records (lost than at_most_records); line is its line in the file; null: none is about it",
+        "the matching entry of --acknowledged: state is acknowledged, or why it does not hold: expired (after until), more-severe "
+        "(than severity), more-records (lost than at_most_records); line is its line in the file; null: no entry matches",
     ] = None
 
 
@@ -229,7 +229,7 @@ class CheckedPartition:
 FINDINGS = table(
     RunFinding,
     name="findings",
-    grain="one row per finding of the run, and per finding that earlier runs left open and this run did not see",
+    grain="one row per finding of the run, and per finding that earlier runs left open and this run did not find",
     constraints={"known_status": "status IN ('new', 'persisting', 'resolved', 'unconfirmed')"},
     cluster_by=BY_PARTITION,
     widened=("known_status",),

@@ -25,22 +25,20 @@ class LeaderEpoch:
     partition: PartitionNumber
     topic_id: Annotated[str | None, "topic id"]
     leader_epoch: Annotated[Int, "epoch"]
-    leader_id: Annotated[Int, "broker that led it; -1: nobody"]
+    leader_id: Annotated[Int, "broker that led it; -1: none"]
     election: Annotated[str, "created, snapshot (elected before the oldest snapshot), clean, unclean, same-leader or leaderless"]
     isr: Annotated[tuple[Int, ...] | None, "ISR after the election"]
     elr: Annotated[tuple[Int, ...] | None, "eligible leader replicas after it (KIP-966)"]
-    isr_at_end: Annotated[
-        tuple[Int, ...] | None, "ISR when the epoch ended, or as far as the metadata log reaches, by changes within the epoch"
-    ]
-    metadata_offset: Annotated[Bigint, "offset of the record in the metadata log: the order of all elections of the cluster"]
+    isr_at_end: Annotated[tuple[Int, ...] | None, "ISR when the epoch ended, or at the end of the metadata log"]
+    metadata_offset: Annotated[Bigint, "offset of the record in the metadata log; it orders all elections of the cluster"]
     metadata_epoch: Annotated[Int, "epoch of the metadata log"]
     began_at: Annotated[datetime | None, "when the controller wrote the record, UTC"]
     start_offset: Annotated[
         Bigint | None,
-        "where the epoch began by the leader's table, else another replica's; null: no table has it, or the log start moved over it",
+        "where the epoch starts according to the leader's table, else another replica's; null: in no table, or the log start has passed it",
     ]
     given_up_offsets: Annotated[
-        Bigint | None, "unclean: offsets of earlier epochs that a replica still holds and the elected one did not hold; null: not known"
+        Bigint | None, "unclean: offsets of earlier epochs that a replica still holds and the elected one did not hold; null: unknown"
     ]
     given_up_held_by: Annotated[tuple[Int, ...] | None, "the replicas that hold them"]
 
@@ -63,15 +61,15 @@ class LoggedIncident:
 
     topic: Topic
     partition: PartitionNumber
-    broker_id: Annotated[Int | None, "broker in whose folder the log lies"]
+    broker_id: Annotated[Int | None, "broker in whose folder the server.log is"]
     kind: Annotated[str, "removed_below_high_watermark, truncation_refused or unclean_election"]
     logged_at: Annotated[str | None, "the line's own time, in the broker's zone; null: the layout has no date"]
-    truncation_offset: Annotated[Bigint | None, "offset truncated to; of a refused truncation the leader's log end"]
+    truncation_offset: Annotated[Bigint | None, "offset truncated to; for a refused truncation the leader's log end"]
     end_offset: Annotated[
-        Bigint | None, "exclusive end of what was removed: the high watermark before; of a refused one the replica's log end"
+        Bigint | None, "exclusive end of what was removed: the previous high watermark; for a refused truncation the replica's log end"
     ]
-    leader_id: Annotated[Int | None, "the leader that was followed, or elected; null: the line does not have it"]
-    leader_epoch: Annotated[Int | None, "epoch of the elected leader; null: the line does not have it"]
+    leader_id: Annotated[Int | None, "the leader that was followed or elected; null: not in the line"]
+    leader_epoch: Annotated[Int | None, "epoch of the elected leader; null: not in the line"]
     severity: Annotated[str, "warning if the incident is a finding, else none"]
     summary: Annotated[str, "the incident in one sentence"]
     path: Annotated[str, "the log"]
@@ -81,7 +79,7 @@ class LoggedIncident:
 LOGGED_INCIDENTS = table(
     LoggedIncident,
     name="logged_incidents",
-    grain="one row per incident that a broker's own log shows: committed records removed, a truncation refused, or an unclean election",
+    grain="one row per incident in a broker's server.log: committed records removed, a truncation refused, or an unclean election",
     constraints={
         **PARTITION_CHECK,
         "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
@@ -101,22 +99,22 @@ class ConsumerImpact:
     committed_offset: Annotated[Bigint, "next offset that the group would read"]
     committed_leader_epoch: Annotated[Int, "leader epoch of the last record that it consumed; -1: the commit has none"]
     committed_at: Annotated[datetime | None, "timestamp of the commit, UTC"]
-    validation_result: Annotated[str, "what the client makes of it: valid, truncated, undefined or not-validated; unknown: no leader"]
-    diverging_epoch: Annotated[
-        Int | None, "epoch in the leader's answer, where that differs from the committed one or ends below the offset"
+    validation_result: Annotated[
+        str, "what the client's validation finds: valid, truncated, undefined or not-validated; unknown: no leader"
     ]
+    diverging_epoch: Annotated[Int | None, "epoch in the leader's answer, if that differs from the committed one or ends below the offset"]
     reset_offset: Annotated[
         Bigint | None,
-        "where a client with a reset policy resumes if it need not apply it: the diverging offset, or the committed one; null: the "
+        "where a client resumes if it need not apply its reset policy: the diverging offset, or the committed one; null: the "
         "policy decides",
     ]
     nearest_offset: Annotated[
         Bigint | None, "offset of the draft of KIP-320 (seekToNearest): start of the first larger epoch; null: no truncation"
     ]
     records_gone: Annotated[Bigint | None, "consumed offsets whose records no longer exist; null: unknown"]
-    records_reread: Annotated[Bigint | None, "offsets that are read again; where the policy decides, with earliest"]
-    records_missed: Annotated[Bigint | None, "offsets of the leader's log that are never read; where the policy decides, with latest"]
-    history_rewritten: Annotated[bool, "whether the client takes the position for valid although records below it were replaced"]
+    records_reread: Annotated[Bigint | None, "offsets that are read again; if the policy decides, with earliest"]
+    records_missed: Annotated[Bigint | None, "offsets of the leader's log that are never read; if the policy decides, with latest"]
+    history_rewritten: Annotated[bool, "whether the client considers the position valid although records below it were replaced"]
     affected: Annotated[bool | None, "whether the group is affected by a truncation; null: unknown"]
     reason: Annotated[str, "what happens, in one sentence"]
     evidence: Annotated[str, "file and offset of the commit"]

@@ -39,25 +39,25 @@ from replica_audit.tables.pair_structs import (
 AlreadyTruncated = Annotated[bool | None, "whether it has truncated since it was copied, according to its broker's server.log"]
 NeverCatchesUp = Annotated[
     RefusedFetch | None,
-    "the fetch that the leader refuses for good, and where the follower then fetches from again; null: it catches up. Null in it: "
+    "the fetch that the leader refuses forever, and where the follower then fetches from again; null: it catches up. Null in it: "
     "answered_epoch and answered_end_offset where the answer is OFFSET_OUT_OF_RANGE. fresh_replica_too: so is an empty log",
 ]
 WrongLines = Annotated[
     tuple[WrongCheckpointLine, ...] | None,
-    "its lines that its batches contradict: start_offset is right, null where the line has to be removed; found_offset is what the file "
-    "has, null where the line is missing",
+    "its lines that its batches contradict: start_offset is right, null if the line must be removed; found_offset is what the file "
+    "has, null if the line is missing",
 ]
 LogHole = Annotated[
     MissingOffsets | None,
-    "where a log_matching_violation is that one log misses offsets: the broker that misses them, [first, end), the base offsets of"
-    " the segments before and after it (null: inside a segment), and whether the cut makes it",
+    "if one log of a log_matching_violation lacks offsets: the broker that misses them, [first, end), the base offsets of"
+    " the segments before and after it (null: inside a segment), and whether the truncation makes the hole",
 ]
 FirstMismatch = Annotated[
     BatchMismatch | None,
-    "of content_mismatch and rebatched: the first batches that are not the same (null: that side has none there) and the first such record,"
+    "for content_mismatch and rebatched: the first batches that differ (null: that side has none there) and the first such record,"
     " by its offset, sizes and timestamps. kind: other_records, other_batching (the same records in other batches), other_encoding (in the"
-    " same batches, compressed otherwise) or not_read. parts: presence, key, value, headers, timestamp or producer (id, epoch, sequence,"
-    " transaction). compared_end_offset: all records below it were compared; unread: why none from there on were",
+    " same batches, compressed differently) or not_read. parts: presence, key, value, headers, timestamp or producer (id, epoch, sequence,"
+    " transaction). compared_end_offset: all records below it were compared; unread: why the rest was not compared",
 ]
 NotComparedBecause = Annotated[
     str | None,
@@ -106,8 +106,8 @@ class TruncationPoint:
     leader_source: LeaderSource
     protocol: Annotated[str, "high-watermark, kip-101, kip-279 or truncate-on-fetch"]
     applies: Annotated[bool, "whether the cluster runs this protocol"]
-    truncation_offset: Annotated[Bigint | None, "offset to which the follower's log is cut; null: not cut"]
-    restart_offset: Annotated[Bigint | None, "the leader's log start at which the follower restarts empty; null: it does not"]
+    truncation_offset: Annotated[Bigint | None, "offset to which the follower truncates its log; null: it does not"]
+    restart_offset: Annotated[Bigint | None, "the leader's log start, at which the follower restarts with an empty log; null: it does not"]
     fetcher_fails: Annotated[bool, "whether the next fetch offset lies inside a batch of the leader, so that appending fails"]
     round_trips: Annotated[Int, "requests to the leader before the fetch that brings records"]
     rounds: Annotated[
@@ -115,28 +115,29 @@ class TruncationPoint:
         "the leader's answers in order. request: fetch or offset_for_leader_epoch. decided_by: the case of the rule: common-epoch, "
         "unknown-epoch (it asks again), later-epoch (above all of its own), no-epoch, undefined, records, out-of-range-longer, out-of-"
         "range-restart or out-of-range-again. log_end_offset: the follower's when it asks, where a fetch begins. own_epoch, "
-        "own_end_offset: what its own table says of the answered epoch; null: not looked up, or none as high. out_of_range: why: "
-        "epoch, below-start or beyond-end. dropped_epochs: those that the cut takes from its table",
+        "own_end_offset: what its own table has for the answered epoch; null: not looked up, or none that high. out_of_range: why: "
+        "epoch, below-start or beyond-end. dropped_epochs: those that the truncation removes from its table",
     ]
     falls_back_to_high_watermark: Annotated[bool, "whether the follower falls back to its high watermark"]
-    removed_offsets: Annotated[Bigint, "offsets from the physical cut to the log end offset"]
-    still_diverged: Annotated[bool, "whether what survives the cut conflicts with the leader"]
-    catches_up: Annotated[bool | None, "whether its fetches then continue until it holds all that the leader holds"]
+    removed_offsets: Annotated[Bigint, "offsets from the start of the first truncated batch to the log end offset"]
+    still_diverged: Annotated[bool, "whether what remains after the truncation conflicts with the leader"]
+    catches_up: Annotated[bool | None, "whether its fetches then continue until it holds everything that the leader holds"]
     physical_offset: Annotated[
         Bigint | None,
-        "first offset that the files lose: the base offset of the batch that holds the cut; the log start on a restart; null: not cut",
+        "first offset that the files lose: the base offset of the batch that holds the truncation offset; the log start "
+        "on a restart; null: nothing is truncated",
     ]
-    fetch_offset: Annotated[Bigint | None, "where records flow again, or where an exchange without end comes back to"]
-    stuck: Annotated[bool | None, "whether the exchange has no end: the same request brings the same answer"]
-    ends_with_election: Annotated[bool | None, "whether it ends nevertheless once the leader, which does not run, is elected again"]
+    fetch_offset: Annotated[Bigint | None, "where the follower fetches records again, or the offset to which an endless exchange returns"]
+    stuck: Annotated[bool | None, "whether the exchange never ends: the same request gets the same answer"]
+    ends_with_election: Annotated[bool | None, "whether it ends once the leader, which is down, is elected again"]
     restarts_once_failed: Annotated[bool | None, "whether a restart after the failed fetch empties the log, so that it catches up"]
     fallback: Annotated[
         HighWatermarkFallback | None,
-        "how it falls back to its high watermark, after so many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
-        "in_memory: its broker runs, so that a newer one than the file's counts; truncate_to null: that cuts nothing",
+        "how it falls back to its high watermark, and after how many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
+        "in_memory: its broker runs, so a newer one than the file's counts; truncate_to null: it truncates nothing",
     ]
     learnt_epochs: Annotated[
-        tuple[AddedTableEntry, ...] | None, "entries that what it then fetches adds to its table; of the protocol that applies"
+        tuple[AddedTableEntry, ...] | None, "entries that its later fetches add to its table; only for the protocol that applies"
     ]
 
 
@@ -165,14 +166,16 @@ class ReplicaVerdict:
     leader_source: LeaderSource
     verdict: Annotated[str, "the first rule that holds"]
     severity: Annotated[str, "critical, error, warning or none"]
-    common_prefix_end_offset: Annotated[Bigint | None, "exclusive end of what both logs share; null: nothing can be compared"]
+    common_prefix_end_offset: Annotated[Bigint | None, "exclusive end of what both logs share; null: not comparable"]
     divergence_offset: Annotated[Bigint | None, "first offset at which the logs diverge; null: they do not"]
     follower_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the follower's part of the divergence"]
     leader_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the leader's part of the divergence"]
-    truncation_offset: Annotated[Bigint | None, "offset to which the follower is cut under the protocol that applies; null: not cut"]
-    restart_offset: Annotated[Bigint | None, "offset at which it restarts empty; null: it does not"]
+    truncation_offset: Annotated[Bigint | None, "offset to which the follower truncates under the protocol that applies; null: it does not"]
+    restart_offset: Annotated[Bigint | None, "offset at which it restarts with an empty log; null: it does not"]
     protocol: Annotated[str, "the protocol that applies"]
-    removed_offsets: Annotated[Bigint | None, "offsets that the follower's files lose, from the physical cut to the log end"]
+    removed_offsets: Annotated[
+        Bigint | None, "offsets that the follower's files lose, from the start of the first truncated batch to the log end"
+    ]
     removed_records: Annotated[Bigint | None, "records in the truncated batches"]
     removed_bytes: Annotated[Bigint | None, "their bytes"]
     removed_below_high_watermark: Annotated[
@@ -184,21 +187,25 @@ class ReplicaVerdict:
         "the strongest proof that removed offsets, which the leader does not hold, were committed: checkpointed-high-watermark, sole-"
         "in-sync-replica or all-in-sync-replicas; null: none, so it is unknown whether they were",
     ]
-    removed_committed: Annotated[Bigint | None, "removed offsets that were committed, by any evidence, and that the leader does not hold"]
-    removed_committed_offsets: Annotated[Mapping[str, Bigint] | None, "those offsets by evidence; each counts once, under its strongest"]
+    removed_committed: Annotated[
+        Bigint | None, "removed offsets that were committed, according to any evidence, and that the leader does not hold"
+    ]
+    removed_committed_offsets: Annotated[
+        Mapping[str, Bigint] | None, "those offsets by evidence; each counts once, under its strongest evidence"
+    ]
     removed_commits: Annotated[
         tuple[CommittedSpan, ...] | None,
         "those offsets as spans [first, end) with their leader epoch; broker_id: whose checkpoint, or who led; metadata_offset: of the"
-        " record that made the ISR what it was; not_ruled_out: why it is only very likely",
+        " record that set the ISR; not_ruled_out: why it is only very likely",
     ]
     first_removed_timestamp_ms: Annotated[Bigint | None, "smallest max timestamp of the truncated batches"]
     last_removed_timestamp_ms: Annotated[Bigint | None, "largest max timestamp of the truncated batches"]
     open_transactions: Annotated[
         tuple[Bigint, ...] | None,
-        "producer ids whose marker is truncated, and whose transaction is known to have begun below the cut: in its segment, "
+        "producer ids whose marker is truncated, and whose transaction started below the truncation offset: in its segment, "
         "or only the marker is truncated",
     ]
-    observed_truncation_offset: Annotated[Bigint | None, "what the broker's own log says it did, if collected"]
+    observed_truncation_offset: Annotated[Bigint | None, "what the broker did according to its server.log, if that is in the input"]
     already_truncated: AlreadyTruncated
     stuck: NeverCatchesUp
     wrong_lines_broker_id: Annotated[Int | None, "the broker whose leader-epoch-checkpoint is the cause; null: none"]
@@ -212,13 +219,13 @@ class ReplicaVerdict:
     reason: Annotated[str, "the verdict in one sentence"]
     inferred_because: Annotated[
         str | None,
-        "why the leader is inferred: no-metadata, metadata-outdated, no-leader (nobody leads by the metadata) or leader-not-named; "
+        "why the leader is inferred: no-metadata, metadata-outdated, no-leader (by the metadata there is none) or leader-not-named; "
         "null: it is known",
     ]
     cause: NotComparedBecause
     wrong_epoch: Annotated[
         WrongTableEpoch | None,
-        "of epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there "
+        "for epoch_table_only: the broker whose leader-epoch-checkpoint is wrong, the first offset at which it is, its epoch there "
         "(null: none) and that of the batches (-1: none)",
     ]
     did_otherwise: Annotated[
@@ -229,18 +236,19 @@ class ReplicaVerdict:
         tuple[DifferingOffsets, ...] | None, "offsets [first, end) that both hold in different epochs, from the divergence on"
     ]
     conflicts: Annotated[
-        tuple[DifferingOffsets, ...] | None, "offsets [first, end) that differ still once records flow again; an epoch of null: missing"
+        tuple[DifferingOffsets, ...] | None,
+        "offsets [first, end) that still differ once it fetches records again; an epoch of null: missing",
     ]
-    cleaned_beyond_cut: Annotated[bool | None, "whether the follower's cleaner had gone on beyond the cut"]
-    rests_on: Annotated[tuple[EvidenceFact, ...] | None, "the evidence fact by fact: a file, and what it has at an offset, also in words"]
+    cleaned_beyond_cut: Annotated[bool | None, "whether the follower's cleaner had gone on beyond the truncation offset"]
+    rests_on: Annotated[tuple[EvidenceFact, ...] | None, "the evidence, fact by fact: a file and what it has at an offset, also in words"]
     mismatch: FirstMismatch
     differing_keys: Annotated[
         tuple[DifferingKeyCount, ...] | None,
-        "keys, and transaction markers, whose records differ in a way that compaction does not allow, counted by cause and by the replica "
-        "that is wrong; those that the follower keeps after its cut. Null: records were not compared; the keys are in "
+        "keys and transaction markers whose records differ in a way that compaction does not allow, counted by cause and by the replica "
+        "that is wrong; only those that the follower keeps. Null: records were not compared; the keys are in "
         "compaction_differences",
     ]
-    records_unread: Annotated[str | None, "why records could not be compared though that was asked for; null: they were, or it was not"]
+    records_unread: Annotated[str | None, "why records could not be compared although requested; null: they were, or it was not requested"]
     not_compared_offsets: Annotated[
         Bigint | None, "of consistent: offsets of the follower beyond the leader's copy, which its log got since; null: none"
     ]
@@ -252,9 +260,9 @@ class ReplicaVerdict:
     ]
     differing_records: Annotated[
         tuple[DifferingRecordCounted, ...] | None,
-        "where the content of a partition that is not compacted differs: its records that are not the same, those that the follower keeps, "
+        "differing records of a partition that is not compacted, those that the follower keeps, "
         "each counted once, by the first of presence (lacking_id: the replica that lacks them), key, value, headers, timestamp and "
-        "producer that is not the same. Null: records were not compared; the first ones are in record_differences",
+        "producer that differs. Null: records were not compared; the first ones are in record_differences",
     ]
 
 

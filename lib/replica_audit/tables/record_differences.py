@@ -32,7 +32,7 @@ class RecordDifference:
     offset: Annotated[Bigint, "of the record"]
     parts: Annotated[
         tuple[str, ...],
-        "what is not the same: presence (one side lacks it), key, value, headers, timestamp, producer (id, epoch, sequence, transaction)",
+        "what differs: presence (one side lacks it), key, value, headers, timestamp, producer (id, epoch, sequence, transaction)",
     ]
     leader: Annotated[
         ComparedRecord | None,
@@ -45,7 +45,7 @@ class RecordDifference:
 RECORD_DIFFERENCES = table(
     RecordDifference,
     name="record_differences",
-    grain="one row per leader, follower and record that differs, the first 100 of a pair whose content differs (--compare records); "
+    grain="one row per leader, follower and differing record, the first 100 of each pair (--compare records); "
     "replica_verdicts.differing_records has their number",
     constraints=PARTITION_CHECK,
     cluster_by=BY_PARTITION,

@@ -33,7 +33,7 @@ class SegmentEpoch:
     first_offset: Annotated[Bigint, "base offset of the first batch"]
     last_offset: Annotated[Bigint, "last offset of the last batch, inclusive"]
     batch_count: Annotated[Bigint, "batches"]
-    record_count: Annotated[Bigint, "records that the batch headers count"]
+    record_count: Annotated[Bigint, "number of records according to the batch headers"]
     size_bytes: Annotated[Bigint, "bytes of the batches"]
     min_timestamp_ms: Annotated[Bigint, "smallest of the batches' max timestamps"]
     max_timestamp_ms: Annotated[Bigint, "largest of the batches' max timestamps"]
@@ -85,7 +85,7 @@ class ReplicaLog:
     broker_id: Broker
     log_dir: Annotated[str, "log directory"]
     directory: Annotated[str, "name of the replica directory"]
-    topic_id: Annotated[str | None, "topic id of partition.metadata"]
+    topic_id: Annotated[str | None, "topic id in partition.metadata"]
     state: Annotated[str, "current, future, deleted or stray"]
     log_start_offset: Annotated[Bigint | None, "first offset of the log; null if unreadable"]
     log_end_offset: Annotated[Bigint | None, "offset after the last batch, as the broker would load it; null if unreadable"]
@@ -94,12 +94,12 @@ class ReplicaLog:
     cleaner_offset: Annotated[Bigint | None, "entry of cleaner-offset-checkpoint"]
     last_epoch: Annotated[Int | None, "leader epoch of the last batch; -1: none"]
     batch_count: Annotated[Bigint, "batches inside the log"]
-    record_count: Annotated[Bigint, "records that their headers count"]
+    record_count: Annotated[Bigint, "number of records according to the batch headers"]
     size_bytes: Annotated[Bigint, "their bytes"]
     checkpoint_state: Annotated[str, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable or not-collected"]
     corrected_checkpoint: Annotated[
         str | None,
-        "the content that leader-epoch-checkpoint should have, where the file is malformed, contradicts the batches or keeps followers out;"
+        "the content that leader-epoch-checkpoint should have, if the file is malformed, contradicts the batches or keeps followers out;"
         " else null",
     ]
     corrected_entries: Annotated[
@@ -109,19 +109,19 @@ class ReplicaLog:
     ]
     not_corrected_because: Annotated[
         str | None,
-        "why the batches determine no table though the file is wrong: corrupt-batch, broken-segment, batch-without-epoch or "
+        "why the batches do not determine a table although the file is wrong: corrupt-batch, broken-segment, batch-without-epoch or "
         "epochs-go-backwards; else null",
     ]
     rejoins_once_corrected: Annotated[
         tuple[FollowerOnceCorrected, ...] | None,
-        "what each follower does once every corrected file of the partition is in place: where it truncates, and whether it catches up",
+        "what each follower does once every corrected file of the partition is in place: where it truncates and whether it catches up",
     ]
-    recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it cuts nothing or does not run"]
+    recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it truncates nothing or does not run"]
     unreadable_reason: Annotated[str | None, "why the replica cannot be compared; null if it can"]
     captured_at: Annotated[datetime | None, "when the replica was copied, if the input says so"]
     crcs_verified_at: Annotated[
         datetime | None,
-        "of a collection: when the CRCs of that segment were verified whose last check is the oldest; null: of one they never were",
+        "for a collection: the oldest last CRC check of its segments; null: the CRCs of some segment were never verified",
     ]
     looked_again_at: Annotated[
         datetime | None, "of a collection: when collect looked at the log's end again; null: it did not, or the log had changed"
@@ -151,15 +151,15 @@ class EpochStartOffset:
     partition: PartitionNumber
     broker_id: Broker
     leader_epoch: Annotated[Int, "epoch"]
-    leader_id: Annotated[Int | None, "broker that led the epoch, by the metadata log; -1: nobody; null: not known"]
-    start_offset: Annotated[Bigint, "where the epoch starts: by the table in effect, else by checkpoint, else by batches"]
+    leader_id: Annotated[Int | None, "broker that led the epoch according to the metadata log; -1: none; null: unknown"]
+    start_offset: Annotated[Bigint, "where the epoch starts, according to the table in effect, else the checkpoint, else the batches"]
     end_offset: Annotated[Bigint | None, "start of the next epoch, or the log end offset; exclusive"]
-    checkpoint_start_offset: Annotated[Bigint | None, "by leader-epoch-checkpoint, as found in the file"]
-    segment_start_offset: Annotated[Bigint | None, "by the batches: base offset of the first one of the epoch"]
+    checkpoint_start_offset: Annotated[Bigint | None, "start offset in the file leader-epoch-checkpoint"]
+    segment_start_offset: Annotated[Bigint | None, "start offset in the batches: base offset of the first one of the epoch"]
     source: Annotated[str, "both, checkpoint or segments"]
     agrees: Annotated[bool, "whether checkpoint and batches give the same start"]
     in_effect: Annotated[bool, "whether the entry is in the table that the broker uses after loading the log"]
-    difference: Annotated[str | None, "why they do not agree; null if they do"]
+    difference: Annotated[str | None, "why they differ; null if they agree"]
 
 
 EPOCH_START_OFFSETS = table(
@@ -187,8 +187,8 @@ class ContentWindow:
     broker_id: Broker
     window_start_offset: Annotated[Bigint, "first offset of the window"]
     window_end_offset: Annotated[Bigint, "exclusive end of the window"]
-    digest: Annotated[Bigint, "sum over the batches that begin in the window of a mix of base offset, last offset and stored CRC"]
-    batch_count: Annotated[Bigint, "batches that begin in the window"]
+    digest: Annotated[Bigint, "sum over the batches that start in the window of a mix of base offset, last offset and stored CRC"]
+    batch_count: Annotated[Bigint, "batches that start in the window"]
 
 
 CONTENT_WINDOWS = table(
@@ -211,35 +211,36 @@ class ReplicaRole:
     topic: Topic
     partition: PartitionNumber
     broker_id: Broker
-    leader_id: Annotated[Int, "broker that leads by what is known last; -1: nobody or unknown"]
-    leader_epoch: Annotated[Int, "the partition's leader epoch by what is known last; -1: unknown"]
-    known_leader_id: Annotated[Int | None, "leader by the broker's own copy of the metadata log; null: no such copy"]
-    known_leader_epoch: Annotated[Int | None, "leader epoch by that copy"]
+    leader_id: Annotated[Int, "leader according to the newest metadata; -1: none or unknown"]
+    leader_epoch: Annotated[Int, "leader epoch according to the newest metadata; -1: unknown"]
+    known_leader_id: Annotated[Int | None, "leader according to the broker's own copy of the metadata log; null: no such copy"]
+    known_leader_epoch: Annotated[Int | None, "leader epoch according to that copy"]
     standing: Annotated[
         str,
         "leader, follower, zombie-leader or zombie-follower (it acts in an epoch that ended), ahead (of the leader), behind (its "
         "metadata is older: copied earlier, or a zombie), down or unknown",
     ]
-    fetch_error: Annotated[str | None, "what the leader answers to a fetch with that epoch: null: records"]
+    fetch_error: Annotated[str | None, "what the leader answers to a fetch with that epoch; null: records"]
     in_isr: Annotated[bool, "whether it is in the ISR"]
     in_elr: Annotated[bool, "whether it is an eligible leader replica (KIP-966)"]
-    fenced: Annotated[bool | None, "whether its broker is fenced by the metadata log; null: not known"]
+    fenced: Annotated[bool | None, "whether its broker is fenced according to the metadata log; null: unknown"]
     log_end_offset: Annotated[Bigint | None, "its log end offset; null: not in the input, or unreadable"]
     high_watermark: Annotated[Bigint | None, "its checkpointed high watermark"]
     isr_objection: Annotated[str | None, "why it should not be in the ISR; null: no reason, or not in it"]
-    position: Annotated[Int | None, "place in the partition's assignment, 0 is the preferred leader; null: not assigned, or not known"]
+    position: Annotated[Int | None, "place in the partition's assignment, 0 is the preferred leader; null: not assigned, or unknown"]
     min_insync_replicas: Annotated[
-        Int | None, "min.insync.replicas of the topic by the metadata log, else by cluster-metadata.json; null: neither says"
+        Int | None, "min.insync.replicas of the topic, from the metadata log, else from cluster-metadata.json; null: neither has it"
     ]
     unclean_leader_election: Annotated[
-        bool | None, "unclean.leader.election.enable of the topic by the metadata log, else by cluster-metadata.json; null: neither says"
+        bool | None,
+        "unclean.leader.election.enable of the topic, from the metadata log, else from cluster-metadata.json; null: neither has it",
     ] = None
 
 
 REPLICA_ROLES = table(
     ReplicaRole,
     name="replica_roles",
-    grain="one row per replica that the metadata names or the input holds: what it is, and what its broker takes it for",
+    grain="one row per replica that the metadata names or the input holds: what it is, and what its broker considers it to be",
     constraints={
         **PARTITION_CHECK,
         "known_standing": "standing IN ('leader', 'follower', 'zombie-leader', 'zombie-follower', 'ahead', 'behind', 'down', 'unknown')",
@@ -260,13 +261,13 @@ class FutureReplica:
     directory: Annotated[str, "name of the future replica's directory"]
     protocol: Annotated[str, "rule of moves: kip-101 up to 1.1, else kip-279, never truncate-on-fetch"]
     verdict: Annotated[str, "as in replica_verdicts, with the current replica as the leader"]
-    severity: Annotated[str, "of the verdict: a move that is cut loses nothing, so warning at most"]
+    severity: Annotated[str, "severity of the verdict: a truncated move loses nothing, so warning at most"]
     log_end_offset: Annotated[Bigint | None, "of the future replica"]
-    lag_offsets: Annotated[Bigint | None, "how far it is behind the current replica; 0 if it is not"]
-    divergence_offset: Annotated[Bigint | None, "first offset at which both part; null: they do not"]
-    truncation_offset: Annotated[Bigint | None, "offset to which it is cut; null: not cut"]
-    restart_offset: Annotated[Bigint | None, "offset at which it restarts empty; null: it does not"]
-    removed_records: Annotated[Bigint | None, "records that it is cut by, all of which the current replica serves in its own version"]
+    lag_offsets: Annotated[Bigint | None, "how far it lags behind the current replica; 0: it does not"]
+    divergence_offset: Annotated[Bigint | None, "first offset at which the two diverge; null: they do not"]
+    truncation_offset: Annotated[Bigint | None, "offset to which it truncates; null: it does not"]
+    restart_offset: Annotated[Bigint | None, "offset at which it restarts with an empty log; null: it does not"]
+    removed_records: Annotated[Bigint | None, "records that it truncates, all of which the current replica serves in its own version"]
     reason: Annotated[str, "the verdict in one sentence"]
 
 

@@ -39,7 +39,7 @@ class AuditRun:
     finished_at: Annotated[datetime | None, "when its last table was written, UTC; null while it runs"]
     status: Annotated[str, "running or complete"]
     exit_code: Annotated[
-        Int | None, "of the whole run: 0 nothing found, 1 findings at or above fail-on, 2 nothing readable, 3 inconclusive"
+        Int | None, "exit code of the whole run: 0 nothing found, 1 findings at or above fail-on, 2 nothing readable, 3 inconclusive"
     ]
     run_date: Annotated[date, "the date the run is for"]
     inputs: Annotated[tuple[str, ...] | None, "the roots that were read"]
@@ -56,11 +56,11 @@ class AuditRun:
     input_errors: Annotated[Bigint | None, "rows of input_errors of the cluster"]
     versions: Annotated[Mapping[str, str] | None, "versions of the product and of what it runs on"]
     path: Annotated[str | None, "the cluster's root below the inputs"]
-    brokers: Annotated[Bigint | None, "brokers that the root has a folder of"]
+    brokers: Annotated[Bigint | None, "number of broker folders below the root"]
     has_metadata: Annotated[bool | None, "whether a cluster-metadata.json described the cluster"]
-    attempt: Annotated[Int | None, "number of the attempt: higher each time a run of this id is begun"]
+    attempt: Annotated[Int | None, "number of the attempt: higher each time a run of this id starts"]
     holder: Annotated[
-        RunHolder | None, "process that makes or made the run: host, boot and container, number, start; null by an older version"
+        RunHolder | None, "process that makes or made the run: host, boot and container, number, start; null: written by an older version"
     ]
     alive_at: Annotated[datetime | None, "last sign of life of the holder while the run was running, UTC"]
 
@@ -79,12 +79,12 @@ AUDIT_RUNS = table(
 class ReportedProblem:
     """A problem of the input."""
 
-    broker_id: Annotated[Int | None, "broker whose folder holds the file; null if it belongs to none"]
+    broker_id: Annotated[Int | None, "broker whose folder holds the file; null: none"]
     path: Annotated[str, "file or directory"]
-    kind: Annotated[str, "what the file is taken for"]
+    kind: Annotated[str, "what kind of file it is"]
     line: Annotated[Bigint | None, "line in a text, from 1"]
     byte_offset: Annotated[Bigint | None, "byte in the file, from 0"]
-    code: Annotated[str, "what is wrong, as a fixed word"]
+    code: Annotated[str, "what is wrong, as a code"]
     detail: Annotated[str, "what is wrong, as a sentence"]
     remedy: Annotated[str, "what to do about it"]
 

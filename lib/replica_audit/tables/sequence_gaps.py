@@ -25,20 +25,20 @@ class GapFacts:
 
     __slots__ = ()
 
-    broker_id: Annotated[Int, "broker whose log it is: the leader, or without it the best replica"]
+    broker_id: Annotated[Int, "broker whose log it is: the leader, or without a leader the best replica"]
     producer_id: Annotated[Bigint, "producer id"]
     producer_epoch: Annotated[Int, "its epoch in the batch after the gap"]
     sequence_before: Annotated[Bigint | None, "last sequence before the gap; null: the producer has no batch before it"]
     sequence_after: Annotated[Bigint, "first sequence behind it"]
     missing_records: Annotated[Bigint, "records that are missing"]
     last_offset_before: Annotated[Bigint | None, "offset of the last record before the gap"]
-    first_offset_after: Annotated[Bigint, "offset of the first record behind it"]
+    first_offset_after: Annotated[Bigint, "offset of the first record after the gap"]
     written_after: Annotated[datetime | None, "max timestamp of the batch before the gap, the client's, UTC"]
-    written_before: Annotated[datetime | None, "max timestamp of the batch behind it, the client's, UTC"]
-    is_certain: Annotated[bool, "whether the records were in the leader's log, and no replica in the input holds them"]
+    written_before: Annotated[datetime | None, "max timestamp of the batch after the gap, the client's, UTC"]
+    is_certain: Annotated[bool, "whether the records certainly were in the leader's log and no replica in the input holds them"]
     doubt: Annotated[
         str | None,
-        "why they need not have been lost: first-in-log (the producer's first batches may have been refused), damaged-batches, "
+        "why they may not have been lost: first-in-log (the producer's first batches may have been refused), damaged-batches, "
         "log-start-moved (retention, DeleteRecords), state-expired (producer.id.expiration.ms) or time-unknown; null: no reason",
     ]
     held_by: Annotated[tuple[Int, ...] | None, "brokers whose replica still has them, at least the first"]
@@ -63,7 +63,7 @@ class LostRecords(GapFacts):
 SEQUENCE_GAPS = table(
     MissingSequences,
     name="sequence_gaps",
-    grain="one row per place in the leader's log where sequences of an idempotent producer are missing; none of a compacted log",
+    grain="one row per place in the leader's log where sequences of an idempotent producer are missing; no rows for compacted logs",
     constraints={
         **PARTITION_CHECK,
         "known_doubt": "doubt IS NULL OR doubt IN ('first-in-log', 'damaged-batches', 'log-start-moved', 'state-expired', 'time-unknown')",

@@ -26,9 +26,9 @@ class TransactionElsewhere:
 
     broker_id: Annotated[Int, "broker that holds the replica"]
     standing: Annotated[str, "open, finished (a marker ends it there), or not-there"]
-    marker_offset: Annotated[Bigint | None, "finished: offset of the marker; null: not known, its batches could not be read again"]
-    is_removed: Annotated[bool | None, "finished: the replica cuts the marker, or has cut it, to follow the leader; null: not known"]
-    outcome: Annotated[str | None, "finished: committed or aborted, by the marker; null: the input does not have its record"] = None
+    marker_offset: Annotated[Bigint | None, "finished: offset of the marker; null: unknown, its batches could not be read again"]
+    is_removed: Annotated[bool | None, "finished: the replica truncates the marker (or already has) to follow the leader; null: unknown"]
+    outcome: Annotated[str | None, "finished: committed or aborted, according to the marker; null: its record is not in the input"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,11 @@ class TransactionFacts:
     last_offset: Annotated[Bigint, "last offset of it so far"]
     began_at: Annotated[datetime | None, "newest record of its first batch, UTC"]
     last_written_at: Annotated[datetime | None, "newest record of its last batch, UTC"]
-    last_stable_offset: Annotated[Bigint, "of the leader: consumers with read_committed get no further"]
+    last_stable_offset: Annotated[Bigint, "last stable offset of the leader: consumers with read_committed stop there"]
     elsewhere: Annotated[tuple[TransactionElsewhere, ...], "the other replicas whose logs show it"]
-    transactional_id: Annotated[str | None, "by __transaction_state; null: not in the input"]
-    coordinator_state: Annotated[str | None, "state of that transactional id by __transaction_state"]
-    coordinator_epoch: Annotated[Int | None, "producer epoch of that transactional id by __transaction_state"]
+    transactional_id: Annotated[str | None, "transactional id, from __transaction_state; null: not in the input"]
+    coordinator_state: Annotated[str | None, "state of that transactional id in __transaction_state"]
+    coordinator_epoch: Annotated[Int | None, "producer epoch of that transactional id in __transaction_state"]
     timeout_ms: Annotated[Bigint | None, "timeout of its transactions"]
     hangs_because: Annotated[
         str | None,
@@ -69,18 +69,18 @@ class TransactionFacts:
         tuple[str, ...], "groups whose committed offset is the last stable offset, or is below it with nothing but control batches between"
     ]
     may_be_committed: Annotated[
-        bool | None, "whether its producer may take it for committed, so that an abort would hide records that count; null: not known"
+        bool | None, "whether its producer may consider it committed, so that an abort would hide valid records; null: unknown"
     ] = None
     coordinator_producer_id: Annotated[
         Bigint | None,
-        "producer id of that transactional id by __transaction_state; another than producer_id: it has used that before (KIP-890)",
+        "producer id of that transactional id in __transaction_state; may differ from an earlier producer_id (KIP-890)",
     ] = None
     abort_form: Annotated[
         str | None,
         "what kafka-transactions.sh abort needs: start-offset, or producer-id and both epochs (brokers before 3.0); null: version unknown",
     ] = None
     marker_coordinator_epoch: Annotated[
-        Int | None, "coordinator epoch in the last marker of this producer in the leader's log; -1: none; null: not known"
+        Int | None, "coordinator epoch in the last marker of this producer in the leader's log; -1: none; null: unknown"
     ] = None
     approaching_groups: Annotated[
         tuple[str, ...] | None, "groups whose committed offset is below the last stable offset, with records between"

@@ -41,7 +41,7 @@ class WhatIfLeader:
 
     topic: Topic
     partition: PartitionNumber
-    candidate_id: Annotated[Int, "broker that leads in this case; one that does not lead now is taken to have entered a new epoch"]
+    candidate_id: Annotated[Int, "broker that leads in this case; a new leader enters a new epoch"]
     rank: Annotated[
         Int | None, "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead, or not in the input"
     ]
@@ -60,7 +60,7 @@ class WhatIfLeader:
     lost_committed_offsets: Annotated[Mapping[str, Bigint] | None, "those offsets by evidence, as in replica_verdicts"]
     followers_cut: Annotated[Int | None, "replicas that truncate"]
     followers_restarted: Annotated[Int | None, "replicas that empty their log and start at the candidate's log start offset"]
-    followers_failing: Annotated[Int | None, "replicas that then get no records: their fetcher fails, or the exchange has no end"]
+    followers_failing: Annotated[Int | None, "replicas that then get no records: their fetcher fails, or the exchange never ends"]
     followers_diverged: Annotated[Int | None, "replicas that conflict with the candidate and do not notice"]
     already_lost_offsets: Annotated[
         Bigint | None,
