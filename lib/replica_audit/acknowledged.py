@@ -71,7 +71,7 @@ class Entry(BaseModel):
     @classmethod
     def _is_of_findings(cls, value: Severity) -> Severity:
         if value is Severity.NONE:
-            raise ValueError("what is no finding needs no acknowledgement; give critical, error or warning")
+            raise ValueError("clean verdicts need no acknowledgement; give critical, error or warning")
         return value
 
     @model_validator(mode="after")

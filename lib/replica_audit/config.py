@@ -72,7 +72,7 @@ def load(path: Path | None, flags: Mapping[str, Any], environment: Mapping[str, 
         environment: variables to look in; the process's own by default.
 
     Raises:
-        ConfigError: the file cannot be read or is no mapping, or a key is unknown or has a bad value; the message names it.
+        ConfigError: the file cannot be read or is not a mapping, or a key is unknown or has a bad value; the message names it.
     """
     values: dict[str, Any] = {}
     if path is not None:
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
     """The text of a YAML file that holds no more than settings need.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or is larger or nested deeper than any that could be meant.
+        ConfigError: it cannot be read, is not YAML, or is larger or nested deeper than any that could be meant.
     """
     try:
         with path.open("rb") as stream:

@@ -20,7 +20,7 @@ def made_quickly(kind: type[_T]) -> type[_T]:
     made: Any = kind
     fields = [field for field in dataclasses.fields(made) if field.init]
     if not all(field.kw_only for field in fields) or not made.__dataclass_params__.frozen or "__dict__" in dir(made):
-        raise TypeError(f"{made.__name__} is no frozen dataclass with slots and keywords only")
+        raise TypeError(f"{made.__name__} is not a frozen dataclass with slots and keywords only")
     opened = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__, "__module__": made.__module__}
     known: dict[str, Any] = {"_frozen": kind, "_open": type(made.__name__, (made,), opened), "_become": _BECOME}
     parameters, lines = [], []

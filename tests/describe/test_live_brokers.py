@@ -232,7 +232,7 @@ def test_a_wrong_password_is_told_at_once(degraded: Degraded, said: Callable[...
     assert "authentication failed: Invalid username or password" in found.err or "as brokers do after a failed login" in found.err
     plain = said(degraded.lab.addresses("SASL_PLAINTEXT", 1), "--timeout", 30)
     assert plain.code == 2
-    assert "security.protocol is not the listener's" in plain.err
+    assert "security.protocol does not fit the listener" in plain.err
 
 
 def test_who_may_nothing_is_told_what_is_hidden(degraded: Degraded, said: Callable[..., Said], tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_who_may_nothing_is_told_what_is_hidden(degraded: Degraded, said: Callab
     assert found.code == 3
     assert found.document["topics"] == []
     whats = {one["what"] for one in found.document["missing"]}
-    assert whats >= {"its log directories", "its configuration", "topics and groups that it may not describe, which are not even named"}
+    assert whats >= {"its log directories", "its configuration", "topics and groups that it may not describe and so does not know"}
     assert "missing: its log directories (broker 1): CLUSTER_AUTHORIZATION_FAILED" in found.err
     refused = said(addresses, "--command-config", properties, "--verify", "then", "--warehouse", degraded.warehouse)
     assert refused.code == 3

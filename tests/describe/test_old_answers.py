@@ -25,7 +25,7 @@ def _taken(end_offset: int, version: int) -> tuple[Asked, list[tuple[str, str]]]
 
 def test_an_answer_without_its_epoch_is_told_and_not_judged() -> None:
     asked, failed = _taken(10, version=0)
-    assert failed == [("t-0", "brokers before 2.0 do not say which epoch they answer about")]
+    assert failed == [("t-0", "brokers before 2.0 do not say which epoch their answer is about")]
     assert not asked.answers
 
 

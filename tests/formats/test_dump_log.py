@@ -111,7 +111,7 @@ def test_the_vectors_kind_accepts_the_samples_and_notices_a_wrong_batch():
     ],
 )
 def test_record_level_text_is_refused_with_its_remedy(name):
-    with pytest.raises(DumpLogError, match="neither --deep-iteration nor --print-data-log") as caught:
+    with pytest.raises(DumpLogError, match="without --deep-iteration and --print-data-log") as caught:
         read((SAMPLES / name).read_bytes())
     assert caught.value.line is not None
 
@@ -222,7 +222,7 @@ def test_sizes_that_0_10_prints_make_the_exact_size_of_an_entry():
 
 
 @pytest.mark.parametrize(
-    ("magic", "contents", "remedy"), [(1, b" payload: v1", "neither --deep"), (1, b" key: k1", "neither --deep"), (2, b"", "newer one")]
+    ("magic", "contents", "remedy"), [(1, b" payload: v1", "without --deep"), (1, b" key: k1", "without --deep"), (2, b"", "newer one")]
 )
 def test_a_line_of_0_10_that_tells_contents_or_a_newer_magic_is_refused(magic, contents, remedy):
     entry = b"offset: 0 position: 0 CreateTime: 5 isvalid: true payloadsize: 2 magic: %d compresscodec: NONE crc: 1" % magic

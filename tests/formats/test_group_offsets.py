@@ -142,7 +142,7 @@ MALFORMED: dict[str, rf.Pair] = {
     "null metadata": (GROUP, struct.pack(">hqihq", 3, 1, 1, -1, 5)),
     "null compact metadata": (GROUP, struct.pack(">hqi", 4, 1, 1) + b"\0" + struct.pack(">q", 5) + b"\0"),
     "metadata beyond the value": (GROUP, struct.pack(">hqi", 4, 1, 1) + b"\xff\xff\xff\xff\x0f" + bytes(9)),
-    "length without an end": (GROUP, struct.pack(">hqi", 4, 1, 1) + b"\xff" * 12),
+    "length number without an end": (GROUP, struct.pack(">hqi", 4, 1, 1) + b"\xff" * 12),
     "a tag beyond the value": (GROUP, rf.commit_value(4, 1, tags=b"\x01\x07\x05")),
     "tags without number": (GROUP, rf.commit_value(4, 1, tags=b"")),
     "many tags": (GROUP, rf.commit_value(4, 1, tags=b"\xff\xff\xff\xff\x0f")),
@@ -272,7 +272,7 @@ def test_what_stands_behind_damage_is_told_to_be_unknown(replayed):
     assert found.offsets == {("g", "t", 0): 1}
     (problem,) = found.problems
     assert (problem.code, problem.byte_offset) == ("offsets-not-increasing", len(commit(5, 1)))
-    assert "behind it is not known" in problem.detail
+    assert "behind it is unknown" in problem.detail
 
 
 def test_what_stands_before_the_end_of_a_torn_segment_counts(replayed):

@@ -40,7 +40,7 @@ def test_an_epoch_beyond_int32_in_a_server_log_costs_its_line(tmp_path: Path):
     assert [one.leader_epoch for one in found if isinstance(one, LogEvent)] == [4, 2**31 - 1]
     (problem,) = [one for one in found if isinstance(one, Problem)]
     assert (problem.code, problem.line) == ("impossible-epoch", 2)
-    assert problem.detail == "leader epoch 2147483648 is not one: the line is left out"
+    assert problem.detail == "leader epoch 2147483648 is not valid: the line is left out"
 
 
 def test_of_many_such_lines_the_first_are_told(tmp_path: Path):
@@ -79,10 +79,10 @@ def document(**changed: object) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (document(kafka_version="9" * 5000), "kafka_version is .*, which is no version"),
-        (document(kafka_version="4.2." + "9" * 40), "kafka_version is .*, which is no version"),
+        (document(kafka_version="9" * 5000), "kafka_version is .*, which is not a version"),
+        (document(kafka_version="4.2." + "9" * 40), "kafka_version is .*, which is not a version"),
         (document(inter_broker_protocol_version="2.4-IV" + "1" * 4999), "inter_broker_protocol_version"),
-        (document(cluster_id="\ud800"), r'cluster_id is "\\ud800", which has half of a character'),
+        (document(cluster_id="\ud800"), r'cluster_id is "\\ud800", which contains half of a character'),
         (document(topics=[{"topic": "a\udfff", "partitions": []}]), r"topics\[0\].topic"),
         (document(captured_at=10**400), "captured_at is a number of"),
         (document().replace(b'"leader": 1', b'"leader": ' + b"9" * 5000), "not JSON"),

@@ -81,7 +81,7 @@ def test_that_the_audit_does_not_read_it_says_nothing_of_the_broker(tmp_path: Pa
     replica, _problems = read(data)
     assert replica.checkpoint_state == "unreadable"
     assert replica.offline_reason == (
-        f"{log_dir.EPOCH_CHECKPOINT} cannot be read by the audit: is larger than 64 MiB, which no file of this kind is: it is not read"
+        f"{log_dir.EPOCH_CHECKPOINT} cannot be read by the audit: is larger than 64 MiB, too large for a file of this kind: it is not read"
     )
 
 

@@ -102,7 +102,7 @@ def test_lines_out_of_order_that_a_broker_heals_to_the_right_table_need_nothing(
     _log, problems = _audited(tmp_path, content)
     assert {problem["code"] for problem in problems} == {"checkpoint-out-of-order"}
     assert {problem["remedy"] for problem in problems} == {
-        "none needed: the table that a broker makes of these lines agrees with the batches"
+        "none needed: the table that a broker loads from these lines agrees with the batches"
     }
 
 
@@ -117,7 +117,7 @@ def test_where_a_batch_is_damaged_the_replica_is_fetched_anew(tmp_path: Path) ->
     segment.write_bytes(content)
     tables = in_process.audit(root)
     (problem,) = [problem for problem in tables["input_errors"] if problem["kind"] == EPOCH_CHECKPOINT]
-    assert "determine no table" in problem["remedy"]
+    assert "do not determine a table" in problem["remedy"]
     assert "move the replica's directory out of the log directory" in problem["remedy"]
     assert NEVER in problem["remedy"]
     assert not [row for row in tables["replica_logs"] if row["corrected_checkpoint"] is not None]

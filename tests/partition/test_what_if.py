@@ -129,7 +129,7 @@ def test_what_a_broker_has_truncated_already_is_no_survivor(partition: int, alre
     assert rows[1]["log_end_offset"] == verdict["truncation_offset"]
     assert [rows[broker]["already_lost_offsets"] for broker in (1, 2)] == [already] * 2
     assert (rows[2]["lost_offsets"], rows[2]["rank"], rows[2]["followers_cut"]) == (0, 1, 0)
-    assert rows[2]["reason"] == f"nothing is lost; broker 1 has truncated {already} offsets already, which only its audited copy holds"
+    assert rows[2]["reason"] == f"nothing is lost; broker 1 has already truncated {already} offsets, which only its audited copy holds"
     assert rows[1]["lost_offsets"] == {0: 5, 1: 30, 2: 0}[partition]
 
 

@@ -156,7 +156,7 @@ def test_reasons_name_what_decided() -> None:
     assert first.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader"
     assert second.reason == "epoch 1 is the newest that both know, it ends at 21 on the leader and at 11 here"
     assert third.reason == "the high watermark 11 is in epoch 1, which ends at 21 on the leader"
-    assert fourth.reason == "who was elected, and how, is not known: what this would have changed is unknown"
+    assert fourth.reason == "the elections are unknown, and so is what this would have changed"
     first, second, third, _ = alt.what_if(FAST_FAIL_OVER, _interleaved(2))
     assert first.reason == second.reason == "no epoch that both know: the high watermark 2 decides"
     assert third.reason == "the high watermark 2 is in epoch 2, which the leader does not know: 1 is where a later one begins"
@@ -215,7 +215,7 @@ def test_whether_the_election_would_have_been_clean(elections: list[alt.Preferre
 def test_what_the_history_does_not_tell_is_not_answered(elections: list[alt.PreferredElection]) -> None:
     found = alt.leave_isr_on_preferred_election(A, _b(15), elections)
     assert (found.election_is_clean, found.truncation_offset) == (None, kip_101(A, _b(15)).truncation_offset)
-    assert "not" in found.reason
+    assert "unknown" in found.reason or "do not show" in found.reason
 
 
 @pytest.mark.parametrize(

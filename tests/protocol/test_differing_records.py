@@ -118,7 +118,7 @@ def test_a_log_that_became_shorter_since_lacks_nothing(folder: Path, end: int, u
     others = [Message(one.offset, one.key, b"w" if one.offset == 102 else b"v") for one in held[:5]]
     found = found_in(folder, log(held, [0, 3, 5], rf.CODECS), log(others, [0, 3], rf.CODECS), end)
     assert counted(found) == {(RecordPart.VALUE, None): 1}
-    assert found.unread == ("the follower ends at offset 105, before it did when it was scanned" if unread else None)
+    assert found.unread == ("the follower ends at offset 105, earlier than during the scan" if unread else None)
     assert found.compared_end_offset == 105
 
 

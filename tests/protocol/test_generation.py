@@ -101,7 +101,7 @@ def test_what_is_no_version_is_as_if_it_were_not_there(garbage: str | None) -> N
 
 @pytest.mark.parametrize("asked", list(Protocol))
 def test_what_the_user_asks_for_wins(asked: Protocol) -> None:
-    assert _derived("0.10.2", "0.10.2.2", metadata=20, asked=str(asked)) == Generation(asked, "asked for by --protocol")
+    assert _derived("0.10.2", "0.10.2.2", metadata=20, asked=str(asked)) == Generation(asked, "given with --protocol")
 
 
 @pytest.mark.parametrize("asked", ["auto", "", None])

@@ -159,8 +159,8 @@ def test_a_producer_that_has_changed_its_id(state: TransactionState, changes: di
 
 def test_the_sentence_of_a_finding() -> None:
     assert hanging_sentence([(10, 7, 3)], 10) == (
-        "the transaction from offset 10 (producer 7, epoch 3) hangs: read_committed consumers get no further than the last stable offset 10"
+        "the transaction from offset 10 (producer 7, epoch 3) hangs: read_committed consumers stop at the last stable offset 10"
     )
     many = hanging_sentence([(offset, 7, 3) for offset in range(10, 17)], 10)
     assert many.startswith("7 transactions hang, from offsets 10 (producer 7, epoch 3), 11 (")
-    assert "14 (producer 7, epoch 3) and 2 more: read_committed consumers get no further than the last stable offset 10" in many
+    assert "14 (producer 7, epoch 3) and 2 more: read_committed consumers stop at the last stable offset 10" in many

@@ -145,8 +145,8 @@ def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
     found = _judged(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], **holed)
     assert found.verdict is Verdict.LOG_MATCHING_VIOLATION
     assert (
-        "offsets 11..20 of follower 2 are truncated with the batch that the cut falls into, and never fetched again: a hole stays"
-        in found.reason
+        "offsets 11..20 of follower 2 are truncated with the batch that holds the truncation offset, and never fetched again: a hole "
+        "remains" in found.reason
     )
     fails = compare(leader, follower, leader_batches=[(1, 0, 19), (1, 20, 30)], **holed)
     assert fails.effect.fetcher_fails
@@ -305,7 +305,7 @@ def test_of_logs_without_epochs_another_batch_that_is_not_cut_comes_before_the_t
     found = judge(replace(cut, content=ContentComparison(difference=differing, whole=False)))
     assert (cut.cut, found.verdict) == (20, expected)
     says = (
-        f"offsets {first}..{first} are another batch than the leader's: leader CRC 00000001, follower CRC 00000002; "
+        f"offsets {first}..{first} differ from the leader's batch: leader CRC 00000001, follower CRC 00000002; "
         "it truncates to 20: offsets 20..29 are removed, none is known to have been committed"
     )
     assert (found.reason == says) == (expected is Verdict.CONTENT_MISMATCH)

@@ -46,9 +46,7 @@ def test_the_first_other_batch_is_named_with_both_crcs(tmp_path: Path, other_fro
     assert row["divergence_offset"] == row["common_prefix_end_offset"] == other_from
     base, last = next((first, last) for _epoch, first, last in SHORT if first == other_from)
     crcs = [int.from_bytes(kf.batch(base, 1, deltas=range(last - base + 1), value=value)[17:21], "big") for value in (b"value", b"other")]
-    assert row["reason"] == (
-        f"offsets {base}..{last} are another batch than the leader's: leader CRC {crcs[0]:08x}, follower CRC {crcs[1]:08x}"
-    )
+    assert row["reason"] == (f"offsets {base}..{last} differ from the leader's batch: leader CRC {crcs[0]:08x}, follower CRC {crcs[1]:08x}")
     mismatch = row["mismatch"]
     assert (mismatch["kind"], mismatch["record"]["offset"], mismatch["record"]["parts"]) == ("other_records", base, ["value"])
     assert [mismatch[side]["crc"] for side in ("leader", "follower")] == crcs
@@ -159,7 +157,7 @@ def test_collected_logs_are_compared_too(tmp_path: Path, with_index: bool, monke
             index.unlink()
     (row,) = in_process.audit(tmp_path / "out")["replica_verdicts"]
     assert row["verdict"] == "content_mismatch"
-    told = "offsets 5..9 are another batch" if with_index else "among offsets 0..11 are batches that are not the leader's"
+    told = "offsets 5..9 differ from the leader's batch" if with_index else "among offsets 0..11 are batches that are not the leader's"
     assert told in row["reason"]
     if with_index:
         assert (row["mismatch"]["kind"], row["mismatch"]["follower"]["first_offset"]) == ("not_read", 5)

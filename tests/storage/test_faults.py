@@ -52,12 +52,12 @@ class TestOfAnAudit:
             # before a run is begun, the option is named that gave the directory
             assert line.removeprefix("error: ").removeprefix("--").startswith(f"{where.format(ends['folder'])}: {why}")
             assert remedy in line
-        assert ends[fault]["said"][0].endswith("then give the same --run-id again; nothing that this run wrote counts")
+        assert ends[fault]["said"][0].endswith("then give the same --run-id again; what this run wrote does not count")
 
     def test_a_warehouse_that_was_removed_is_named(self, ends: dict[str, Any]) -> None:
         assert ends["removed"]["code"] == 2
         (line,) = ends["removed"]["said"]
-        assert line.startswith(f"error: warehouse {ends['folder']}/disk/warehouse: it was removed, or its disk was; bring it back")
+        assert line.startswith(f"error: warehouse {ends['folder']}/disk/warehouse: it or its disk was removed; bring it back")
 
     def test_the_terminal_shows_no_trace_of_the_jvm(self, ends: dict[str, Any]) -> None:
         assert "\tat " not in ends["jvm"]

@@ -63,7 +63,7 @@ def test_a_log_directory_that_two_links_lead_to_is_read_once_and_where_it_lies(t
         (str(folder / "a-current"), "link-loop"),
         (str(folder / "z-latest"), "link-loop"),
     ]
-    assert problems[0].detail == f"a link to a folder that is read as {folder / 'kafka-logs-2026'}"
+    assert problems[0].detail == f"a link to a folder that is already read as {folder / 'kafka-logs-2026'}"
 
 
 def test_links_to_folders_elsewhere_are_followed_in_silence(tmp_path: Path):

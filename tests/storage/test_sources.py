@@ -558,7 +558,7 @@ def test_metadata_given_apart_goes_before_that_in_the_root(tmp_path: Path):
 def test_metadata_given_apart_that_fits_no_cluster(tmp_path: Path):
     cluster(tmp_path / "prod")
     path = metadata(tmp_path / "described.json", OTHER_CLUSTER)
-    with pytest.raises(UsageError, match="none of the inputs") as caught:
+    with pytest.raises(UsageError, match="not that of any input") as caught:
         find(tmp_path / "prod", metadata=path)
     assert str(path) in str(caught.value)
 
@@ -730,7 +730,7 @@ def test_brokers_that_the_metadata_names():
     said = lacking(Path("/backup/cluster-metadata.json"), [1, 3], [1, 2, 3, 4])
     assert said is not None
     assert (said.code, said.path) == ("brokers-not-in-input", "/backup/cluster-metadata.json")
-    assert "names brokers 2, 4, of which the input holds nothing; it has 1, 3" in said.detail
+    assert "names brokers 2, 4, but the input has only 1, 3" in said.detail
     assert lacking(Path("/backup"), [1, 2, 9], [1, 2]) is None, "more than the metadata knows"
     assert lacking(Path("/backup"), [1, 2], []) is None, "nothing known"
 
@@ -810,7 +810,7 @@ def test_twins_and_bad_metadata_are_refused_at_once(tmp_path: Path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"version": 1,\n "cluster_id": }')
     assert "not JSON" in refused(tmp_path / "monday", metadata=bad)
-    assert "none of the inputs" in refused(tmp_path / "monday", metadata=metadata(tmp_path / "other.json", OTHER_CLUSTER))
+    assert "not that of any input" in refused(tmp_path / "monday", metadata=metadata(tmp_path / "other.json", OTHER_CLUSTER))
     look([str(tmp_path / "monday")], metadata(tmp_path / "good.json"))
 
 

@@ -68,7 +68,7 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
 
     Returns:
         Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
-        replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, for they tell who reads
+        replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, since they show who reads
         and writes the others: `is_audited` is then false.
     """
     return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
@@ -126,7 +126,7 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
 def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
     """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
 
-    The parts of a packed text are one file here, for its beginning has to be unpacked to read its end.
+    The parts of a packed text are one file here, because its beginning has to be unpacked to read its end.
 
     Args:
         files: rows with a struct `file` of the shape SEGMENT_FILE.

@@ -167,7 +167,7 @@ def _as_store_error(error: OSError) -> StoreError:
         return StoreError(errno.EACCES, detail, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN")
     if code in ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SLOW_DOWN"):
         return StoreError(errno.EIO, detail, "check that the store can be reached (AWS_ENDPOINT_URL_S3, AWS_REGION), and audit again")
-    return StoreError(errno.EIO, detail, "audit again; if it stays, check the bucket, its region and the credentials")
+    return StoreError(errno.EIO, detail, "audit again; if it fails again, check the bucket, its region and the credentials")
 
 
 class _Object(io.RawIOBase):

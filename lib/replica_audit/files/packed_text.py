@@ -21,7 +21,7 @@ _WITH_GZIP_HEADER = 31
 def open_text(path: Path) -> BinaryIO:
     """The text in a file as bytes of UTF-8, without a byte order mark: seekable and in bounded memory.
 
-    Where it has to be unpacked or converted, seeking begins anew; where that fails, the text ends (`why_cut` then says why).
+    Where it has to be unpacked or converted, seeking begins again; where that fails, the text ends (`why_cut` then says why).
 
     Raises:
         OSError: the file cannot be read.
@@ -107,7 +107,7 @@ class _Converted(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         wanted = offset + (self._position if whence == os.SEEK_CUR else 0)
         if whence == os.SEEK_END:
-            raise io.UnsupportedOperation("where it ends is not known before it is read")
+            raise io.UnsupportedOperation("its end is unknown until it is read")
         if wanted < self._position:
             self._begin()
         while self._position < wanted and self._fill():

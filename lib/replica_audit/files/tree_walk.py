@@ -1,4 +1,4 @@
-"""Walking the folders below a broker: links followed once, and whatever is no ordinary file or folder told, never opened."""
+"""Walking the folders below a broker: links followed once, and whatever is not an ordinary file or folder told, never opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.files.locations import StoredEntry, entries, real_path
 from replica_audit.model import Problem
 
-CANNOT_READ = "give the audit's user read permission on it, or copy it again"
+CANNOT_READ = "give the user who runs the audit read permission on it, or copy it again"
 _INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
 
 
@@ -60,14 +60,14 @@ def _followed(link: Path) -> tuple[Path, str]:
 
 def _is_entered(parent: Path, name: str, report: Callable[[Problem], None]) -> bool:
     if name.startswith("."):
-        report(_problem(parent / name, "hidden-folder", "a hidden folder is not looked into", "give it as an --input of its own, if meant"))
+        report(_problem(parent / name, "hidden-folder", "a hidden folder is not read", "give it as a separate --input if you want it"))
     return not name.startswith(".") and name != _INDEX_CACHE
 
 
 def _linked_again(path: Path, first: Path) -> Problem:
     if first in path.parents:
         return _problem(path, "link-loop", "a link that leads back to a folder above it", "remove the link")
-    return _problem(path, "link-loop", f"a link to a folder that is read as {first}", "none: each folder is read once")
+    return _problem(path, "link-loop", f"a link to a folder that is already read as {first}", "none: each folder is read once")
 
 
 def _listed(path: Path, report: Callable[[Problem], None]) -> tuple[Folder, frozenset[str]]:

@@ -32,7 +32,7 @@ from replica_audit.words import count
 
 LEAST_VACUUM_HOURS = 168  # Delta's safe default: no reader and no writer works on a version for longer
 _FAILURES = (AuditError, OSError, PySparkException, Py4JJavaError, DeltaError, DeltaConcurrentModificationException)
-_AGAIN = "start maintain again, and it goes on"
+_AGAIN = "start maintain again, and it continues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +193,9 @@ def _fate(choice: RunChoice) -> RunFate:
 def _said(error: Exception) -> tuple[str, str]:
     """What a failure was, and what to do about it."""
     if is_conflict(error):
-        return "the commits of other processes always came first", _AGAIN
+        return "commits of other processes always came first", _AGAIN
     if isinstance(error, AuditError):  # has its own remedy
         return str(error), f"then {_AGAIN}"
     thrown = list(causes(error))
     said = f"{class_name(thrown[-1]).rpartition('.')[2]}: {thrown[-1].getMessage()}" if thrown else str(error)
-    return " ".join(said.split())[:300].rstrip("."), f"see to it, then {_AGAIN}"
+    return " ".join(said.split())[:300].rstrip("."), f"fix that, then {_AGAIN}"

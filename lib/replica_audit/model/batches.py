@@ -75,7 +75,7 @@ class BatchRun(NamedTuple):
 class Window(NamedTuple):
     """The batches that begin in one window of offsets, and a digest of them.
 
-    `window_start_offset` is inclusive, `window_end_offset` exclusive; their difference is a power of two and divides both (but for the
+    `window_start_offset` is inclusive, `window_end_offset` exclusive; their difference is a power of two and divides both (except the
     window at the very end of 64 bits, whose end is one less). `digest` is a signed 64-bit number, the sum of a number for each batch.
     """
 
@@ -147,7 +147,7 @@ class SequenceGap(NamedTuple):
 class Producers(NamedTuple):
     """Who wrote a segment: a span for each producer id, by first offset, and the first gaps in their sequences, by offset.
 
-    Spans count all gaps, also those that are not listed. `untold_batches`: batches with a producer id that are in no span, for there were
+    Spans count all gaps, also those that are not listed. `untold_batches`: batches with a producer id that are in no span, as there were
     too many ids, or the batch does not match its CRC. Where there are any, what is not told here may still be in the segment.
     """
 

@@ -38,7 +38,7 @@ class IsrChange(NamedTuple):
 
 
 class MinIsrSetting(NamedTuple):
-    """min.insync.replicas as the metadata log sets it; None where a record removes it, or its value is no number.
+    """min.insync.replicas as the metadata log sets it; None where a record removes it, or its value is not a number.
 
     `broker` is None in a topic's own setting, the id of the broker that it is of, or -1 in the cluster's default.
     """

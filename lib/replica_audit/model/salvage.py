@@ -132,7 +132,7 @@ class UnsavedRange:
 class UnitOutcome:
     """What came of a unit.
 
-    `output`: its file, None if there is none. `made_of`: a digest of the unit, but for where its file is. `record_count`: records of users
+    `output`: its file, None if there is none. `made_of`: a digest of the unit, except where its file is. `record_count`: records of users
     that were saved. `control_count`: control records, which are not. `header_records` and `header_bytes`: what the headers of the batches
     sum up to, as `removed_records` does. `kept_back`: how many of the saved records are not for the replay, by reason; `transactions`: how
     many by the state of their transaction, `begun_below_cut`: how many of one that begins below the cut. `changed`: why the file is not the
@@ -177,7 +177,7 @@ class ReplayOutcome:
     """What came of it. A file without records is not made, its name is None.
 
     `duplicates`: records that another broker had, too, and that are replayed once. `unsendable`: those that no client can send again, for
-    the name of a header is no UTF-8.
+    the name of a header is not UTF-8.
     """
 
     topic: str

@@ -146,7 +146,7 @@ def refuse_input(folder: Path, inputs: Iterable[str | Path]) -> None:
     """
     if isinstance(folder, StoredPath) or "://" in str(folder):
         raise UsageError(
-            f"--output {folder}: a directory of this machine is wanted, or one that all executors share; copy it to a store afterwards"
+            f"--output {folder}: give a directory of this machine, or one that all executors share; copy it to a store afterwards"
         )
     target = Path(real_path(folder.expanduser().absolute()))
     for given in inputs:
@@ -155,7 +155,7 @@ def refuse_input(folder: Path, inputs: Iterable[str | Path]) -> None:
             continue
         place = Path(real_path(path.absolute()))
         if target == place or place in target.parents:
-            raise UsageError(f"--output {folder}: lies in {given}, to which nothing is ever written; give a directory outside of it")
+            raise UsageError(f"--output {folder}: lies in {given}, and nothing may be written there; give a directory outside of it")
 
 
 @contextmanager

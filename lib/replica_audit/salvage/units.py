@@ -1,4 +1,4 @@
-"""Cuts and places → the work of tasks: for each segment of a cut where its records are, and what of the leader they are held against."""
+"""Cuts and places → the work of tasks: for each segment of a cut where its records are, and what of the leader they are compared with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from replica_audit.salvage.output import file_name
 
 NOT_THERE = "not-in-the-inputs"
 _PRECEDING = 16  # segments in which the beginning of a transaction is looked for
-_SAME_INPUTS = "give the inputs of the audit, each with --input; what was moved or removed since then, put back"
+_SAME_INPUTS = "give the inputs of the audit, each with --input; put back what was moved or removed since then"
 Places = Mapping[Replica, Sequence[ReplicaPlace]]
 
 

@@ -116,7 +116,7 @@ def metadata_problem(path: Path, error: MetadataError) -> Problem:
         kind="cluster-metadata.json",
         code="malformed",
         detail=error.reason,
-        remedy="write the file again; without it leaders are inferred and no replica is known to be in the ISR",
+        remedy="write the file again; without it leaders are inferred and the ISR is unknown",
         line=error.line,
         byte_offset=error.byte_offset,
     )

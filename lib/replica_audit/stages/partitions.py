@@ -33,7 +33,7 @@ from replica_audit.tables.values import (
 )
 
 _REMEDY = (
-    "audit again, best a copy: the file was there when it was scanned; until then, the records and bytes that are truncated are unknown"
+    "audit again, preferably a copy: the file was there during the scan; until then the number of truncated records and bytes is unknown"
 )
 
 

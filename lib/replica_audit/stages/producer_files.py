@@ -25,14 +25,14 @@ from replica_audit.tables.runs import ReportedProblem
 CONTRADICTS = "contradicts-log"
 _SNAPSHOT_KIND, _INDEX_KIND = "producer-snapshot", "transaction-index"
 _REMEDY = (
-    "stop the broker and move this file away: it loads the snapshot before it and reads the log from there. Where there is none before it, "
+    "stop the broker and move this file away: it then loads the previous snapshot and reads the log from there. If there is none, "
     "move .kafka_cleanshutdown away, too, or the broker starts with an empty state"
 )
 _INDEX_REMEDY = (
     "stop the broker and move this file and the .index of the same segment away: a broker that starts without the .index recovers the "
     "segment, and writes both again"
 )
-_TEXT_REMEDY = "dump that file again and keep the whole text, without what is around it"
+_TEXT_REMEDY = "dump that file again and keep its whole text, and nothing else"
 _Segments = tuple[tuple[int, Producers | None], ...]  # by base offset, in order
 
 

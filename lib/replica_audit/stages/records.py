@@ -28,7 +28,7 @@ from replica_audit.tables.values import Row, compared_logs, keys_row, pair_row, 
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
 _MOST_PROBLEMS = 10  # of one segment
-_CHANGED = "audit again, best a copy: the file was there when it was scanned, and another one has taken its place since"
+_CHANGED = "audit again, preferably a copy: the file was there during the scan, and another one has replaced it since"
 
 
 def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:

@@ -35,7 +35,7 @@ from replica_audit.protocol.salvage.transaction_ends import NO_TRANSACTION, UNKN
 from replica_audit.tables.values import Row
 
 UNIT, OUTCOME = TypeAdapter(SalvageUnit), TypeAdapter(UnitOutcome)
-_GIVE_FILES = "give the broker's log directory as an --input: a segment's bytes hold its records, text and collected batches do not"
+_GIVE_FILES = "give the broker's log directory as an --input: only segments hold records, texts and collections do not"
 _AUDIT_AGAIN = "audit again, and salvage from the new run: the file is not the one that was audited"
 _MORE_OF_A_RECORD = 128  # bytes of a row beside key, value and headers
 
@@ -52,12 +52,12 @@ def salvaged(unit: SalvageUnit) -> UnitOutcome:
     if done is not None:
         found = OUTCOME.validate_json(done)
         if found.made_of != made_of:
-            raise FileExistsError(errno.EEXIST, "it holds what was saved of other files, or of another run", unit.output)
+            raise FileExistsError(errno.EEXIST, "it holds what was saved from other files or another run", unit.output)
         return replace(found, output=unit.output)
     cut, file = unit.cut, unit.segment.file
     outcome = partial(UnitOutcome, broker_id=cut.broker_id, topic=cut.topic, partition=cut.partition)
     if bytes_at(file) is None:
-        kind = "the text of kafka-dump-log" if file.source == "dump" else "only what collect took of the batches"
+        kind = "the text of kafka-dump-log" if file.source == "dump" else "only what collect took from the batches"
         return outcome(output=None, unsaved=(_whole(unit, "no-records", f"the input has {kind}, no records", _GIVE_FILES),))
     try:
         changed = changed_since(unit.segment) or next(filter(None, map(changed_since, unit.leader.segments)), None)

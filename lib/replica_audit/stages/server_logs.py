@@ -67,11 +67,11 @@ def _is_possible(event: LogEvent) -> bool:
 
 def _impossible(path: Path, event: LogEvent) -> Problem:
     epochs = [epoch for epoch in (event.leader_epoch, event.answered_epoch) if epoch is not None and epoch not in _EPOCHS]
-    return _left_out(path, f"leader epoch {epochs[0]} is not one: the line is left out", event.line, event.byte_offset)
+    return _left_out(path, f"leader epoch {epochs[0]} is not valid: the line is left out", event.line, event.byte_offset)
 
 
 def _left_out(path: Path, detail: str, line: int | None, byte_offset: int | None) -> Problem:
-    remedy = "look at the line: the file was changed after the broker wrote it, or is not its log"
+    remedy = "look at the line: somebody changed the file after the broker wrote it, or it is not its log"
     return Problem(path=str(path), kind=_KIND, code="impossible-epoch", detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
 
 

@@ -25,7 +25,7 @@ from replica_audit.tables.values import Row
 
 T = TypeVar("T")
 CODE = "unusable-value"
-_REMEDY = "look at what the input says there, and compare it with the broker's own files; every other row is in the tables"
+_REMEDY = "check what the input has there, and compare it with the broker's own files; all other rows are in the tables"
 _REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
@@ -92,7 +92,7 @@ def _reason(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"a number of {value.bit_length()} bits does not fit in {kind}"
     if isinstance(value, str):
-        return f"{visible(value[:80])!r} is no text of Unicode" if kind == pa.string() else f"a text where {kind} should be"
+        return f"{visible(value[:80])!r} is not Unicode text" if kind == pa.string() else f"a text where {kind} should be"
     return f"a value of type {type(value).__name__} where {kind} should be"
 
 

@@ -188,7 +188,7 @@ class CollectedLogDir:
                 raise ForgedError(f"{left} of its rows are not there")
 
     def runs(self, path: str) -> list[BatchRun]:
-        """The runs of one segment; every other is passed over, so this is for a few of them."""
+        """The runs of one segment; every other is skipped, so this is for a few of them."""
         directory, _, name = path.removeprefix(self.said.path + "/").partition("/")
         for rows in self._rows(["capture", "directory", "name", "runs"]):
             names = zip(_values(rows, "directory"), _values(rows, "name"), strict=True)

@@ -19,7 +19,7 @@ def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = No
     Args:
         file: of the source SOURCE.
         offset: to which the log may be cut: where batches are made up, one begins there.
-        runs: what the scan of the segment found; None to look it up, for which the scans of the whole log directory are passed over.
+        runs: what the scan of the segment found; None to look it up, for which the scans of the whole log directory are skipped.
     """
     next_offset = 0
     for recorded in _recorded(file):

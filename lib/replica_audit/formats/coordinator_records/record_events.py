@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDecoder(Generic[_T]):
-    """How the records of a topic are decoded; None is a record that is passed over.
+    """How the records of a topic are decoded; None is a record that is skipped.
 
     `of_bytes` raises SegmentError, IndexError or struct.error for what it cannot use, `of_text` DumpLogError. `printed`: how what
     kafka-dump-log prints of a decoded record may begin. `what`: is not known behind the place where a segment stops being a log.
@@ -53,7 +53,7 @@ def _raw_events(path: Path, decoder: RecordDecoder[_T]) -> Iterator[_T | Unusabl
             yield Unusable(item.header.base_offset, item.code, item.detail, byte_offset=item.byte_offset)
         elif isinstance(item, Damage):
             if item.code not in TAILS:
-                reason = f"the segment stops being a log here ({item.detail}): {decoder.what} behind it is not known"
+                reason = f"the segment is not readable from here on ({item.detail}): {decoder.what} behind it is unknown"
                 yield Unusable(-1, item.code, reason, byte_offset=item.byte_offset)
         else:
             batch, records = item

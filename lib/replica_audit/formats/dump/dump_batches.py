@@ -26,7 +26,7 @@ _FLAGS = {b"true": True, b"false": False}
 _ABSENT = [b"-1", b"false"]  # put behind the tokens of a line: what it says by not printing a number or a flag
 _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysize: isTransactional: isControl:".split()
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
-_SHALLOW = "the text lists records, not batches: dump the segment again with neither --deep-iteration nor --print-data-log"
+_SHALLOW = "the text lists records, not batches: dump the segment again without --deep-iteration and --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
 _Pick = Callable[[list[bytes]], tuple[bytes, ...]]
 
@@ -109,14 +109,14 @@ class SectionLog:
         except DumpLogError as error:
             if not self._records:
                 raise DumpLogError(error.reason, line=number) from None
-            damage = self._damage("dump-malformed", "a batch line and the line of a record in one", number)
+            damage = self._damage("dump-malformed", "a batch line and a record line in one", number)
         except (ValueError, KeyError, struct.error) as error:
             damage = self._damage("dump-malformed", f"a batch line that cannot be read: {error}", number)
         if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
             return self._damage("dump-truncated", "the text ends inside this line", number)
         if batch is not None and damage is None:
             if self._position is None and batch.position:
-                detail = f"the text begins with the batch at byte {batch.position}: those before it are missing"
+                detail = f"the text begins with the batch at byte {batch.position}: earlier ones are missing"
                 self._headless = self._damage("dump-truncated", detail, number)
             self._took(batch)
             return batch
@@ -203,7 +203,7 @@ class SectionLog:
             self._left_out = self._damage("dump-truncated", "something was left out of the text at this line", number)
             return self._left_out
         if not self._records and pasted_text.holds_output(line):
-            return self._damage("dump-malformed", "output of kafka-dump-log that does not begin its line", number)
+            return self._damage("dump-malformed", "output of kafka-dump-log that does not start its line", number)
         return None
 
     def _told_ending(self, line: bytes, number: int) -> Damage | None:

@@ -26,7 +26,7 @@ LOG = ".log"
 KINDS = (LOG, ".snapshot", ".txnindex")
 _OTHER_FILES = (b".index", b".timeindex", b".txnindex", b".snapshot", b".checkpoint")
 _JVM = (b"OpenJDK ", b"Java HotSpot", b"Picked up ", b"SLF4J", b"log4j:", b"WARN", b"[")
-_CUT = "the text ends inside a 'Dumping' line: dump that file and those behind it again"
+_CUT = "the text ends inside a 'Dumping' line: dump that file and the following ones again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

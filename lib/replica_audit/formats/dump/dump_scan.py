@@ -1,6 +1,6 @@
 """One section of a text of kafka-dump-log in few rows, as the scan of a segment gives them.
 
-`SectionLog` judges every line. Lines that look like one that was judged before, and that continue the log, are passed over many at a time.
+`SectionLog` judges every line. Lines that look like one that was judged before, and that continue the log, are skipped many at a time.
 """
 
 from __future__ import annotations

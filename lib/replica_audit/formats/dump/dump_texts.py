@@ -18,7 +18,7 @@ from replica_audit.words import count
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
 _DUMPING = b"Dumping "
-_UNKNOWN = "neither its 'Dumping' line nor the name of its folder or file says for sure which TOPIC-PARTITION it is of"
+_UNKNOWN = "neither its 'Dumping' line nor its folder or file name shows for sure which TOPIC-PARTITION it belongs to"
 _NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by the full path: --files /DIR/TOPIC-PARTITION/...log"
 
 
@@ -88,13 +88,14 @@ class DumpTexts:
             "file",
             "unrecognised-files",
             "neither Kafka's nor kafka-dump-log's",
-            "nothing to do if they do not belong to the brokers; else check how they were copied",
+            "nothing, if they do not belong to the brokers; else check how they were copied",
         )
         self._tell_first(
             self.of_other_files,
             "dump",
             "dump-of-no-log",
-            "text of kafka-dump-log that shows no .log file, but an index, a snapshot or the like, and of no replica whose log is there",
+            "text of kafka-dump-log that shows an index, a snapshot or the like, not a .log file, of a replica whose log is not in the "
+            "input",
             "dump the .log files of the replica",
         )
 
@@ -109,7 +110,7 @@ class DumpTexts:
             self.server_logs.append(path)
         elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
             detail = f"a text with output of kafka-dump-log that cannot be read: this line begins {found.begins!r}"
-            remedy = "keep nothing in the text but what kafka-dump-log printed, every line from its first character on"
+            remedy = "keep in the text only what kafka-dump-log printed, every line from its first character"
             self.problems.append(Problem(path=str(path), kind="dump", code="unusable-dump", detail=detail, remedy=remedy, line=found.line))
         else:
             self.unknown.append(path)
@@ -206,7 +207,7 @@ def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int
         kind="dump",
         code="segment-given-twice",
         detail=f"segment {file.base_offset} of {replica.directory} is also read from {twin.path}",
-        remedy="leave one of the two out; the other one was used",
+        remedy="leave out one of the two; the audit used the other one",
         line=section.first_line,
     )
     return replace(replica, problems=(*replica.problems, problem))

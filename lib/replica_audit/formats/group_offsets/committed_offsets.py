@@ -22,11 +22,11 @@ from replica_audit.formats.segment.records import Record
 from replica_audit.model import BatchHeader, CommittedOffset, Problem, SegmentFile
 
 _KIND = "group-offsets"
-_REMEDY = "offsets that were committed in it are not known here; another replica of the partition may have it intact"
+_REMEDY = "the offsets committed in it are unknown; another replica of the partition may have it intact"
 _DUMP_AGAIN = {
-    "not-decoded": "dump the segment again with --offsets-decoder, best with kafka-dump-log 3.8 or newer, or give the segment itself",
+    "not-decoded": "dump the segment again with --offsets-decoder, preferably with kafka-dump-log 3.8 or newer, or give the segment itself",
     "not-copied": "collect with a higher --group-offsets-limit",
-    "deletion-without-key": "deleted offsets may be among those found: dump the segment again with kafka-dump-log 2.4 or newer",
+    "deletion-without-key": "the offsets found may include deleted ones: dump the segment again with kafka-dump-log 2.4 or newer",
 }
 _INT16, _INT32, _CONTROL_KEY = (struct.Struct(form) for form in (">h", ">i", ">hh"))
 _COMMIT_KEYS = (0, 1)
@@ -55,7 +55,7 @@ def committed_offsets(files: Sequence[SegmentFile], log_end_offset: int | None =
     """The last committed offset of every group and partition, as a coordinator that loads the partition would know it.
 
     What a transaction commits counts once its COMMIT marker stands in the partition, and not over a later commit. Records of other kinds
-    are passed over. A batch or record that cannot be used is a problem, of kind `group-offsets`, and left out. Where a segment stops being
+    are skipped. A batch or record that cannot be used is a problem, of kind `group-offsets`, and left out. Where a segment stops being
     a log what stands before counts.
 
     Args:

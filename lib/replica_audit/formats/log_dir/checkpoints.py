@@ -26,7 +26,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _JAVA_INTEGER = re.compile(r"([+-]?)(\d+)")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _INT32, _INT64 = 2**31, 2**63
-# as brokers write them, but for numbers near the greatest ones; everything else is read line by line
+# as brokers write them, except numbers near the greatest ones; everything else is read line by line
 _PLAIN_EPOCHS = re.compile(rb"0\n[0-9]{1,9}\n(?:[0-9]{1,9} [0-9]{1,18}\n)*")
 _PLAIN_OFFSETS = re.compile(rb"0\n[0-9]{1,9}\n(?:[!-~]+ [0-9]{1,9} [0-9]{1,18}\n)*")
 _SHORT = 256  # bytes of a partition.metadata whose topic id is kept: a broker has as many such files as replicas, and few topics
@@ -114,7 +114,7 @@ def healed(lines: list[EpochLine]) -> Healed:
         one_start = last is not None and line.epoch > last.epoch and line.start_offset == last.start_offset
         if not building.assign(line.epoch, line.start_offset) and not one_start:
             notes.append(
-                (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker heals the table when it loads it")
+                (line.line, f"entry '{line.epoch} {line.start_offset}' is out of order; a broker repairs the table when it loads it")
             )
     return Healed(epochs=building.table(), notes=tuple(notes))
 
@@ -153,7 +153,7 @@ def _entries(content: bytes, width: int) -> Iterator[tuple[int, list[str]]]:
             raise CheckpointError(f"{_shown(line)} is not an entry of {width} fields", line=number)
         yield number, tokens
     if len(lines) - 2 != expected:
-        raise CheckpointError(f"the file announces {expected} entries and has {len(lines) - 2}", line=2)
+        raise CheckpointError(f"the file announces {expected} entries but has {len(lines) - 2}", line=2)
 
 
 def _lines(content: bytes) -> list[str]:

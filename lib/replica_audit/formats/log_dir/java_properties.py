@@ -59,4 +59,4 @@ def _unescaped(text: str, number: int) -> str:
     try:
         return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # Java escapes a character beyond U+FFFF as two
     except UnicodeDecodeError:
-        raise MetadataError("an escape that is half of a character", line=number) from None
+        raise MetadataError("an escape sequence for half of a character", line=number) from None

@@ -44,7 +44,7 @@ def server_properties(content: bytes) -> ServerProperties:
         if "${" in path:
             raise MetadataError(f"{path!r} is filled in by the broker when it starts; name the directory", line=number)
         if not path.startswith("/"):
-            raise MetadataError(f"{path!r} is relative to wherever the broker was started; name the directory", line=number)
+            raise MetadataError(f"{path!r} is relative to the folder in which the broker was started; name the directory", line=number)
     return ServerProperties(
         broker_id=None if broker == "-1" else int(broker),
         log_dirs=tuple(dict.fromkeys(path for _line, path in named)),

@@ -18,9 +18,9 @@ from replica_audit.protocol.epochs.epoch_table import EpochTable
 _T = TypeVar("_T")
 _MAX_NOTES = 20  # of one file; one more says how many there are beyond
 _REMEDIES = {
-    log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker that has the same bytes does not start, or takes the log directory offline. "
+    log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker with the same bytes does not start, or takes the log directory offline. "
     "Copy the replica's segments, too: the corrected lines follow from its batches",
-    log_dir.HIGH_WATERMARKS: "copy the file again; a broker that holds the same bytes takes the log directory offline",
+    log_dir.HIGH_WATERMARKS: "copy the file again; a broker with the same bytes takes the log directory offline",
     log_dir.PARTITION_METADATA: "copy the file again; without a topic id a re-created topic looks like the old one",
 }
 

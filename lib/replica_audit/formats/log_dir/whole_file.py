@@ -27,11 +27,11 @@ class TooLargeError(OSError):
     """A file that is larger than any of its name can be. `code` and `remedy` are those of the problem that it becomes."""
 
     code = "too-large"
-    remedy = "look what the file is, and copy the broker's own; one that is sparse, or was written over, does not hold what its name says"
+    remedy = "check what the file is, and copy the broker's own; a sparse or overwritten file does not hold what its name says"
 
     def __init__(self, limit: int) -> None:
         """Larger than `limit` bytes."""
-        super().__init__(errno.EFBIG, f"is larger than {limit >> 20} MiB, which no file of this kind is: it is not read")
+        super().__init__(errno.EFBIG, f"is larger than {limit >> 20} MiB, too large for a file of this kind: it is not read")
 
 
 def limit_of(name: str) -> int:
@@ -48,7 +48,7 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
         may_be_pipe: whether a user has named it, and may have named a pipe. Else what is no regular file is not opened: it might block.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
         TooLargeError: it is larger than the limit, by its size or as it is read.
     """
     limit = limit_of(path.name) if limit is None else limit

@@ -74,7 +74,7 @@ def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
 
     Raises:
         MetadataError: as `parse`.
-        OSError: the file cannot be read, is no regular file, or too large.
+        OSError: the file cannot be read, is not a regular file, or too large.
     """
     return parse(whole_content(path, DOCUMENT_LIMIT))
 
@@ -132,7 +132,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _version(document: dict[str, Any], key: str) -> str | None:
     version: str | None = _typed(document, key, str, "")
     if version is not None and (len(version) > _LONGEST_VERSION or _MANY_DIGITS.search(version)):
-        raise MetadataError(f"{key} is {_shown(version)}, which is no version")
+        raise MetadataError(f"{key} is {_shown(version)}, which is not a version")
     return version
 
 
@@ -171,7 +171,7 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
         shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else _shown(value)
         raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
     if kind is str and value is not None and _SURROGATE.search(value):
-        raise MetadataError(f"{where}{key} is {_shown(value)}, which has half of a character in it")
+        raise MetadataError(f"{where}{key} is {_shown(value)}, which contains half of a character")
     return value
 
 

@@ -59,7 +59,7 @@ class _Fields:
         except SegmentError as error:
             raise MetadataError(error.reason, byte_offset=self.at) from None
         except IndexError:
-            raise MetadataError("a number of variable length is cut off", byte_offset=self.at) from None
+            raise MetadataError("a variable-length number is cut off", byte_offset=self.at) from None
         return value
 
     def uuid(self) -> str:

@@ -55,7 +55,7 @@ class ScanTables:
             self.state[name] = value
 
     def filled(self, scan: Callable[..., int]) -> bool:
-        """Scan once, and move what was found to the fold, but for headers, which are gathered; whether there may be more."""
+        """Scan once, and move what was found to the fold, except headers, which are gathered; whether there may be more."""
         fold, state = self.fold, self.state
         if max(fold.position, fold.next_offset) >= 1 << 63 or (fold.runs and fold.runs[-1].record_count >= _MOST):
             return False  # a word does not hold that, or not what one scan adds

@@ -71,7 +71,7 @@ class _Walk:
         self.texts.tell_unused()
         if not (self.replicas or self.log_dirs or self.texts.server_logs or self.problems):
             remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
-            self._tell(top, "directory", "empty-broker-folder", "nothing of a broker is in this folder or below it", remedy)
+            self._tell(top, "directory", "empty-broker-folder", "neither this folder nor those below it hold anything of a broker", remedy)
         yield from (as_on_the_broker(replica, self.collected.get(replica.log_dir)) for replica in self.replicas.values())
         yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
@@ -137,7 +137,7 @@ class _Walk:
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
         if store.lacks_indexes(segments):
-            detail = "not every batch index is there: what a truncation removes is known by offsets, not by batches"
+            detail = "some batch indexes are missing: what a truncation removes is known by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)
@@ -181,7 +181,7 @@ class _Walk:
                     kind="directory",
                     code="segments-outside-a-replica",
                     detail=f"no TOPIC-PARTITION is known for the folder; segments left out: {len(segments)}",
-                    remedy="put them into a folder named for the TOPIC-PARTITION that they are of, beside its leader-epoch-checkpoint",
+                    remedy="put them into a folder named after their TOPIC-PARTITION, beside its leader-epoch-checkpoint",
                 )
             )
         parsers: dict[str, Callable[[bytes], object]] = {
@@ -191,7 +191,7 @@ class _Walk:
         for file, parser in parsers.items():
             if file in folder.files and self.small.parse(folder.path / file, parser, self.problems) is not None:
                 remedy = "put it into the replica directory that it belongs to"
-                self._tell(folder.path / file, file, "misplaced", "lies outside of any replica directory, and is not used", remedy)
+                self._tell(folder.path / file, file, "misplaced", "is not in a replica directory, and is not used", remedy)
 
     def _tell(self, path: Path, kind: str, code: str, detail: str, remedy: str) -> None:
         self.problems.append(Problem(path=str(path), kind=kind, code=code, detail=detail, remedy=remedy))
@@ -219,8 +219,8 @@ class _Walk:
             self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
         for nested in folder.folders:
             if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
-                detail = "a folder in a replica directory is not looked into, nor would a broker"
-                self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is no replica; else move it out")
+                detail = "a folder in a replica directory is not read; a broker does not read it either"
+                self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is not a replica; else move it out")
         found = self._files(path, parent, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
         told = log_dir.producer_files(folder.files) if collected is None else ()
         self.replicas[(found.log_dir, found.directory)] = replace(found, producer_files=told) if told else found
@@ -285,7 +285,7 @@ class _Walk:
 
 
 def _segments(folder: Folder, problems: list[Problem], is_text: Callable[[Path], bool]) -> Iterator[SegmentFile]:
-    """The segment files that count, but for those that are text."""
+    """The segment files that count, except those that are text."""
     for file, name in log_dir.counted_segments(folder.names, beside=folder.files):
         path = folder.path / file
         if file not in folder.files:

@@ -53,7 +53,7 @@ def compare_keys(logs: ComparedLogs, leader: Rows, follower: Rows) -> list[Diffe
 
 
 def _without_undecided(own: Rows, other: Rows, end_offset: int) -> Rows:
-    """Without the records of transactions whose end was not found, but for those that the other replica holds, too.
+    """Without the records of transactions whose end was not found, except those that the other replica holds, too.
 
     There the other segment tells how the transaction ended, or neither does: then they are the same on both. Those beyond the end of the
     comparison stay as well: such a record may have replaced an older one of its key.

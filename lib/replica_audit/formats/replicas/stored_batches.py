@@ -83,7 +83,7 @@ def _in_text(file: SegmentFile, batch: BatchHeader) -> Callable[[], EndMarker | 
 
 
 def _before(stream: BinaryIO, size: int, next_offset: int, offset: int) -> tuple[int, int]:
-    """A position at or before the batch that holds an offset, and the least offset there: sound batches are passed over, many at a time."""
+    """A position at or before the batch that holds an offset, and the least offset there: sound batches are skipped, many at a time."""
     position = 0
     while True:
         found = read_columns(stream, size, position, next_offset, verify_crc=False)

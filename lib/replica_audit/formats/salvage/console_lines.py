@@ -1,7 +1,7 @@
 """Records as lines that kafka-console-producer.sh reads back as the same records.
 
 Source: LineMessageReader (tools, 4.0; ConsoleProducer of 3.9 has the same rules). It decodes lines as UTF-8, ends one at every CR and LF,
-splits at the first separator that it meets, and knows no escape: what it would read back as something else is no line.
+splits at the first separator that it meets, and knows no escape: what it would read back as something else is not a line.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class SavedFile:
         self._bytes = 0
 
     def __enter__(self) -> SavedFile:
-        """Begin; what a killed process left of it is written anew.
+        """Begin; what a killed process left of it is written again.
 
         Raises:
             OSError: it cannot be written.
@@ -155,7 +155,7 @@ def outcome_of(path: Path) -> str | None:
     except pa.ArrowException:
         found = None
     if found is None:
-        raise FileExistsError(errno.EEXIST, "it is no file of a salvage", str(path))
+        raise FileExistsError(errno.EEXIST, "it is not a file of a salvage", str(path))
     return found.decode()
 
 

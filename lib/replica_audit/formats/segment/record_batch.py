@@ -17,7 +17,7 @@ from replica_audit.errors import SegmentError
 from replica_audit.model import BatchHeader
 
 # The one declaration of the headers: the names of their fields and their types as `struct` and numpy spell them, big endian. The first
-# 17 bytes mean the same in all, but for CRC and epoch. An entry of magic 0 has no timestamp.
+# 17 bytes mean the same in all, except CRC and epoch. An entry of magic 0 has no timestamp.
 _V2_FIELDS = {
     **{"base_offset": "q", "length": "i", "leader_epoch": "i", "magic": "b", "crc": "I", "attributes": "h", "last_offset_delta": "i"},
     **{"base_timestamp": "q", "max_timestamp": "q", "producer_id": "q", "producer_epoch": "h", "base_sequence": "i", "record_count": "i"},

@@ -31,7 +31,7 @@ REMEDIES = {
     BAD_CRC: "the bytes changed after they were written: restore the segment from a replica whose copy of the batch matches its CRC",
     BAD_RECORDS: "the CRC matches, so the batch was written like this and consumers fail at it, too: let them continue after it, and look "
     "for its producer",
-    BEYOND_LIMIT: "nothing is known to be wrong: these records are not looked at, for reading them takes too much memory or time",
+    BEYOND_LIMIT: "nothing is known to be wrong: these records are not read, because that would take too much memory or time",
 }
 
 APPEND_TIME = 0x08
@@ -254,7 +254,7 @@ def _inner_entries(data: bytes) -> Iterator[Record]:
         size = LOG_OVERHEAD + length_in(data[at : at + LOG_OVERHEAD])
         end = at + size
         if size >= SMALLEST_SIZE[0] and end > len(data):
-            return  # a part of an entry at the end is no error to Kafka
+            return  # a part of an entry at the end is not an error to Kafka
         entry, attributes = _entry(data[at:end])
         if codec_name(attributes) != "none":
             raise SegmentError(f"an entry compressed with {codec_name(attributes)} inside a compressed entry")

@@ -18,8 +18,8 @@ from replica_audit.model import UNDEFINED_EPOCH, Problem, SegmentFile
 
 _RESTORE = "else restore the segment from another replica"
 _IF_RECOVERED = (
-    "none if it is the newest segment of a broker that recovers its log, as after a crash: it cuts these bytes off. After a clean stop it "
-    "does not, and appends behind them what nobody can read"
+    "none if it is the newest segment of a broker that recovers its log, as after a crash: it truncates them. After a clean stop it "
+    "does not, and what it appends after them is unreadable"
 )
 _REMEDIES = {
     "torn-batch": f"{_IF_RECOVERED}; {_RESTORE}",
@@ -29,14 +29,14 @@ _REMEDIES = {
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
 TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
-_DAMAGED = "the broker will not notice; move the replica's directory away on the broker and let it be recovered from the leader"
+_DAMAGED = "the broker will not notice; move the replica's directory away on the broker, so that it fetches the log from the leader"
 TORN = ("torn-batch", "trailing-bytes")
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
 _NOT_RECOVERED = (
-    "the broker did not recover this log when it started, and wrote on behind bytes that end the reading: stop it, move the replica's "
-    "directory away and let it be fetched from the leader; if this is the leader, let another replica lead first"
+    "the broker did not recover this log when it started, and wrote on after unreadable bytes: stop it, move the replica's "
+    "directory away and let it fetch the log from the leader; if this is the leader, let another replica lead first"
 )
 _LOOKED_AT = 4 << 20  # bytes behind the last batch; a batch has 1 MiB unless brokers are told otherwise
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)
@@ -67,7 +67,7 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
 def _appended_behind(file: SegmentFile, position: int | None, next_offset: int) -> int | None:
     """Where a whole batch begins behind a torn one, as a broker leaves it that has not recovered the log; None if none is found.
 
-    It is at the offset where the readable log ends, for there such a broker goes on.
+    It is at the offset where the readable log ends, because there such a broker goes on.
     """
     if file.source != "raw" or position is None:
         return None

@@ -23,7 +23,7 @@ def unsigned(data: bytes, at: int, most: int = INT_BYTES) -> tuple[int, int]:
     number, begin, at = byte & 0x7F, at, at + 1
     while byte & 0x80:
         if at - begin == most:
-            raise SegmentError("a number of variable length without an end")
+            raise SegmentError("a variable-length number without an end")
         byte = data[at]
         number, at = number | (byte & 0x7F) << 7 * (at - begin), at + 1
     return number, at

@@ -139,7 +139,7 @@ _REMOVED = re.compile(rb"[\s,(]([A-Za-z0-9._-]{1,249})-(\d{1,9})(?![A-Za-z0-9._-
 def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
     """What a server.log tells of replicas, in order.
 
-    Bytes that are no text, lines of any length and everything that is not known are passed over.
+    Bytes that are no text, lines of any length and everything that is not known are skipped.
 
     Args:
         stream: the uncompressed text, at its beginning; read once and in bounded memory.

@@ -37,7 +37,7 @@ _OF_A_BROKER = re.compile(
 
 
 class Unwrapped(NamedTuple):
-    """The text of a line, and the time of a JSON line that is a number there; both empty where the line is no JSON."""
+    """The text of a line, and the time of a JSON line that is a number there; both empty where the line is not JSON."""
 
     text: bytes
     time: str

@@ -41,7 +41,7 @@ def aborted_transactions_in_text(text: ProducerText) -> tuple[AbortedTransaction
 
 
 def _lines(text: ProducerText) -> Iterator[tuple[str, int]]:
-    """The lines behind the `Dumping` line, with their numbers, but for what people paste along."""
+    """The lines behind the `Dumping` line, with their numbers, except what people paste along."""
     if text.byte_end - text.byte_start > LIST_LIMIT:
         raise TooLargeError(LIST_LIMIT)
     with open_text(located(text.path)) as stream:

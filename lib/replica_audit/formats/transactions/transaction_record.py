@@ -2,7 +2,7 @@
 
 Sources: TransactionLogKey.json, TransactionLogValue.json, TransactionLog.readTxnRecordKey and readTxnRecordValue, TransactionState.fromId
 (transaction-coordinator, 4.2.0). Version 1 of the value is flexible (KIP-482): of its tagged fields the previous and the next producer id
-are read, which brokers write from 4.3 on; the version of the client's transactions is passed over.
+are read, which brokers write from 4.3 on; the version of the client's transactions is skipped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def transaction_value(data: bytes) -> WrittenState:
     _version, producer_id, epoch, timeout, status = _FIXED.unpack_from(data)
     state = state_of(status)
     if state is None:
-        raise SegmentError(f"a transaction in state {status}, and no such state is known")
+        raise SegmentError(f"a transaction in state {status}, which is not a known state")
     partitions, at = _partitions(data, _FIXED.size, is_flexible=version >= 1)
     if partitions is None and status != _EMPTY:
         raise SegmentError(f"a transaction in state {state} without a list of partitions")

@@ -20,11 +20,11 @@ from replica_audit.model import BatchHeader, Problem, SegmentFile, TransactionSt
 
 KIND = "transaction-state"
 
-_REMEDY = "what became of the transactions in it is not known here; another replica of the partition may have it intact"
+_REMEDY = "how the transactions in it ended is unknown; another replica of the partition may have it intact"
 _DUMP_AGAIN = {
     "not-decoded": "dump the segment again with --transaction-log-decoder, or give the segment itself",
     "not-copied": "collect with a higher --group-offsets-limit",
-    "deletion-without-key": "transactional ids that were deleted may be among those found: dump again with kafka-dump-log 2.4 or newer",
+    "deletion-without-key": "the transactional ids found may include deleted ones: dump again with kafka-dump-log 2.4 or newer",
 }
 
 

@@ -87,7 +87,7 @@ def without_log(
             followers_failing=None,
             followers_diverged=None,
             already_lost_offsets=None,
-            reason=f"what electing it loses is unknown: {missing}",
+            reason=f"what its election would lose is unknown: {missing}",
             unread_replicas=None,
             in_elr=elected.in_elr,
             election=elected.election,

@@ -78,7 +78,7 @@ def leader_rows(
         sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
-        cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is no replica to elect.
+        cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is not a replica to elect.
         electability: how a broker could be elected.
     """
     begins = next((side.replica.log.log_start_offset for side in sides if side.replica.broker_id == leader_id), 0)
@@ -150,7 +150,7 @@ def _gone(sides: Sequence[Side], cuts: Mapping[int, Cut], begins: int) -> dict[i
 def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
     for broker, spans in gone.items():
         total = sum(span.end_offset - span.first_offset for span in spans)
-        yield f"broker {broker} has truncated {total} offsets already, which only its audited copy holds"
+        yield f"broker {broker} has already truncated {total} offsets, which only its audited copy holds"
 
 
 def _candidate(

@@ -64,7 +64,7 @@ def _summary(one: Incident) -> str:
             )
         case IncidentKind.TRUNCATION_REFUSED:
             return (
-                f"{where}, broker {one.broker_id} exited{when} because it may not truncate from {one.end_offset} to the log end "
+                f"{where}, broker {one.broker_id} exited{when} because it must not truncate from {one.end_offset} to the log end "
                 f"{one.truncation_offset} of its leader: a replica outside the ISR was elected, or the leader lost its tail"
             )
         case IncidentKind.UNCLEAN_ELECTION:

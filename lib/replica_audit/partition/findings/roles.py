@@ -33,7 +33,7 @@ def role_rows(
         cluster: whether brokers run, are fenced, and were copied at one instant.
         verdicts: the partition's rows of `replica_verdicts`.
     """
-    # what a copy says of an earlier topic of this name is no belief about this one
+    # what a copy says of an earlier topic of this name is not a belief about this one
     copies = {
         broker: copy for broker, copy in copies.items() if None in (metadata.topic_id, copy.topic_id) or copy.topic_id == metadata.topic_id
     }

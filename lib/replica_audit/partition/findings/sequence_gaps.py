@@ -105,5 +105,5 @@ def _summary(rows: Sequence[MissingSequences]) -> str:
     return (
         f"{much}: they were written, and no replica has them. Producer {first.producer_id} (epoch {first.producer_epoch}) jumps {before}"
         f"to sequence {first.sequence_after} between offsets {first.last_offset_before} and {first.first_offset_after}{when}, and Kafka "
-        "refuses a batch that does not follow the one before it"
+        "refuses a batch that does not follow the previous one"
     )

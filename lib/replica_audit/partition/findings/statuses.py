@@ -26,7 +26,7 @@ def history_row(
         earlier: the row of the run before, open then; None if it has none. One of the two is there.
         check: what this run found in order in the partition; None if it did not see it.
         run_id: of this run.
-        acknowledged: what somebody knows of in the cluster, which an earlier row that stays open is held against again.
+        acknowledged: what somebody knows of in the cluster, which an earlier row that stays open is compared with again.
 
     Returns:
         What this run found as new or persisting; else the earlier row, as resolved if this run compared the same and found it clean, as
@@ -39,7 +39,7 @@ def history_row(
             found, run_id=run_id, cluster_id=cluster_id, first_seen_run_id=first, last_seen_run_id=run_id, status=str(status)
         )
     if earlier is None:
-        raise ValueError("neither this run nor the one before has the finding")
+        raise ValueError("neither this run nor the previous one has the finding")
     is_over = check is not None and is_resolved(_open(earlier), _check(check))
     if is_over:
         return replace(earlier, run_id=run_id, status=str(Status.RESOLVED), acknowledgement=None)

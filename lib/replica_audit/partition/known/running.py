@@ -1,7 +1,7 @@
 """Whether a broker ran while its files were copied, and whether they may be of different times.
 
 Sources: LogManager and CleanShutdownFileHandler, 3.7 to 4.3: the marker of a clean shutdown is written last when a broker stops, with the
-epoch of its registration, and deleted when it starts; every start registers anew, in a higher epoch.
+epoch of its registration, and deleted when it starts; every start registers again, in a higher epoch.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class ChangedBatchesError(Exception):
 def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_record: bool = False) -> ContentComparison:
     """Compare what both logs must hold.
 
-    Windows tell it, but for those at the ends of the logs where the two do not reach equally far: there the batches are read again, unless
+    Windows tell it, except those at the ends of the logs where the two do not reach equally far: there the batches are read again, unless
     they are many.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a follower did according to its server.log, held against the rule."""
+"""What a follower did according to its server.log, compared with the rule."""
 
 from __future__ import annotations
 

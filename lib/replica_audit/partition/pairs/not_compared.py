@@ -85,7 +85,7 @@ def why_not_compared(
         return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
     if leader is None:
         is_known = leader_id >= 0
-        named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred to lead"
+        named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred as the leader"
         return inconclusive(Cause.LEADER_UNKNOWN, named)
     if leader.log is None or leader.not_whole or leader.files.checkpoint_state == "unreadable":
         return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))

@@ -73,9 +73,9 @@ def _never_copied(
         return one
     front = _known_front(one, loaded, changed)
     if 0 < _reached(one.files) <= front:
-        why = f"all that was listed to be copied lies below offset {front}, where the log of a running replica starts"
+        why = f"everything that was copied lies below offset {front}, where the log of a running replica starts"
     elif alive(one.broker_id, one.files):
-        why = "the copy has no segment, but a running broker always has one: it was made, or deleted, while the others were copied"
+        why = "the copy has no segment, but a running broker always has one: it was created or deleted while the others were copied"
     else:
         return one
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
@@ -114,7 +114,7 @@ def _perhaps_deleted(one: Loaded) -> Loaded:
     first, last = one.log.missing[-1]
     why = (
         f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker runs, and may have deleted them "
-        "between the copies of two files; copy it again, or run collect there: a hole that is still there is the broker's"
+        "between the copies of two files; copy it again, or run collect there: a hole that remains is the broker's"
     )
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
 

@@ -18,7 +18,7 @@ from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 
 _SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
-_NEVER = "do not delete or rename the file: after a clean stop a broker does not make it again from the log"
+_NEVER = "do not delete or rename the file: after a clean stop a broker does not rebuild it from the log"
 _ANEW = "rebuild the replica from a healthy leader: stop the broker, move the replica's directory out of the log directory"
 _UNDETERMINED = {
     Undetermined.CORRUPT_BATCH: "one of them does not match its CRC",
@@ -27,9 +27,9 @@ _UNDETERMINED = {
     Undetermined.EPOCHS_GO_BACKWARDS: "their epochs go backwards: the log holds two histories",
 }
 _FROM = {
-    EntrySource.FILE: "kept as the file has them, no batch contradicts them",
+    EntrySource.FILE: "kept from the file, no batch contradicts them",
     EntrySource.OTHER_REPLICA: "from the tables of other replicas",
-    EntrySource.FIRST_BATCH_LEFT: "by the first batch that compaction left, the epoch may have started earlier",
+    EntrySource.FIRST_BATCH_LEFT: "from the first batch that compaction left, the epoch may have started earlier",
 }
 
 
@@ -127,10 +127,10 @@ def _contradiction(one: Loaded, log: LoadedLog, alive: bool | None) -> Problem |
 
 def _remedy(entries: Correction, files: ReplicaFiles, *, heals: bool) -> str:
     if heals:
-        return "none needed: the table that a broker makes of these lines agrees with the batches"
+        return "none needed: the table that a broker loads from these lines agrees with the batches"
     if isinstance(entries, Undetermined):
-        return f"copy the file again; the batches of this log determine no table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
-    again = "copy the file again; if the broker has the same, " if files.checkpoint_state != "missing" else ""
+        return f"copy the file again; the batches of this log do not determine a table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
+    again = "copy the file again; if the broker has the same file, " if files.checkpoint_state != "missing" else ""
     return (
         f"{again}stop the broker, which overwrites the file while it runs, and write the corrected lines: {_command(entries)} in "
         f"{files.directory}{_sources(entries)}; {_NEVER}"

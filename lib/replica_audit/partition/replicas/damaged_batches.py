@@ -148,7 +148,7 @@ def _after(one: Loaded) -> Iterator[tuple[SegmentFile, int, BatchRun]]:
 def _other_epochs(one: Loaded, others: Sequence[Loaded]) -> Iterator[tuple[DamagedBatchFound, list[Copy]]]:
     """Batches whose leader epoch cannot be, and is another on other replicas.
 
-    The same batch in two epochs is no damage by itself: a producer sends what was not acknowledged again, to the next leader.
+    The same batch in two epochs is not damage by itself: a producer sends what was not acknowledged again, to the next leader.
     """
     own, told = _spans(one), set[int]()
     for other in others:

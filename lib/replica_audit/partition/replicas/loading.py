@@ -243,7 +243,7 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
                 kind="directory",
                 code="replica-in-two-log-dirs",
                 detail=reason,
-                remedy="find out which directory the broker used last, and leave the other one out",
+                remedy="find out which directory the broker used last, and leave out the other one",
             )
             one = replace(one, unreadable=reason, problems=(*one.problems, problem))
         checked.append(one)

@@ -15,10 +15,11 @@ _LOG_WAS_LONGER = (
     "broker's own log ends here too, it lost its end after the stop"
 )
 _NO_RECOVERY = (
-    "before the broker starts, move the replica's directory away, so that it fetches the whole log, or cut the file off at this byte: the "
-    "broker was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and appends behind these bytes what nobody can read"
+    "before the broker starts, move the replica's directory away, so that it fetches the whole log, or truncate the file at this byte: the "
+    "broker was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and what it appends after these bytes is "
+    "unreadable"
 )
-_RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts, and cuts these bytes off"
+_RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts and truncates these bytes"
 _MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
 
 
@@ -62,10 +63,10 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             kind="directory",
             code="missing-offsets",
             detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
-            remedy="look for the segment file that is missing; if the broker has none either, let the replica be recovered from the leader",
+            remedy="look for the missing segment file; if the broker does not have it either, rebuild the replica from the leader",
         )
     for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
-        detail = f"epoch {epoch} is said to start at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
+        detail = f"epoch {epoch} starts in the file at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
         if place == _MAX_BEYOND:
             detail = f"from this line on {len(beyond) - _MAX_BEYOND} more entries begin beyond the log end {log.log_end_offset}"
         yield Problem(
@@ -73,7 +74,7 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             kind=EPOCH_CHECKPOINT,
             code="checkpoint-beyond-log-end",
             detail=detail,
-            remedy=_LOG_WAS_LONGER if files.clean_shutdown else "none: legal after a crash, and without effect",
+            remedy=_LOG_WAS_LONGER if files.clean_shutdown else "none: legal after a crash, without effect",
             line=line,
         )
 
@@ -86,8 +87,8 @@ def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata
         kind=EPOCH_CHECKPOINT,
         code="metadata-outdated",
         detail=f"epoch {epoch} began at {start}, and the newest metadata in the input ({metadata.source}) knows epoch "
-        f"{metadata.leader_epoch} as the last: who leads is inferred from the logs",
-        remedy="give a cluster-metadata.json, or a copy of __cluster_metadata-0, that was taken after the last election",
+        f"{metadata.leader_epoch} as the last: the leader is inferred from the logs",
+        remedy="give a cluster-metadata.json, or a copy of __cluster_metadata-0, taken after the last election",
         line=next((line for line, known, _start in files.checkpoint if known == epoch), None),
     )
 
@@ -98,7 +99,7 @@ def gone_everywhere(files: ReplicaFiles, end: int, committed: int) -> Problem:
         path=files.beside(HIGH_WATERMARKS),
         kind=HIGH_WATERMARKS,
         code="high-watermark-beyond-log-end",
-        detail=f"the high watermark of {files.directory} is {committed}, and no replica's log goes beyond {end}: offsets "
+        detail=f"the high watermark of {files.directory} is {committed}, and no replica's log reaches beyond {end}: offsets "
         f"{end}..{committed - 1} had been committed and are gone",
-        remedy="look for a copy from before; else the records are lost",
+        remedy="look for an earlier copy; else the records are lost",
     )

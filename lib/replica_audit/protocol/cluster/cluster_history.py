@@ -66,7 +66,7 @@ class ClusterHistory:
     def silence(self, broker: int, after: Moment, until: Moment) -> int | None:
         """How long a broker went on to be taken for alive after a record, in milliseconds; None: unknown.
 
-        That is until it was fenced, or `until`. A new controller waits for every broker anew, so all must be written by one.
+        That is until it was fenced, or `until`. A new controller waits for every broker again, so all must be written by one.
         """
         ends = [
             event

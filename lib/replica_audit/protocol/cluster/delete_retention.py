@@ -7,7 +7,7 @@ _LONGEST = len(str(2**63 - 1))
 
 
 def retention_in(value: object, default: int | None = None) -> int | None:
-    """The milliseconds that a setting gives; the default where there is none, None where it is no number that Kafka would take."""
+    """The milliseconds that a setting gives; the default where there is none, None where it is not a number that Kafka would take."""
     if value is None:
         return default
     text = str(value).strip()

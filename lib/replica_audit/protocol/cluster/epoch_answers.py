@@ -1,8 +1,8 @@
-"""What a live leader answers to OffsetForLeaderEpoch, held against the table that an audit read from its disk some time ago.
+"""What a live leader answers to OffsetForLeaderEpoch, compared with the table that an audit read from its disk some time ago.
 
 The answers that the table gives are those of `epoch_table.end_offset_for` (LeaderEpochFileCache.endOffsetFor, 2.0). What may have happened
 since, in a cluster where nothing is wrong: records were appended, retention moved the log start (`truncateFromStart`), other brokers became
-leaders and began epochs; and a replica that fetched a compacted range anew has other entries below the cleaner's end.
+leaders and began epochs; and a replica that fetched a compacted range again has other entries below the cleaner's end.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def judge(then: LeaderThen, now: LeaderNow, requested_epoch: int, answer: EpochE
     if now.compacted and now.leader_id != then.leader_id:
         return (
             AnswerCause.COMPACTION,
-            f"broker {now.leader_id} leads now; the topic is compacted, and replicas may know other epochs of what is gone",
+            f"broker {now.leader_id} leads now; the topic is compacted, and replicas may know other epochs of what was compacted away",
         )
     if now.log_start_offset is None and _is_retention(before, answer.start_offset, requested_epoch, answer):
-        return AnswerCause.UNDECIDED, "an answer differs as retention would make it, and the leader did not say where its log begins"
+        return AnswerCause.UNDECIDED, "retention would explain the difference, but the leader did not say where its log starts"
     if now.compacted is None and now.leader_id != then.leader_id:
         return (
             AnswerCause.UNDECIDED,
-            "another broker leads and answers differently; compaction would explain it, and cleanup.policy is not known",
+            "another broker leads and answers differently; compaction would explain it, but cleanup.policy is unknown",
         )
     return AnswerCause.DIFFERS, _difference(then, now, before, answer)
 
@@ -113,12 +113,12 @@ def _goes_on(answer: EpochEntry, latest: int, requested_epoch: int, log_end_offs
 def _difference(then: LeaderThen, now: LeaderNow, before: EpochEntry, answer: EpochEntry) -> str:
     who = f"broker {now.leader_id}" + (f", leader in epoch {now.leader_epoch}," if now.leader_id != then.leader_id else "")
     if answer.epoch == UNDEFINED_EPOCH:
-        return f"{who} knows no epoch as late as this"
+        return f"{who} knows no epoch that high"
     if before == UNDEFINED:
-        return f"{who} has epochs as late as this, and they end below {then.log_end_offset}, the table's log end"
+        return f"{who} has epochs that high, but they end below {then.log_end_offset}, the table's log end"
     if answer.epoch == before.epoch and answer.start_offset < before.start_offset:
         gone = f"offsets {answer.start_offset} to {before.start_offset - 1}"
         return f"{who} ends the epoch earlier: {gone} of it are not in its log, or are of another epoch there"
     if answer.epoch < before.epoch:
-        return f"{who} has no epoch {before.epoch}: its latest one not above is {answer.epoch}"
+        return f"{who} has no epoch {before.epoch}: the highest one below it is {answer.epoch}"
     return f"{who} holds another history than the table"

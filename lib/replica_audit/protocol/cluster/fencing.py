@@ -26,7 +26,7 @@ class FencingError(StrEnum):
 
 
 class Standing(StrEnum):
-    """What a replica's broker takes itself for, held against what is true of the partition."""
+    """What a replica's broker takes itself for, compared with what is true of the partition."""
 
     LEADER = "leader"
     FOLLOWER = "follower"

@@ -44,7 +44,7 @@ def generation(
         logged_version: the release of the brokers by their own logs, the lowest of several.
     """
     if requested and requested != "auto":
-        return Generation(Protocol(requested), "asked for by --protocol")
+        return Generation(Protocol(requested), "given with --protocol")
     ibp, broker = _parse(inter_broker_protocol), _parse(broker_version)
     if ibp:
         return Generation(_by_inter_broker_protocol(ibp, broker), f"inter.broker.protocol.version {inter_broker_protocol}")

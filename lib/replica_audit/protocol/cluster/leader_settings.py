@@ -13,7 +13,7 @@ def flag_in(value: object) -> bool | None:
 
 
 def count_in(value: object) -> int | None:
-    """The number of replicas that a setting gives, from 1; None where there is none, or it is no such number."""
+    """The number of replicas that a setting gives, from 1; None where there is none, or it is not such a number."""
     text = "" if value is None else str(value).strip()
     is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST
     return int(text) if is_number and 1 <= int(text) < 1 << 31 else None

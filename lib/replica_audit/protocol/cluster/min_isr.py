@@ -32,7 +32,7 @@ class MinIsrLog:
             self.of_brokers.append(MinIsrSetting(_number(value), offset, int(broker) if broker else CLUSTER_DEFAULT))
 
     def restarted(self, offset: int) -> MinIsrLog:
-        """The settings when a snapshot is loaded: all have ended, for it sets again what still holds."""
+        """The settings when a snapshot is loaded: all have ended, because it sets again what still holds."""
         ended = {setting.broker for setting in self.of_brokers}
         return MinIsrLog(
             of_brokers=[*self.of_brokers, *(MinIsrSetting(None, offset, broker) for broker in ended)],

@@ -74,7 +74,7 @@ class KeptLog:
     `copied_at_ms`: its files were copied no later than then. `last_timestamp_ms`: the newest that it keeps, -1 if unknown. `runs`: its
     broker was running and the copies were not simultaneous, so that the other one may be newer. `perhaps_missing`: spans of offsets, first
     and end (exclusive) in turn, of which the copy may lack a file: the cleaner of a running broker replaces files while they are copied.
-    `in_sync_from`: whatever was committed behind this offset, inclusive, it was sent, for it has been in the ISR since; None: not proven.
+    `in_sync_from`: whatever was committed behind this offset, inclusive, it was sent: it has been in the ISR since; None: not proven.
     """
 
     broker_id: int

@@ -51,7 +51,7 @@ class ContentComparison:
 class WindowComparison:
     """`differing`: windows whose digests are not equal. `open`: parts of the common range that the windows cannot tell.
 
-    `excused` is True where a part of the range is no evidence; `no_evidence`: such windows, of those that were looked at.
+    `excused` is True where a part of the range is not evidence; `no_evidence`: such windows, of those that were looked at.
     """
 
     differing: tuple[Offsets, ...]

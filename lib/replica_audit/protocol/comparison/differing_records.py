@@ -1,6 +1,6 @@
 """Every record of which two logs of one history do not hold the same, from the first difference on: counted, and the first ones kept.
 
-What counts is what a consumer can tell apart, and who wrote it: see `record_cursor`. Batches that are equal are passed over unread.
+What counts is what a consumer can tell apart, and who wrote it: see `record_cursor`. Batches that are equal are skipped unread.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _next(left: RecordCursor, right: RecordCursor, end: int) -> tuple[DifferingR
     ours, theirs = left.record(), right.record()
     for side, record in ((left, ours), (right, theirs)):
         if record is None and side.reached < end:
-            raise UnreadRecordsError(f"{side.name} ends at offset {side.reached}, before it did when it was scanned")
+            raise UnreadRecordsError(f"{side.name} ends at offset {side.reached}, earlier than during the scan")
     if ours is None and theirs is None:
         return None, end
     found = record_difference(ours, theirs, left.head, right.head)

@@ -13,7 +13,7 @@ class Hole(NamedTuple):
     """Offsets [first, end) that a broker's log misses.
 
     `segments`: base offsets of the segments before and after it, None where it lies inside a segment, or is not there yet. `is_cut`: the
-    cut makes it, for it falls inside a batch.
+    cut makes it, because it falls inside a batch.
     """
 
     broker_id: int

@@ -1,8 +1,8 @@
 """Where the batches of two logs first differ, down to the record, and what kind of difference it is.
 
 The rule is the product's own. A follower appends its leader's batches byte by byte (UnifiedLog.appendAsFollower): it neither splits, joins
-nor compresses anything anew, whatever its version. A leader converts only for a follower of an older format (`message.format.version`,
-until 4.0), and the cleaner writes batches anew only below its checkpoint; neither is compared here. So other batches never come of
+nor compresses anything again, whatever its version. A leader converts only for a follower of an older format (`message.format.version`,
+until 4.0), and the cleaner writes batches again only below its checkpoint; neither is compared here. So other batches never come of
 replication alone. But if the records in them are equal, offset by offset, no consumer can tell the two logs apart, and nothing is lost.
 """
 

@@ -1,4 +1,4 @@
-"""What a broker did with a replica by its own server.log, held against what the rule says.
+"""What a broker did with a replica by its own server.log, compared with what the rule says.
 
 Sources: the messages of AbstractFetcherThread, ReplicaFetcherThread, AbstractFetcherManager, Partition, UnifiedLog (Log until 2.8) and
 LogManager from 0.10.2 to 4.2. A leader's answer is told in the line that orders the cut since 3.1; before that only at DEBUG, if at all,
@@ -45,7 +45,7 @@ class ObservedTruncation:
     """What a broker did with one replica, in the order of its log.
 
     `cuts` leaves out what was cut to the replica's own high watermark; the last of those is `high_watermark_cut`. `restart_offset` is where
-    the log began anew after it was truncated fully. `fetcher_failed`: fetched records could not be appended, and fetching stopped.
+    the log began again after it was truncated fully. `fetcher_failed`: fetched records could not be appended, and fetching stopped.
     """
 
     cuts: tuple[ObservedCut, ...]

@@ -72,7 +72,7 @@ class RecordCursor:
                 if item.next_offset >= self._end:
                     self.reached = item.next_offset
                     return
-                raise UnreadRecordsError(f"{self.name}: {item.path} stops being a log at byte {item.damage.byte_offset}")
+                raise UnreadRecordsError(f"{self.name}: {item.path} is not readable as a log from byte {item.damage.byte_offset}")
             self.reached = max(self.reached, item.header.last_offset + 1)
             if item.header.last_offset < self._first:
                 continue
@@ -113,7 +113,7 @@ class RecordCursor:
 
 
 def begins(header: BatchHeader) -> int:
-    """The first offset of a batch; of an entry of the formats before v2 its last one, for only that is known."""
+    """The first offset of a batch; of an entry of the formats before v2 its last one, because only that is known."""
     return header.base_offset if header.magic == 2 else header.last_offset
 
 

@@ -119,7 +119,7 @@ def assess(leader: Replica, others: Sequence[Replica], commit: GroupPosition, kn
     may_be_newer = beyond or commit.leader_epoch > latest_epoch(epochs)
     assessment = _Assessment(leader, others, commit, known)
     if may_be_newer and not known.later_than_commit and assessment.diverged_at is None:
-        return unknown("the commit may be newer than the copy of the leader's log, which it points beyond")
+        return unknown("the commit points beyond the copy of the leader's log, and may be newer than that copy")
     found = assessment.impact()
     if found.affected and known.leader_copied_before_its_election:
         return unknown("the leader was copied before its election, so its log may have changed since")
@@ -216,7 +216,7 @@ class _Assessment:
             records_gone=None,
             records_missed=held(self.leader.history, self.diverged_at, self.commit.offset),
             reason=f"the commit has no epoch: if the group consumed offsets {self.diverged_at}..{self.commit.offset - 1} before they were "
-            "replaced it never reads what is there now",
+            "replaced, it never reads what is there now",
         )
 
     def _goes_on_unaware(self, diverged: int) -> GroupImpact:
@@ -227,7 +227,7 @@ class _Assessment:
             records_gone=self.commit.offset - diverged,
             records_missed=held(self.leader.history, diverged, self.commit.offset),
             reason="the commit has no epoch and is not validated, but an election after it replaced the log from offset "
-            f"{diverged} on: what is there now is never read",
+            f"{diverged} on: it never reads what is there now",
         )
 
     def _valid(self) -> GroupImpact:
@@ -244,11 +244,9 @@ class _Assessment:
             return self._doubtful(f"the leader's table lacks epoch {epoch}, which compaction can explain")
         if parts is None and self.commit.offset == self.answer.start_offset:
             # a group that starts at the latest offset commits the epoch of a leader that may never have written in it
-            why = f"the leader's table lacks epoch {epoch}, in which nothing may have been written, or records may have been replaced"
+            why = f"the leader's table lacks epoch {epoch}, in which perhaps nothing was written, or records were replaced"
             return self._doubtful(why)
-        what = (
-            "nothing may have been written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
-        )
+        what = "perhaps nothing was written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
         return GroupImpact(
             result=ValidationResult.VALID,
             affected=None if parts is None else True,
@@ -258,7 +256,7 @@ class _Assessment:
             records_gone=None if parts is None else self.commit.offset - parts,
             records_missed=self._held(parts, self.commit.offset),
             history_rewritten=True,
-            reason=f"the client takes the position for valid, but the leader has no epoch {epoch} and answers {self.answer.epoch}: {what}",
+            reason=f"the client considers the position valid, but the leader has no epoch {epoch} and answers {self.answer.epoch}: {what}",
         )
 
     def _by_policy(self, result: ValidationResult, why: str, nearest: int | None) -> GroupImpact:
@@ -279,7 +277,7 @@ class _Assessment:
             result=result,
             affected=False,
             records_missed=self._held(self.start, self.end),
-            reason=f"below the log start {self.start}: retention or DeleteRecords took the next records; the reset policy decides",
+            reason=f"below the log start {self.start}: retention or DeleteRecords removed the next records; the reset policy decides",
         )
 
     def _doubtful(self, reason: str) -> GroupImpact:

@@ -33,7 +33,7 @@ class EntrySource(StrEnum):
 
 
 class Undetermined(StrEnum):
-    """Why the batches of a log determine no table: a file made of them would be a guess."""
+    """Why the batches of a log do not determine a table: a file made of them would be a guess."""
 
     CORRUPT_BATCH = "corrupt-batch"
     BROKEN_SEGMENT = "broken-segment"

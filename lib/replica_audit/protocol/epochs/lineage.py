@@ -106,7 +106,7 @@ def first_difference(left: History, right: History, start: int, end: int, *, gap
 def differences(left: History, right: History, start: int, end: int, *, gaps_count: bool) -> Iterator[Piece]:
     """All such pieces, in order.
 
-    Nearly all histories begin with the same spans, over which nothing can differ: those are passed over.
+    Nearly all histories begin with the same spans, over which nothing can differ: those are skipped.
     """
     if left != right:
         yield from walked_differences(left, right, max(start, agreed_until(left, right)), end, gaps_count=gaps_count)

@@ -1,6 +1,6 @@
 """What a broker makes of a replica's files when it loads them.
 
-Sources: LogLoader, LogSegment.recover and UnifiedLog of 4.2.0, held against real brokers of 1.1.1, 2.4.1, 3.9.1 and 4.2.0.
+Sources: LogLoader, LogSegment.recover and UnifiedLog of 4.2.0, compared with real brokers of 1.1.1, 2.4.1, 3.9.1 and 4.2.0.
 """
 
 from __future__ import annotations

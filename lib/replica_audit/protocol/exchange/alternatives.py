@@ -196,9 +196,9 @@ def leave_isr_on_preferred_election(
     Returns:
         KIP-101's cut, and whether the leader's election would still have been clean: None where the elections do not tell.
     """
-    clean, reason = None, "who was elected, and how, is not known: what this would have changed is unknown"
+    clean, reason = None, "the elections are unknown, and so is what this would have changed"
     if elections and elections[-1].leader_epoch >= latest_epoch(leader.epochs):
-        untold = None, "the known elections do not show whether this would have put the leader out of the ISR"
+        untold = None, "the known elections do not show whether this would have removed the leader from the ISR"
         clean, reason = _still_clean(elections, lambda epoch: _never_followed(leader, follower, epoch)) or untold
     truncation = kip_101(leader, follower)
     cost = traffic(truncation)

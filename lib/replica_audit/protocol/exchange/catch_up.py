@@ -2,7 +2,7 @@
 
 A fetch brings batches of one segment of the leader, no more than `replica.fetch.max.bytes`. What the follower appends goes into its epoch
 table, and its next fetch carries the last appended epoch, which the leader looks up in its own. A leader whose table lacks an epoch of its
-own batches refuses there: it answers OFFSET_OUT_OF_RANGE for ever, or names an earlier epoch, so that the follower truncates what it has
+own batches refuses there: it answers OFFSET_OUT_OF_RANGE forever, or names an earlier epoch, so that the follower truncates what it has
 just fetched, and fetches it again. Where in an epoch a fetch ends does not matter: sent back to its first batch, the follower gets out only
 if one fetch reaches beyond it. Sources: Partition.readRecords, AbstractFetcherThread.processFetchRequest and fetchOffsetAndTruncate,
 LocalLog.read, LeaderEpochFileCache (4.2.0).

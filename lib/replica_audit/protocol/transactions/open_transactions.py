@@ -162,4 +162,4 @@ def hanging_sentence(hanging: Sequence[tuple[int, int, int]], stable_offset: int
     where = ", ".join(f"{first} (producer {producer}, epoch {epoch})" for first, producer, epoch in hanging[:_NAMED])
     where += f" and {len(hanging) - _NAMED} more" if len(hanging) > _NAMED else ""
     what = f"{len(hanging)} transactions hang, from offsets {where}" if len(hanging) > 1 else f"the transaction from offset {where} hangs"
-    return f"{what}: read_committed consumers get no further than the last stable offset {stable_offset}"
+    return f"{what}: read_committed consumers stop at the last stable offset {stable_offset}"

@@ -36,7 +36,7 @@ def of_batch(
         record_count: of the batch.
         timestamp_ms: its max timestamp.
         is_transactional: whether its records belong to a transaction (0 or 1).
-        is_marker: whether it is a control batch (0 or 1); one that the cleaner has emptied counts for nothing and is no span.
+        is_marker: whether it is a control batch (0 or 1); one that the cleaner has emptied counts for nothing and is not a span.
     """
     last_sequence = (base_sequence + last_offset - base_offset) & LAST_SEQUENCE if base_sequence >= 0 else -1
     opens = is_transactional != 0 and is_marker == 0

@@ -52,7 +52,7 @@ class Incident(NamedTuple):
 def incidents(events: Iterable[LogEvent]) -> list[Incident]:
     """The incidents of one partition, each once.
 
-    A truncation has up to two lines, and a controller logs an election again whenever it reads the metadata log anew, each controller for
+    A truncation has up to two lines, and a controller logs an election again whenever it reads the metadata log again, each controller for
     itself: of equal ones the first counts. Two truncations of a broker from one high watermark to one offset are told apart by what it
     logged between them: that it loaded the log, or began to follow.
 

@@ -97,9 +97,9 @@ def offline_sentence(metadata: PartitionMetadata, led: int | None, *, stopped: b
     def named(brokers: Sequence[int]) -> str:
         return ", ".join(map(str, brokers)) or "none"
 
-    who = f"nobody leads it in epoch {metadata.leader_epoch}" if metadata.leader_epoch >= 0 else "nobody leads it"
+    who = f"it has no leader in epoch {metadata.leader_epoch}" if metadata.leader_epoch >= 0 else "nobody leads it"
     last = "" if led is None else f", last leader {led}"
-    why = "; the whole cluster was shut down in order, and starting it elects a leader cleanly" if stopped else ""
+    why = "; the whole cluster was shut down cleanly, and starting it elects a leader cleanly" if stopped else ""
     return f"{who} (by {metadata.source}): ISR {named(metadata.isr)}, ELR {named(metadata.elr)}{last}{why}"
 
 
@@ -134,7 +134,9 @@ class MissingEpoch:
         lost = "the broker lost the entry when the log moved between directories (KAFKA-20961, KAFKA-15608)"
         harm = "a follower that has that epoch then gets OFFSET_OUT_OF_RANGE until records are written"
         if self.has_not_heard:
-            return f"{what}: by its own copy of the metadata log (epoch {self.known_epoch}) its broker had not heard of the election"
+            return (
+                f"{what}: its own copy of the metadata log (epoch {self.known_epoch}) shows that its broker had not heard of the election"
+            )
         if self.is_certain:
             return f"{what}, though the copy is of after the election: most likely {lost}; {harm}"
         return f"{what}: either the copy is of before the election (copy it again), or {lost}; {harm}"

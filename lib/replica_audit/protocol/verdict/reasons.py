@@ -76,8 +76,8 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
     """Whose log misses what, and why."""
     missing = f"offsets {hole.first_offset}..{hole.end_offset - 1}"
     if hole.is_cut:
-        with_it = "are truncated with the batch that the cut falls into"
-        return f"{missing} of follower {hole.broker_id} {with_it}, and never fetched again: a hole stays"
+        with_it = "are truncated with the batch that holds the truncation offset"
+        return f"{missing} of follower {hole.broker_id} {with_it}, and never fetched again: a hole remains"
     is_leader = hole.broker_id == c.leader.broker_id
     held = piece.right_epoch if is_leader else piece.left_epoch
     of_epoch = f" in epoch {held}" if held is not None and held >= 0 else ""
@@ -95,7 +95,7 @@ def other_batches(found: ContentDifference) -> str:
     if found.leader_crc is None and found.follower_crc is None:
         return f"among offsets {where} are batches that are not the leader's; which, could not be read"
     leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
-    return f"offsets {where} are another batch than the leader's: leader {leader}, follower {follower}"
+    return f"offsets {where} differ from the leader's batch: leader {leader}, follower {follower}"
 
 
 def rebatched(found: LocatedDifference, first_offset: int) -> str:
@@ -151,11 +151,11 @@ def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
     refused = found.refusal
     carries = "" if refused.requested_epoch is None else f" with last epoch {refused.requested_epoch}"
     if refused.answered_end_offset is None:
-        answer = "is answered OFFSET_OUT_OF_RANGE, again and again"
+        answer = "gets OFFSET_OUT_OF_RANGE, again and again"
     else:
         answer = (
             f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it truncates to {refused.back_to} and "
-            "fetches the same again, for ever"
+            "fetches the same again, forever"
         )
     loop = f"the follower's fetch from {refused.fetch_offset}{carries} {answer}"
     if not found.lines:

@@ -164,7 +164,7 @@ def _incomparable(c: Comparison) -> Judgement | None:
         ahead = f"{c.leader.log.log_end_offset}..{c.follower.log.log_end_offset - 1}"
         why = f"offsets {ahead} are of its current epoch, and the copies were not taken at one instant"
         if c.leader_copied_before_its_election:
-            why = f"its copy does not know its epoch {c.context.leader_epoch}, and may have been cut before that began"
+            why = f"its copy does not know its epoch {c.context.leader_epoch}, and may be older than that epoch"
         return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
     if c.rests_on_unknown_high_watermark:
         why = "the follower truncates to its high watermark, and its replication-offset-checkpoint is not in the input"
@@ -216,7 +216,7 @@ def _stale_tail(c: Comparison) -> Judgement | None:
     if c.cut is None:
         return None
     if c.follower_copied_earlier:
-        return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it was cut when it first fetched from this leader")
+        return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it truncated when it first fetched from this leader")
     reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 

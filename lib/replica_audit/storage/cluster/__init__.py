@@ -1,1 +1,1 @@
-"""Live brokers, through kafka-python: what they say of the cluster, and their answers held against a run's tables."""
+"""Live brokers, through kafka-python: what they say of the cluster, and their answers compared with a run's tables."""

@@ -77,7 +77,7 @@ class _Settings:
         return made
 
     def _open(self, key: str, default: str = "") -> str:
-        """A value that is no secret, as an ordinary text."""
+        """A value that is not a secret, as an ordinary text."""
         return "".join(self.values.get(key, "")) or default
 
     def _wrong(self, reason: str) -> UsageError:
@@ -85,7 +85,7 @@ class _Settings:
 
     def _known(self, key: str, value: str, known: tuple[str, ...]) -> None:
         if value.startswith("${"):
-            raise self._wrong(f"{key} is to come from a configuration provider, which only Java clients have; write its value")
+            raise self._wrong(f"{key} comes from a configuration provider, which only Java clients have; write its value")
         if value not in known:
             raise self._wrong(f"{key} must be one of {', '.join(known)}")
 
@@ -105,7 +105,7 @@ class _Settings:
             if not value:
                 raise self._wrong(f"no {name}: give it in sasl.jaas.config, as for Kafka's own tools")
             if value.startswith("${"):
-                raise self._wrong(f"the {name} is to come from a configuration provider, which only Java clients have; write its value")
+                raise self._wrong(f"the {name} comes from a configuration provider, which only Java clients have; write its value")
         return {"sasl_mechanism": mechanism, "sasl_plain_username": login["username"], "sasl_plain_password": login["password"]}
 
     def _jaas(self, text: Secret) -> dict[str, Secret]:

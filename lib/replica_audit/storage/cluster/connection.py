@@ -72,7 +72,7 @@ class Brokers:
                 reasons.append(f"{address}: {none.reason}")
             else:
                 return self
-        raise UsageError(f"no broker can be asked: {'; '.join(reasons)}. Check --bootstrap-server and --command-config")
+        raise UsageError(f"no broker answered: {'; '.join(reasons)}. Check --bootstrap-server and --command-config")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close()
@@ -186,7 +186,7 @@ def _unanswered(error: Exception, request: Any, timeout_ms: int) -> Unanswered:
         return Unanswered("connection refused", lasting=True)
     if "socket disconnected" in said:  # often before the library has read the broker's reason
         return Unanswered(
-            "it closed the connection, as brokers do after a failed login, or if security.protocol is not the listener's", lasting=True
+            "it closed the connection, as brokers do after a failed login, or if security.protocol does not fit the listener", lasting=True
         )
     if isinstance(error, _REFUSED):
         return Unanswered(f"authentication failed: {said.rpartition(': ')[2]}", lasting=True)

@@ -56,7 +56,7 @@ def nodes(brokers: Brokers, named: Iterable[int], missing: list[Missing]) -> tup
         }
         if broker not in brokers.reachable:
             why = brokers.unreachable.get(broker) or (
-                "the cluster has fenced it" if broker in fenced else "the cluster does not hold it for alive"
+                "the cluster has fenced it" if broker in fenced else "the cluster does not consider it alive"
             )
             missing.append(Missing(what="everything that only it knows: its state, log directories and groups", why=why, broker=broker))
     told = {broker: answer for broker, answer in versions.items() if not isinstance(answer, Unanswered)}
@@ -82,7 +82,7 @@ def _fenced(brokers: Brokers, missing: list[Missing]) -> dict[int, Any]:
     allowed = answer.authorized_operations
     if allowed is not None and _DESCRIBE not in allowed:
         why = "the principal may not describe the cluster (ACL DESCRIBE on CLUSTER)"
-        missing.append(Missing(what="topics and groups that it may not describe, which are not even named", why=why))
+        missing.append(Missing(what="topics and groups that it may not describe and so does not know", why=why))
     return {broker.broker_id: broker for broker in answer.brokers if getattr(broker, "is_fenced", False)}
 
 
@@ -126,7 +126,7 @@ def _add_log_dirs(brokers: Brokers, found: Mapping[int, dict[str, Any]], missing
     for broker, answer in brokers.ask_each({one: DescribeLogDirsRequest(topics=None) for one in brokers.reachable}).items():
         why = answer.reason if isinstance(answer, Unanswered) else error_name(getattr(answer, "error_code", 0))
         if not why and not answer.results:
-            why = "it names none, which is how old brokers refuse (ACL DESCRIBE on CLUSTER)"
+            why = "it names none: old brokers refuse like that (ACL DESCRIBE on CLUSTER)"
         if why:
             missing.append(Missing(what="its log directories", why=why, broker=broker))
             continue

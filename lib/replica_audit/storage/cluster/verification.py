@@ -79,7 +79,7 @@ def verify(brokers: Brokers, run: RunThen) -> Verification:
         again = _located(brokers, [one.then for one in moved], made)
         live = [one for one in live if not one.moved] + again
         _ask_epochs(brokers, again, made)
-        _tell(made, ((one.name, "its leader changes all the time") for one in again if one.moved))
+        _tell(made, ((one.name, "its leader keeps changing") for one in again if one.moved))
     _ask_log_starts(brokers, [one for one in live if _differs(one)])
     compacted = _compacted(brokers, {one.then.topic for one in live if _differs(one)})
     _tell(made, [undecided for one in live for undecided in _judge(one, made, is_compacted=compacted.get(one.then.topic))])
@@ -157,7 +157,7 @@ def taken(one: Asked, leader: int, part: Any) -> Iterator[tuple[str, str]]:
             one.answers[epoch] = answer
             one.answered_by = leader
             return
-        why = "brokers before 2.0 do not say which epoch they answer about"
+        why = "brokers before 2.0 do not say which epoch their answer is about"
     elif part is not None:
         why = error_name(part.error_code)
     else:

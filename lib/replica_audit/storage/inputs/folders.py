@@ -71,12 +71,12 @@ class Tree:
             if first is path:
                 yield path
             else:
-                detail, remedy = f"a link to a folder that is read as {first}", "none: each folder is read once"
+                detail, remedy = f"a link to a folder that is already read as {first}", "none: each folder is read once"
                 self._problems.append((None, Problem(path=str(path), kind="directory", code="link-loop", detail=detail, remedy=remedy)))
 
     def _without_unfinished(self, folders: list[Path]) -> Iterator[Path]:
-        detail = "left out: collect was ended before it was done, or is still at it"
-        remedy = "collect again; the next run takes the folder away"
+        detail = "left out: collect ended before it was done, or is still running"
+        remedy = "collect again; the next run removes the folder"
         for path in folders:
             if log_dir.is_unfinished(path.name):
                 problem = Problem(path=str(path), kind="collection", code="incomplete-collection", detail=detail, remedy=remedy)
@@ -87,7 +87,7 @@ class Tree:
     def _of_several_brokers(self, path: Path) -> list[Path]:
         """The log directories of a folder that is named for one broker and holds those of several."""
         ids = sorted({str(meta.broker_id) for meta in self.metas(path)})
-        detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each is taken for the broker that it names"
+        detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each counts for the broker that it names"
         remedy = "check that the folders were not mixed up when they were copied"
         self._problems.append((None, Problem(path=str(path), kind="directory", code="several-brokers", detail=detail, remedy=remedy)))
         return [child for child in self.folders.entries(path)[0] if self.metas(child)]
@@ -157,7 +157,7 @@ class Tree:
             self.folders.cannot_read(path, error)
             return None
         if is_log and broker_id is None:
-            detail = "a broker's log by its lines, and none of its first ones names the broker: it is left out"
+            detail = "its lines are those of a server.log, but the first ones name no broker: it is left out"
             remedy = "put it into that broker's folder, or call it broker-ID.server.log"
             problem = Problem(path=str(path), kind="server.log", code="unknown-broker", detail=detail, remedy=remedy)
             self._problems.append((None, problem))
@@ -192,7 +192,7 @@ class Tree:
 
     def _report_others(self, root: Path, others: list[Path]) -> None:
         remedy = "rename the folder to broker-ID, or copy meta.properties too"
-        detail = "no meta.properties below it, and its name is not that of a broker (broker-3, broker=3, 3): it is left out"
+        detail = "no meta.properties below it, and its name does not name a broker (broker-3, broker=3, 3): it is left out"
         for folder in others:
             if self._holds_kafka_files(folder, 3, set()):
                 problem = Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)
@@ -205,7 +205,7 @@ class Tree:
                     path=str(root / name),
                     kind="file",
                     code="packed",
-                    detail="a file beside the brokers' folders is not looked into",
+                    detail="a file beside the brokers' folders is not read",
                     remedy="unpack it into a folder named broker-ID if it holds a broker's files",
                 )
                 self._problems.append((None, problem))

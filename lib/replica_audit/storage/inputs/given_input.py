@@ -71,7 +71,7 @@ def why_unusable(path: Path) -> Problem | None:
             next(path.iterdir(), None)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
-            remedy = getattr(error, "remedy", "give the audit's user read permission on it and on the folders above it")
+            remedy = getattr(error, "remedy", "give the user who runs the audit read permission on it and on the folders above it")
             return problem("cannot-read", error.strerror or str(error), remedy)
         return problem("no-such-path", "does not exist", "check the path given to --input")
     if not is_directory:

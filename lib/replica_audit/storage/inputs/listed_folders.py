@@ -83,8 +83,8 @@ class ListedFolders:
     def _told_once(self, path: Path) -> None:
         if not self._is_too_many:
             self._is_too_many = True
-            detail = f"the input has more than {self._most} folders beside replicas: which of those from here on are brokers' is not known"
-            remedy = "give the directory that holds one folder per broker, and nothing else"
+            detail = f"the input has more than {self._most} folders beside replicas: nothing shows which of the remaining ones are brokers'"
+            remedy = "give a directory that holds one folder per broker and nothing else"
             self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
 
     def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:

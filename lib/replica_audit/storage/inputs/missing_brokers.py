@@ -41,7 +41,7 @@ def beside(path: Path, broker_id: int, cluster_id: str | None, kind: str) -> Pro
 
 
 def _others(path: Path, broker_id: int, cluster_id: str | None) -> Iterator[int]:
-    """The ids of other brokers whose folders are named as this one is but for the numbers."""
+    """The ids of other brokers whose folders are named like this one, except for the numbers."""
     form = re.sub(r"\d+", "#", path.name)
     tree = Tree([])  # what is wrong with folders that were not given is nobody's problem
     for sibling in _directories(path.parent):
@@ -74,6 +74,6 @@ def lacking(path: Path, present: Iterable[int], named: Iterable[int]) -> Problem
         path=str(path),
         kind="metadata",
         code="brokers-not-in-input",
-        detail=f"the metadata names {are} {names}, of which the input holds nothing; it has {', '.join(map(str, sorted(here)))}",
-        remedy=f"copy the log directories of {are} {names}, too, into folders named broker-ID next to the others; none, if they are gone",
+        detail=f"the metadata names {are} {names}, but the input has only {', '.join(map(str, sorted(here)))}",
+        remedy=f"also copy the log directories of {are} {names} into folders named broker-ID; nothing, if they are gone",
     )

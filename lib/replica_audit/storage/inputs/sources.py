@@ -99,7 +99,7 @@ def find(path: Path, found: Found, tree: Tree) -> Tree | None:
     for root, folders in roots:
         _add(found, root, folders, tree)
     if tree.folders.is_partial:
-        detail = "there are more folders below it than are looked at to find the brokers' (20,000): some may have been missed"
+        detail = "it has more than 20,000 folders, and the search for brokers' folders stops there: some may be missing"
         remedy = "give the clusters' own folders, each as an --input"
         found.problems.append((None, Problem(path=str(path), kind=INPUT, code="too-many-folders", detail=detail, remedy=remedy)))
     return tree
@@ -161,12 +161,12 @@ def _broker(found: Found, folder: Path, tree: Tree) -> BrokerFolder | None:
     named = log_dir.is_broker_folder(folder.name)
     broker_id = said.broker_id if said else named
     if broker_id is None:
-        detail = "no meta.properties below it, and its name is not that of a broker (broker-3, broker=3, 3)"
+        detail = "no meta.properties below it, and its name does not name a broker (broker-3, broker=3, 3)"
         remedy = "rename the folder to broker-ID or copy meta.properties too"
         found.problems.append((None, Problem(path=str(folder), kind="directory", code="unknown-broker", detail=detail, remedy=remedy)))
         return None
     if named is not None and named != broker_id and folder.name.startswith("broker"):
-        detail = f"the folder is named for broker {named}, its meta.properties says {broker_id}, which is believed"
+        detail = f"the folder is named for broker {named}, but its meta.properties says {broker_id}, which counts"
         remedy = "check that the folders were not mixed up when they were copied"
         problem = Problem(path=str(folder), kind="directory", code="broker-id-mismatch", detail=detail, remedy=remedy)
         found.problems.append((said.cluster_id if said else None, problem))
@@ -217,7 +217,7 @@ def _give_metadata(found: Found, path: Path) -> None:
     if not fitting and len(found.roots) == 1 and (head.cluster_id is None or found.roots[0].cluster_id == str(found.roots[0].path)):
         fitting = found.roots
     if found.roots and not fitting:
-        raise UsageError(f"--cluster-metadata {path}: its cluster_id {head.cluster_id} is that of none of the inputs")
+        raise UsageError(f"--cluster-metadata {path}: its cluster_id {head.cluster_id} is not that of any input")
     for root in list(fitting):
         found.roots[found.roots.index(root)] = replace(root, cluster_id=head.cluster_id or root.cluster_id, metadata_path=path, head=head)
 
@@ -228,6 +228,6 @@ def _refuse_twins(roots: Sequence[Root]) -> None:
         twin = first.setdefault(root.cluster_id, root)
         if twin is not root:
             raise UsageError(
-                f"{twin.path} and {root.path} both hold cluster {root.cluster_id}: one run compares the replicas of one moment. "
-                "Audit two copies in runs of their own; put the brokers of one copy into one folder, and give that"
+                f"{twin.path} and {root.path} both hold cluster {root.cluster_id}: one run compares replicas of one moment. "
+                "If these are two copies, audit each in its own run; if they are brokers of one copy, put them into one folder"
             )

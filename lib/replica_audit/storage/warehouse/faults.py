@@ -24,7 +24,7 @@ from replica_audit.tables import AUDIT_RUNS
 _TRIED_BYTES = 1 << 20  # a disk with less than that is full
 _LOCAL_DIR = "spark.local.dir"
 _FULL = {os.strerror(code).lower() for code in (errno.ENOSPC, errno.EDQUOT)} | {"no space left on device", "disk quota exceeded"}
-_AGAIN = "then give the same --run-id again; nothing that this run wrote counts"
+_AGAIN = "then give the same --run-id again; what this run wrote does not count"
 _IO_CLASSES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
 _OF_WORKERS = ("java.io.EOFException", "java.net.SocketException")  # a Python that is gone; no disk is at fault
 
@@ -89,7 +89,7 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
     if not isinstance(error, OSError | PySparkException) and not any(True for _thrown in causes(error)):
         return None
     if is_conflict(error):
-        return OutputError(f"warehouse {warehouse}: the commits of other audits always came first; give the same --run-id again")
+        return OutputError(f"warehouse {warehouse}: commits of other audits always came first; give the same --run-id again")
     if (removed := removal(warehouse)) is not None:
         return removed
     place, working = warehouse_place(warehouse), working_places(spark.sparkContext.getConf())
@@ -126,11 +126,11 @@ def _of_tables(error: BaseException, warehouse: str) -> OutputError | None:
     if not kind.startswith(_IO_CLASSES) or kind in _OF_WORKERS:
         return None
     why = " ".join(str(thrown[-1].getMessage()).split())[:300]
-    return OutputError(f"warehouse {warehouse}: {kind.rpartition('.')[2]}: {why}; see to it, {_AGAIN}")
+    return OutputError(f"warehouse {warehouse}: {kind.rpartition('.')[2]}: {why}; fix that, {_AGAIN}")
 
 
 def _sentence(place: WrittenPlace, code: int) -> str:
     remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
     if code == errno.ENOENT:
-        return f"{place.name}: it was removed, or its disk was; bring it back or {place.instead}, {_AGAIN}"
+        return f"{place.name}: it or its disk was removed; bring it back or {place.instead}, {_AGAIN}"
     return f"{place.name}: {os.strerror(code)}; {remedy} or {place.instead}, {_AGAIN}"

@@ -3,9 +3,9 @@
 Two things keep the rows of two processes apart, and neither is a lock that a killed process could leave behind:
 
 - The attempt. A run is begun by a commit to `audit_runs` that carries the run's id and the next attempt's number as Delta's application
-  transaction. Of several that carry the same number Delta lets one through; the others conflict with it, or are passed over.
+  transaction. Of several that carry the same number Delta lets one through; the others conflict with it, or are skipped.
 - The fence. Every commit of the attempt to another table carries, likewise, when the attempt began. What an earlier attempt still sends
-  after a later one has written is passed over, so a process that was taken for dead, and was not, cannot add to the rows of its successor.
+  after a later one has written is skipped, so a process that was taken for dead, and was not, cannot add to the rows of its successor.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ def _microseconds(time: datetime) -> int:
 def _held(run_id: str, attempt: Attempt) -> str:
     alive = f", last sign of life {_shown(attempt.alive_at)}" if attempt.alive_at else ""
     return (
-        f"--run-id {run_id} is held by {attempt.holder} since {_shown(attempt.started_at)}{alive}; wait for its end, "
-        "give another --run-id, or give --take-over if that process is known to be gone"
+        f"--run-id {run_id} is held by {attempt.holder} since {_shown(attempt.started_at)}{alive}; wait until it ends, "
+        "give another --run-id, or give --take-over if you know that the process is gone"
     )
 
 

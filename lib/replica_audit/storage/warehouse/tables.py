@@ -194,7 +194,7 @@ class DeltaWarehouse:
     def _write(self, table: Table, rows: WrittenRows, commit: TableCommit, *, replace: bool) -> None:
         if not isinstance(rows, DataFrame):
             if not self._transactions.add(self.path(table), rows, spark_schema(table.arrow), commit):
-                raise UsageError(f"warehouse {self.location}: columns of table {table.name} were changed meanwhile; give another --run-id")
+                raise UsageError(f"warehouse {self.location}: columns of table {table.name} changed meanwhile; give another --run-id")
             return
         if not self.in_catalog:
             path = self.path(table)

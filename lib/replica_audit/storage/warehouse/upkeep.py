@@ -102,7 +102,7 @@ class WarehouseUpkeep:
         )
 
     def oldest_audit(self) -> datetime | None:
-        """When the oldest audit began that still runs, UTC; None if none runs. A removal of a run is no audit."""
+        """When the oldest audit began that still runs, UTC; None if none runs. A removal of a run is not an audit."""
         running = [(row["run_id"], attempt_of(row)) for row in self._rows() if row["status"] == "running" and not _is_removal(row)]
         return min((one.started_at for run_id, one in running if is_held(self.warehouse, run_id, one)), default=None)
 
@@ -218,7 +218,7 @@ def again(commit: Callable[[], _T]) -> _T:
     """What a commit gives, tried again and again if commits of other processes come first.
 
     Raises:
-        Exception: whatever it raises that is no conflict, or the last conflict.
+        Exception: whatever it raises that is not a conflict, or the last conflict.
     """
     for _try in range(_TRIES - 1):
         try:
