@@ -62,7 +62,7 @@ environment_require_java() {
         if [ -n "$major" ]; then
             found="${found:+$found; }Java $major ($java)"
         elif [ -x "$java" ]; then
-            found="${found:+$found; }$java, which does not tell its version"
+            found="${found:+$found; }$java, which does not print its version"
         else
             found="${found:+$found; }JAVA_HOME=$JAVA_HOME, which has no bin/java"
         fi
