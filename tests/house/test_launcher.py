@@ -44,7 +44,7 @@ def test_a_java_that_fails_is_named(checkout: Checkout) -> None:
     java = checkout.script(checkout.path / "java", "echo 'no runtime here' >&2", "exit 1")
     ran = checkout.run("audit")
     assert ran.code == 2
-    assert f"found: {java}, which does not tell its version" in ran.err
+    assert f"found: {java}, which does not print its version" in ran.err
 
 
 def test_the_release_file_tells_the_version_without_starting_java(checkout: Checkout, tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "lib").rglob("*.py"))
+TEMPLATES = [path for path in sorted((ROOT / "lib").rglob("templates/*")) if path.suffix in (".j2", ".js")]
 DOCUMENTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 # a pattern of what not to say, and what to say
 WORDS = {
     r"\bparts? (at|from the leader)\b|\blogs? parts?\b": "diverges at",
-    r"\bcuts to\b": "truncates to",
-    r"\bwhat goes\b|\bbatch(es)? that goe?s?\b": "is truncated, is removed",
+    r"\bcuts (to|away|nothing)\b|\bis cut to\b": "truncates to",
+    r"\bwhat goes\b|\b(batch(es)?|records?) that goe?s?\b|\bruns? goe?s?\b": "is truncated, is removed",
     r"\bis told\b|\bnot to be told\b|\bcan(not| no longer) be told\b": "is reported; unknown",
     r"\bcannot tell\b": "does not know",
     r"\bweigh\b|\bwho is to lead\b": "choose a leader",
@@ -26,9 +27,14 @@ WORDS = {
     r"\bas many as there come\b": "unlimited",
     r"\bby (its|the) broker's (own )?log\b|\bby its own log\b": "according to its server.log",
     r"\bpersisted high watermark\b": "checkpointed high watermark",
-    r"\bfetch(ed)? (it |them |all )?anew\b|\bbegins anew\b": "rebuild",
     r"\bproblems? of the input\b": "input problems",
     r"\bstands? (still|there)\b": "is there; is stuck",
+    r"(?<!there )\bis no (?!longer\b|more\b|[a-z]+ed\b)[a-z]": "is not a",
+    r", for (it|they|there|batches|its (log|broker|file))\b": "because",
+    r"\bbut for\b": "except",
+    r"\bfor ever\b|\banew\b": "forever; again",
+    r"\b(exchange|this) has no end\b": "never ends",
+    r"\bheld against\b": "compared with",
     r"\bby and by\b|\bempty of blame\b": "later; no cause",
     r"\w\(s\)": "one or several, by the number: words.count",
 }
@@ -62,6 +68,13 @@ def test_no_text_of_the_product_grates() -> None:
     assert not found
 
 
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_grates(path: Path) -> None:
+    """Tags and what they hold for programs are left out; a heading, a label and a sentence of a script are read as they are."""
+    lines = re.sub(r"<[a-z/][^<>]*>", " ", path.read_text(encoding="utf-8")).splitlines()
+    assert not {f"{path.name}:{number}: {line.strip()}": better for number, line in enumerate(lines, 1) if (better := grating(line))}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_no_document_grates(path: Path) -> None:
     paragraphs = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL).split("\n\n")
@@ -72,5 +85,12 @@ def test_each_pattern_fires_on_texts_and_not_on_docstrings() -> None:
     source = '"""What goes."""\n\ndef one(at: int) -> str:\n    """The logs part."""\n    return f"it cuts to {at}, " "which is told"\n'
     assert [(line, grating(text)) for line, text in said(source)] == [(5, ["truncates to", "is reported; unknown"])]
     assert grating("3 file(s)") and not grating("files")
+    assert [grating(text) for text in ("it is no file", "refused, for it is late", "all but for one", "read anew")] == [
+        ["is not a"],
+        ["because"],
+        ["except"],
+        ["forever; again"],
+    ]
+    assert not grating("there is no file, it is no longer there, and it waits for it")
     assert grating("The two logs\n  part at 5") == ["diverges at"]
     assert not grating("part of the log starts at 5, told by nobody")
