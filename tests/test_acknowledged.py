@@ -61,7 +61,7 @@ def test_the_file_that_is_shipped_acknowledges_nothing_and_its_example_is_one() 
         (f"- {{{GOOD}, verdict: stale}}", "no verdict or code of a finding matches; known: unreadable"),
         (f"- {{{GOOD}, replica: -1}}", "line 1: key 'replica'"),
         (f"- {{{GOOD}, partition: []}}", "line 1: key 'partition'"),
-        (f"- {{{GOOD}, topic: a, severity: none}}", "what is no finding needs no acknowledgement; give critical, error or warning"),
+        (f"- {{{GOOD}, topic: a, severity: none}}", "clean verdicts need no acknowledgement; give critical, error or warning"),
         (f"- {{{GOOD}, topic: a, at_most_records: many}}", "line 1: key 'at_most_records' (most records that a finding may lose)"),
         ("- topic: a\n  topic: b", "line 2: key 'topic' is given twice; remove one"),
         ("- &a {topic: b}\n- *a", "line 2: an alias"),

@@ -83,7 +83,7 @@ def test_what_a_person_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["triage", "--input", str(LOSS / "before"), "--partition", "transfers-1"]) == 1
     text = capsys.readouterr().out
     told = " ".join(text[text.index("Open transactions") :].split())
-    assert told.startswith("Open transactions The last stable offset is 24: consumers with read_committed get no further.")
+    assert told.startswith("Open transactions The last stable offset is 24: consumers with read_committed do not get beyond it.")
     assert "Offsets 24..25: straddle-commit (producer 1001, epoch 0), since 2026-11-21 06:03:11 UTC" in told
     assert "Its coordinator says CompleteCommit, producer epoch 1, timeout 120000 ms; broker 1: committed by a marker at offset 28" in told
     assert "abort \\ --topic transfers --partition 1 --start-offset 24" in told

@@ -141,7 +141,7 @@ def test_what_is_not_there_is_one_sentence(nights: Path, full: Run, tmp_path: Pa
         open_warehouse(str(tmp_path))
     with pytest.raises(UsageError, match="--run-id other: no such run; the latest complete runs are"):
         open_warehouse(str(nights / "warehouse")).run("other")
-    with pytest.raises(UsageError, match="--cluster nobody: no run of such a cluster"):
+    with pytest.raises(UsageError, match="--cluster nobody: no run has that cluster"):
         open_warehouse(str(nights / "warehouse")).latest(cluster="nobody")
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_is_not_complete_does_not_count(tmp_path: Path) -> None:
     assert list(audits.runs(complete=False)["run_id"]) == ["half", "whole"]
     for plot in (audits.history(), audits.lost_over_time()):
         assert {row["run_id"] for rows in plot.to_dict()["datasets"].values() for row in rows} == {"whole"}
-    with pytest.raises(UsageError, match=r"--run-id half: begun at .* and not complete"):
+    with pytest.raises(UsageError, match=r"--run-id half: started at .* and not complete"):
         audits.run("half")
 
 
