@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import MetadataError
+from replica_audit.formats.collection.manifest_fields import INT32, Fields
 from replica_audit.formats.log_dir.names import replica_directory
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.frozen import made_quickly
@@ -24,7 +24,6 @@ MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
-_INT32, _INT64 = 2**31, 2**63
 
 
 def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
@@ -151,9 +150,9 @@ def parse(content: bytes) -> Manifest:
         raise MetadataError("not a manifest that collect wrote")
     if document.get("version") != VERSION:
         raise MetadataError(f"version {document.get('version')!r} of collections is not known: a later release wrote it")
-    top = _Fields(document, "manifest")
+    top = Fields(document, "manifest")
     return Manifest(
-        broker_id=top.integer("broker_id", _INT32),
+        broker_id=top.integer("broker_id", INT32),
         cluster_id=top.optional_text("cluster_id"),
         host=top.text("host"),
         started_at_ms=top.time("started_at"),
@@ -178,7 +177,7 @@ def read(path: Path) -> Manifest:
     return parse(whole_content(path, DOCUMENT_LIMIT))
 
 
-def _log_dir(fields: _Fields) -> CapturedLogDir:
+def _log_dir(fields: Fields) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
     return CapturedLogDir(
         path=fields.text("path"),
@@ -194,14 +193,14 @@ def _log_dir(fields: _Fields) -> CapturedLogDir:
     )
 
 
-def _replica(fields: _Fields) -> CapturedReplica:
+def _replica(fields: Fields) -> CapturedReplica:
     directory = fields.file_name("directory")
     if replica_directory(directory) is None:
         raise MetadataError(f"{directory!r} is not the name of a replica directory")
-    later = _Fields(fields.mapping("later"), directory)
+    later = Fields(fields.mapping("later"), directory)
     return CapturedReplica(
         directory=directory,
-        capture=fields.integer("capture", _INT32),
+        capture=fields.integer("capture", INT32),
         captured_at_ms=fields.time("captured_at"),
         segments=fields.integer("segments"),
         batches=fields.integer("batches"),
@@ -211,95 +210,22 @@ def _replica(fields: _Fields) -> CapturedReplica:
         later={name: later.integer(name) for name in OFFSETS if name in later.values},
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
-        second_look=_second_look(_Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
+        second_look=_second_look(Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
     )
 
 
-def _second_look(fields: _Fields) -> SecondLook:
+def _second_look(fields: Fields) -> SecondLook:
     epochs = fields.values.get("epochs")
     if not isinstance(epochs, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in epochs):
         raise MetadataError("epochs of a second look are not a list of entries")
-    entries = [_Fields({"epoch": entry[0], "start offset": entry[1]}, "an epoch") for entry in epochs]
+    entries = [Fields({"epoch": entry[0], "start offset": entry[1]}, "an epoch") for entry in epochs]
     return SecondLook(
         looked_at_ms=fields.time("looked_at"),
         log_start_offset=fields.integer("log_start_offset"),
         log_end_offset=fields.integer("log_end_offset"),
-        epochs=tuple((entry.integer("epoch", _INT32), entry.integer("start offset")) for entry in entries),
+        epochs=tuple((entry.integer("epoch", INT32), entry.integer("start offset")) for entry in entries),
     )
 
 
-def _unread(fields: _Fields) -> Unread:
+def _unread(fields: Fields) -> Unread:
     return Unread(path=fields.text("path"), kind=fields.text("kind"), reason=fields.text("reason"))
-
-
-class _Fields:
-    """One object of the document; `where` names it in errors."""
-
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values = values
-        self._where = where
-
-    def _refuse(self, name: str, what: str) -> MetadataError:
-        return MetadataError(f"{name} of {self._where} is not {what}")
-
-    def integer(self, name: str, bound: int = _INT64) -> int:
-        """A number in [0, bound)."""
-        value = self.values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < bound:
-            raise self._refuse(name, "a number that it can be")
-        return value
-
-    def text(self, name: str) -> str:
-        """A string that can be written to a table."""
-        value = self.values.get(name)
-        if not isinstance(value, str) or not _is_text(value):
-            raise self._refuse(name, "a text")
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        """A string, or None."""
-        return None if self.values.get(name) is None else self.text(name)
-
-    def file_name(self, name: str) -> str:
-        """The name of something right in a folder, not a path out of it."""
-        value = self.text(name)
-        if not _is_file_name(value):
-            raise self._refuse(name, "the name of a folder")
-        return value
-
-    def file_names(self, name: str) -> tuple[str, ...]:
-        """Names of files right in a folder."""
-        value = self.values.get(name)
-        if not isinstance(value, list) or not all(isinstance(item, str) and _is_file_name(item) for item in value):
-            raise self._refuse(name, "a list of file names")
-        return tuple(value)
-
-    def time(self, name: str) -> int:
-        """A time, in milliseconds."""
-        try:
-            return round(datetime.fromisoformat(self.text(name)).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            raise self._refuse(name, "a time") from None
-
-    def objects(self, name: str) -> list[_Fields]:
-        """Objects."""
-        value = self.values.get(name)
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self._refuse(name, "a list of objects")
-        return [_Fields(item, f"{self._where}: {name} {number}") for number, item in enumerate(value, start=1)]
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        """An object as it stands; empty if it is missing."""
-        value = self.values.get(name) or {}
-        if not isinstance(value, dict):
-            raise self._refuse(name, "an object")
-        return value
-
-
-@lru_cache(maxsize=1 << 10)  # the same few names in every replica directory
-def _is_file_name(text: str) -> bool:
-    return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
-
-
-def _is_text(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
