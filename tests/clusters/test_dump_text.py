@@ -6,10 +6,11 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from replica_audit.config import Settings
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SHARED, SHARED_SCENARIOS
 from tests.support import in_process
 
@@ -91,3 +92,21 @@ def test_the_folder_of_real_scenarios_is_complete_where_it_exists() -> None:
     """Guards the parametrisation above: an empty list of cases would pass."""
     assert len(CASES) >= 3
     assert not SHARED.is_dir() or len(CASES) > 40
+
+
+CLEAN = [
+    SHARED / "clean-in-sync" / "dump-log",
+    *(SHARED / name / "dump-log-after" for name in ("compacted-divergence", "compacted-key-loss")),
+]
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("compare", ["epochs", "content", "records"])
+@pytest.mark.parametrize("texts", [path for path in CLEAN if path.is_dir()], ids=lambda path: path.parent.name)
+def test_text_alone_of_a_compacted_topic_is_no_alarm(texts: Path, compare: Literal["epochs", "content", "records"]) -> None:
+    """Neither the policy of the topic nor a cleaner checkpoint is there: the batches alone show that a cleaner was at work."""
+    rows = in_process.audit(texts, settings=Settings(compare=compare))["replica_verdicts"]
+    compacted = [row for row in rows if row["topic"] in ("compacted", "profile", "settings")]
+    assert compacted
+    assert all(row["compacted"] for row in compacted)
+    assert {row["verdict"] for row in compacted} <= {"identical", "lagging"}
