@@ -29,7 +29,7 @@ from typing import NamedTuple
 from clusters import Cluster, Maker
 
 ROOT = Path(__file__).resolve().parents[1]
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: Spark ends before its Python workers do, which would else be counted with nobody
+SUBREAPER = 36  # PR_SET_CHILDSUBREAPER: Spark ends before its Python workers do, which would else be counted with nobody
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOOKS_EVERY_SECONDS = 0.5
 _FINDINGS = 1  # the exit code of an audit that found what was made
@@ -121,9 +121,9 @@ def cost(work: Callable[[], object]) -> Cost:
     return Cost(max(watch.seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), taken)
 
 
-def audit(root: Path, warehouse: Path) -> None:
-    """One audit into a warehouse that is not there yet."""
-    command = [str(ROOT / "spark-submit.sh"), "audit", "--input", str(root), "--warehouse", str(warehouse)]
+def audit(root: Path, warehouse: Path, *options: str) -> None:
+    """One audit into a warehouse, which need not be there yet."""
+    command = [str(ROOT / "spark-submit.sh"), "audit", "--input", str(root), "--warehouse", str(warehouse), *options]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
     stages = [f"  {line}" for line in done.stderr.splitlines() if " s] " in line and "tasks done" not in line]
     say("\n".join(stages))
@@ -157,12 +157,13 @@ def measure(partitions: int, rounds: int, work: Path) -> tuple[list[Cost], list[
         audits.append(cost(lambda: audit(root, warehouse)))
         shutil.rmtree(warehouse)
         load = f"load {os.getloadavg()[0]:.1f}"
-        say(f"{partitions:,} partitions, round {number + 1}: audit {_told(audits[-1])}, join {_told(joins[-1])}; {load}")
+        say(f"{partitions:,} partitions, round {number + 1}: audit {told(audits[-1])}, join {told(joins[-1])}; {load}")
     shutil.rmtree(root)
     return audits, joins
 
 
-def _told(one: Cost) -> str:
+def told(one: Cost) -> str:
+    """What one cost, as text."""
     return f"{one.processors:.1f} s of the processors ({one.clock:.0f} s)"
 
 
@@ -191,7 +192,7 @@ def main() -> None:
     if given.make:
         Maker(Cluster(partitions=int(given.make[1]))).write(Path(given.make[0]), is_collected=True)
         return
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     costs = {}
     with tempfile.TemporaryDirectory(dir=given.work) as work:
         for place, partitions in enumerate(given.partitions):

@@ -36,6 +36,8 @@ from replica_audit.formats.collection.collection_manifest import CapturedLogDir,
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
 TIME = 1_700_000_000_000
+_DAY_MS = 86_400_000
+_METADATA_MS = 1_767_323_045_000  # 2026-01-02T03:04:05Z
 SEGMENT = f"{0:020d}.log"
 OFFSETS_FILES = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
 OF_REPLICA = ("leader-epoch-checkpoint", "partition.metadata")
@@ -47,7 +49,10 @@ _AT_ONCE = 10_000  # replicas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is made. `diverged` is the share of partitions of which one follower has another last batch than its leader."""
+    """What is made. `diverged` is the share of partitions of which one follower has another last batch than its leader.
+
+    `night`: each is the same cluster a day later, of which since night 0 the share `changed` of partitions has another last batch.
+    """
 
     partitions: int
     replicas: int = 3
@@ -55,6 +60,8 @@ class Cluster:
     epochs: int = 10
     diverged: float = 0.01
     seed: int = 7
+    night: int = 0
+    changed: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +122,22 @@ class Maker:
         batch = random.integers(0, _DIFFERENT, (made.partitions, made.epochs))
         first = random.integers(0, 3, made.partitions)
         epoch = np.cumsum(np.hstack([first[:, None], random.integers(1, 3, (made.partitions, made.epochs - 1))]), axis=1)
+        if made.night:
+            is_changed = np.random.default_rng((made.seed, made.night)).random(made.partitions) < made.changed
+            batch[is_changed, -1] = (batch[is_changed, -1] + 1) % _DIFFERENT
         self.leaders = Logs(partition=partition, batch=batch, base=_bases(self.batches.records[batch]), epoch=epoch)
         self.is_diverged = random.random(made.partitions) < made.diverged
 
     @property
     def id(self) -> str:
         """The cluster's id."""
-        return _uuid(f"cluster {self.cluster}")
+        made = self.cluster
+        return _uuid(f"cluster {made.partitions} {made.replicas} {made.brokers} {made.epochs} {made.diverged} {made.seed}")
+
+    @property
+    def captured_at_ms(self) -> int:
+        """When a collection was made."""
+        return TIME + 10**7 + self.cluster.night * _DAY_MS
 
     def replicas_of(self, partition: int) -> list[int]:
         """The brokers of a partition, its leader first."""
@@ -168,7 +184,7 @@ class Maker:
         return {
             "version": 1,
             "cluster_id": self.id,
-            "captured_at": "2026-01-02T03:04:05.000Z",
+            "captured_at": manifests.utc_text(_METADATA_MS + self.cluster.night * _DAY_MS),
             "kafka_version": "4.2.0",
             "features": {"metadata.version": 29},
             "brokers": [{"id": broker, "state": "down"} for broker in range(1, self.cluster.brokers + 1)],
@@ -207,7 +223,7 @@ class _Broker:
                     CapturedReplica(
                         directory=name,
                         capture=0,
-                        captured_at_ms=TIME + 10**7,
+                        captured_at_ms=self.maker.captured_at_ms,
                         segments=1,
                         batches=logs.batch.shape[1],
                         size_bytes=size,
@@ -263,8 +279,8 @@ class _Broker:
             broker_id=self.broker,
             cluster_id=self.maker.id,
             host=f"broker-{self.broker}",
-            started_at_ms=TIME + 10**7,
-            finished_at_ms=TIME + 10**7,
+            started_at_ms=self.maker.captured_at_ms,
+            finished_at_ms=self.maker.captured_at_ms,
             log_dirs=(log_dir,),
         )
         (self.folder / manifests.MANIFEST).write_bytes(manifests.content(made))
@@ -377,8 +393,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=10, help="leader epochs of every log")
     parser.add_argument("--diverged", type=float, default=0.01, metavar="SHARE", help="of partitions with a follower that has diverged")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--night", type=int, default=0, help="the same cluster so many days later")
+    parser.add_argument("--changed", type=float, default=0.01, metavar="SHARE", help="of partitions that have changed since night 0")
     given = parser.parse_args(arguments)
-    names = ("partitions", "replicas", "brokers", "epochs", "diverged", "seed")
+    names = ("partitions", "replicas", "brokers", "epochs", "diverged", "seed", "night", "changed")
     Maker(Cluster(**{name: getattr(given, name) for name in names})).write(given.output, is_collected=given.form == "collected")
 
 

@@ -51,6 +51,13 @@ class Settings(BaseModel):
     webhook_timeout_s: int = Field(default=10, ge=1, le=300, description="seconds that the webhook has for each of three tries")
     page_url: str = Field(default="", description="where the page of --html can be read, for the webhook to name")
     parallelism: int = Field(default=0, ge=0, le=100_000, description="tasks that segments are spread over; 0: four for each core")
+    full_every_days: int = Field(
+        default=7,
+        ge=0,
+        le=3650,
+        description="after so many days every file is read again; until then, partitions that have not changed keep their rows. "
+        "0: every run reads every file",
+    )
 
     @field_validator("topics")
     @classmethod

@@ -6,7 +6,12 @@ text shows as a command to type has to fit the way that the reader came.
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from collections.abc import Collection, Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 VERSION = "0.2.0"
@@ -45,3 +50,22 @@ def command_line(name: str) -> str:
 def shipped(path: str) -> Path:
     """A file or folder of the project, by its path in a checkout: there, or as a copy that the wheel brought along (setup.py)."""
     return _PACKAGE / "shipped" / path if is_installed() else _CHECKOUT / path
+
+
+@cache
+def digest_of_code(rooms: Collection[str] | None = None) -> str:
+    """A digest of the package's sources, in hexadecimal digits: of all, or of the modules and packages right below it that are named."""
+    made = hashlib.blake2b(digest_size=16)
+    for name, source in sorted(_sources(files("replica_audit"), "")):
+        if rooms is None or name.split("/")[0].removesuffix(".py") in rooms:
+            made.update(f"{name}\n{hashlib.blake2b(source.read_bytes()).hexdigest()}\n".encode())
+    return made.hexdigest()
+
+
+def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _sources(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield f"{prefix}{entry.name}", entry

@@ -186,7 +186,7 @@ class TestRunsOverTime:
     def test_a_run_killed_half_way_does_not_count(self, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         root = SAMPLE / "multi-round"
         with monkeypatch.context() as patched:
-            patched.setattr(pipeline._Audit, "_conclude", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(pipeline.run._Audit, "_conclude", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 run(spark, history, "killed", root)
         assert [row["status"] for row in read(history, tables.AUDIT_RUNS, run_id="killed")] == ["running"]

@@ -60,7 +60,7 @@ def audit(warehouse: Path, run_id: str, fault: Callable[[], None] | None = None)
         return held
 
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()), patch("replica_audit.pipeline.take", begin):
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()), patch("replica_audit.pipeline.run.take", begin):
         code = cli.main(["audit", "--input", str(CLUSTER), "--warehouse", str(warehouse), "--run-id", run_id])
     lines = [line.removeprefix(f"[{run_id}] ") for line in said.getvalue().splitlines()]
     return {"code": code, "said": [line for line in lines if not line.startswith(("[", "run "))]}

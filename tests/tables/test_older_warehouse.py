@@ -27,6 +27,7 @@ NEW = {
     "compaction_differences",
     "damaged_batches",
     "open_transactions",
+    "partition_fingerprints",
     "record_differences",
     "sequence_gaps",
 }  # tables that it does not have

@@ -118,6 +118,7 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
         take_over=given.take_over,
+        full=given.full,
         acknowledged=acknowledged_of(given, given.run_date),
     )
     if not given.input:
@@ -217,6 +218,12 @@ COMMAND = Command(
             flag="--run-date",
             help="date that the run is for, YYYY-MM-DD (default: today, UTC)",
             arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
+        ),
+        Option(
+            flag="--full",
+            help="read every file; without it, partitions of which nothing has changed since the run before keep their rows, for "
+            "full_every_days at most (see conf/audit.yaml)",
+            arguments={"action": "store_true"},
         ),
         *RULES,
         COST,

@@ -30,7 +30,7 @@ from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.stages.commits import list_commits
-from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
+from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
@@ -168,7 +168,7 @@ def _middle(sizes: Sequence[int]) -> int:
 
 
 def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
-    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), topics))
+    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), Listing(topics=topics)))
     return list(_fitting(rows, INVENTORY, refuse_with_problem))
 
 

@@ -20,7 +20,7 @@ from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
-from replica_audit.stages.inventory import list_source
+from replica_audit.stages.inventory import Keys, Listing, list_source
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
@@ -58,20 +58,24 @@ def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, st
     return spark.createDataFrame(numbered, f"{SOURCES}, task int").repartitionById(max(1, len(sources)), "task").drop("task")
 
 
-def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
+def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, replicas: Keys | None = None, rest: bool = True) -> DataFrame:
     """List every source inside tasks.
 
     Args:
         sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
             or server-log); columns SOURCES.
-        topics: regular expression that a topic's whole name must match; empty for all.
+        topics: as of `Listing`.
+        looks: as of `Listing`.
+        replicas: as of `Listing`.
+        rest: as of `Listing`.
 
     Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null. The
-        replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, since they show who reads
-        and writes the others: `is_audited` is then false.
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null, or `look`
+        alone, which is that of a replica. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
+        leaves them out, since they show who reads and writes the others: `is_audited` is then false.
     """
-    return sources.mapInArrow(map_rows(partial(list_source, topics=topics), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
+    listing = Listing(topics=topics, looks=looks, replicas=replicas, rest=rest)
+    return sources.mapInArrow(map_rows(partial(list_source, listing=listing), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:
@@ -156,7 +160,7 @@ def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
     """
     with_broker = {name: F.when(F.col(name).isNotNull(), F.struct("broker_id", name)) for name in ("replica", "metadata", "event")}
     none = F.lit(None)
-    of_partitions = F.col("problem").isNull() & F.col("metadata_copy").isNull() & F.col("versions").isNull()
+    of_partitions = F.col("replica").isNotNull() | F.col("metadata").isNotNull() | F.col("event").isNotNull()
     found = inventory.where(of_partitions).select(
         *KEYS,
         "is_audited",

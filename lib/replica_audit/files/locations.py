@@ -30,6 +30,11 @@ def located(text: str) -> Path:
     return StoredPath(text) if text.partition("://")[0] in SCHEMES and "://" in text else Path(text)
 
 
+def is_stored(path: Path) -> bool:
+    """Whether a path is in an object store, which knows of no inodes and few times."""
+    return isinstance(path, StoredPath)
+
+
 def random_access(path: Path) -> AbstractContextManager[Path | IO[bytes]]:
     """A file for a library that opens paths of this machine itself: such a path as it is, an object opened."""
     return path.open("rb") if isinstance(path, StoredPath) else nullcontext(path)

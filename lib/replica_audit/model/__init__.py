@@ -13,6 +13,7 @@ from replica_audit.model.batches import (
     SequenceGap,
     Window,
 )
+from replica_audit.model.looks import Appearance, ReplicaAppearance
 from replica_audit.model.metadata import (
     BrokerEvent,
     BrokerStanding,
@@ -31,6 +32,7 @@ __all__ = [
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",
     "AbortedTransaction",
+    "Appearance",
     "BatchBody",
     "BatchHeader",
     "BatchRun",
@@ -52,6 +54,7 @@ __all__ = [
     "ProducerState",
     "ProducerText",
     "Producers",
+    "ReplicaAppearance",
     "ReplicaFiles",
     "ScannedSegment",
     "SecondLook",

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import PurePath
 from typing import Any
 
@@ -36,6 +36,10 @@ class RunRow(ExplainedRun):
     path: str | None = None
     brokers: int | None = None
     has_metadata: bool | None = None
+    partitions_taken_over: int | None = None
+    taken_over_from: str | None = None
+    full_run_id: str | None = None
+    full_run_date: date | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

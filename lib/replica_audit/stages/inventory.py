@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from replica_audit.errors import MetadataError
@@ -12,19 +13,51 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.replicas import broker_files
-from replica_audit.model import BrokerStanding, MetadataCopy, PartitionMetadata, Problem, ReplicaFiles
+from replica_audit.model import BrokerStanding, MetadataCopy, PartitionMetadata, Problem, ReplicaAppearance, ReplicaFiles
+from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.stages import server_logs
 from replica_audit.stages.topics import topic_filter
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
 
 SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
+Keys = frozenset[tuple[str, str, int]]  # of partitions: cluster id, topic, partition
+READ_ALWAYS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC, METADATA_TOPIC)  # they tell of other partitions
 
 
-def list_source(source: Row, topics: str = "") -> Iterator[Row]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What of every source is listed.
+
+    Args:
+        topics: regular expression that a topic's whole name must match; empty for all.
+        looks: whether to tell how everything looks that the rows of a partition depend on, too.
+        replicas: of which partitions, (cluster id, topic, partition), replica directories are read; None for all. Those of coordinators of
+            groups and transactions, and the metadata log, are read with the rest.
+        rest: whether to list what else there is; without it, only the replica directories of `replicas`.
+    """
+
+    topics: str = ""
+    looks: bool = False
+    replicas: Keys | None = None
+    rest: bool = True
+
+    def wants(self, cluster_id: str, topic: str, partition: int) -> bool:
+        """Whether the replicas of a partition are read."""
+        if topic in READ_ALWAYS:
+            return self.rest
+        return self.replicas is None or (cluster_id, topic, partition) in self.replicas
+
+
+EVERYTHING = Listing()
+
+
+def list_source(source: Row, listing: Listing = EVERYTHING) -> Iterator[Row]:
     """The rows of one source, those of other topics left out; problems that belong to no replica stay."""
-    is_wanted = topic_filter(topics)
-    for row in _LISTED[source["kind"]](source):
+    if source["kind"] != "broker" and not listing.rest:
+        return
+    is_wanted = topic_filter(listing.topics)
+    for row in _LISTED[source["kind"]](source, listing):
         topic = row.get("topic")
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
@@ -35,16 +68,21 @@ def _row(source: Row, **values: object) -> Row:
     return {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], **values}
 
 
-def _list_broker(source: Row) -> Iterator[Row]:
-    for found in broker_files.replicas_of(located(source["path"])):
+def _list_broker(source: Row, listing: Listing) -> Iterator[Row]:
+    wanted = partial(listing.wants, source["cluster_id"]) if listing.replicas is not None or not listing.rest else None
+    for found in broker_files.replicas_of(located(source["path"]), looks=listing.looks, wanted=wanted):
         if isinstance(found, Problem):
-            yield _row(source, problem=as_dict(found))
+            if listing.rest:
+                yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
-            yield from _list_server_log({**source, "path": str(found.path)})
+            if listing.rest:
+                yield from _list_server_log({**source, "path": str(found.path)}, listing)
+        elif isinstance(found, ReplicaAppearance):
+            yield _row(source, topic=found.topic, partition=found.partition, look=as_dict(found.look))
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
-                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder)
+                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder, looks=listing.looks)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -52,19 +90,20 @@ def _is_text(found: ReplicaFiles) -> bool:
     return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
-def _list_server_log(source: Row) -> Iterator[Row]:
+def _list_server_log(source: Row, listing: Listing) -> Iterator[Row]:
     path = located(source["path"])
     for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
             continue
-        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found))
+        look = as_dict(event_look(found)) if listing.looks else None
+        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found), look=look)
     versions = server_logs.read_versions(path)
     if any(versions):
         yield _row(source, versions=versions._asdict())
 
 
-def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> Iterator[Row]:
+def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, *, looks: bool) -> Iterator[Row]:
     copy = metadata_log.read(located(copied_to) if copied_to else directory)
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
@@ -83,10 +122,10 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None) -> I
         path = str(directory) + problem.path[len(copied_to or str(directory)) :]
         yield _row(source, problem={**as_dict(problem), "path": path})
     for partition in copy.partitions:
-        yield _row(source, **_partition_row(partition))
+        yield _row(source, **_partition_row(partition, looks=looks))
 
 
-def _list_metadata(source: Row) -> Iterator[Row]:
+def _list_metadata(source: Row, listing: Listing) -> Iterator[Row]:
     path = located(source["path"])
     try:
         _head, document = cluster_metadata.read(path)
@@ -101,12 +140,13 @@ def _list_metadata(source: Row) -> Iterator[Row]:
         yield _row(source, problem=as_dict(problem))
         return
     for partition in partitions:
-        yield _row(source, **_partition_row(partition))
+        yield _row(source, **_partition_row(partition, looks=listing.looks))
 
 
-def _partition_row(partition: PartitionMetadata) -> Row:
+def _partition_row(partition: PartitionMetadata, *, looks: bool) -> Row:
     values = metadata_row(partition)
-    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
+    look = as_dict(claim_look(partition)) if looks else None
+    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values, "look": look}
 
 
 def metadata_problem(path: Path, error: MetadataError) -> Problem:
@@ -122,7 +162,7 @@ def metadata_problem(path: Path, error: MetadataError) -> Problem:
     )
 
 
-_LISTED: dict[str, Callable[[Row], Iterator[Row]]] = {
+_LISTED: dict[str, Callable[[Row, Listing], Iterator[Row]]] = {
     "broker": _list_broker,
     "metadata": _list_metadata,
     "server-log": _list_server_log,

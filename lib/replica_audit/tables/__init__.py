@@ -8,6 +8,7 @@ from replica_audit.tables.columns import STRING, Column, Table, shape
 from replica_audit.tables.compaction import COMPACTION_DIFFERENCES
 from replica_audit.tables.damage import DAMAGED_BATCHES
 from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
+from replica_audit.tables.fingerprints import PARTITION_FINGERPRINTS
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.tables.outcomes import outcomes_of
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
@@ -48,7 +49,7 @@ OF_PARTITIONS: tuple[Table, ...] = (
     RECORD_DIFFERENCES,
     OPEN_TRANSACTIONS,
 )
-TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
+TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS, PARTITION_FINGERPRINTS)
 
 
 def rows_of(table: Table) -> pa.StructType:
@@ -91,6 +92,7 @@ __all__ = [
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
     "OUTCOMES",
+    "PARTITION_FINGERPRINTS",
     "RECORDS",
     "RECORD_DIFFERENCES",
     "REPLICA_LOGS",

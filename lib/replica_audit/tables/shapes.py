@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from replica_audit.model import (
+    Appearance,
     BatchRun,
     BrokerEvent,
     Election,
@@ -129,6 +130,8 @@ METADATA_COPY = struct(
     min_isr=pa.list_(MIN_ISR_SETTING),
     last_timestamp_ms=BIGINT,
 )
+# how a replica, a claim of metadata or an event looks from outside
+LOOK = struct_of_value(Appearance, times_ms=pa.list_(BIGINT))
 LOG_EVENT = struct_of_value(LogEvent, without=(*_PARTITION, "broker_id"))
 COMMITTED_OFFSET = struct(
     group_id=STRING,
@@ -155,6 +158,7 @@ INVENTORY = pa.schema(
         pa.field("metadata", PARTITION_METADATA),
         pa.field("metadata_copy", METADATA_COPY),
         pa.field("event", LOG_EVENT),
+        pa.field("look", LOOK),
         pa.field("versions", LOGGED_VERSIONS),
         pa.field("problem", PROBLEM),
     ]

@@ -37,6 +37,7 @@ from replica_audit.formats.collection.collected_rows import (
     without_claims,
 )
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, INT, STRING, struct
@@ -107,6 +108,18 @@ class CollectedLogDir:
             for row in rows.to_pylist():
                 found[row["directory"]].append(self._segment_file(row))
         self._refuse_lacking({directory: len(files) for directory, files in found.items()})
+        return found
+
+    def row_digests(self) -> dict[str, list[int]]:
+        """Of every replica directory the digests of its rows, as far as an audit reads them, in the order of the file.
+
+        Raises:
+            OSError: as `segment_files`.
+        """
+        found: dict[str, list[int]] = {replica.directory: [] for replica in self.said.replicas}
+        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"]):
+            for directory, one in zip(_values(rows, "directory"), row_digests(rows.drop_columns(["capture"])), strict=True):
+                found[directory].append(one)
         return found
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:

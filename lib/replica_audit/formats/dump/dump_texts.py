@@ -37,6 +37,11 @@ class DumpTexts:
         self._packed: set[Path] = set()
         self._cut: dict[Path, Problem] = {}  # of packed texts that cannot be unpacked to their end
 
+    @property
+    def tell_of_replicas(self) -> bool:
+        """Whether there is a text that may tell of any replica."""
+        return bool(self.dumps or self.of_producers)
+
     def takes_segment(self, segment: Path) -> bool:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
         try:

@@ -25,11 +25,17 @@ from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
-from replica_audit.model import Problem, ReplicaFiles, SegmentFile
+from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
+from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
+from replica_audit.formats.replicas.segment_files import segment_files
+from replica_audit.model import Problem, ReplicaAppearance, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
 _COPY_AGAIN = "copy the whole folder again; or collect again"
+
+
+IsWanted = Callable[[str, int], bool]  # of a topic and a partition
 
 
 class ServerLog(NamedTuple):
@@ -38,19 +44,36 @@ class ServerLog(NamedTuple):
     path: Path
 
 
-def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFiles | ServerLog | Problem]:
-    """Walk one broker's folder; or, with `is_replica`, what is known to be one replica's.
+def replicas_of(
+    folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None
+) -> Iterator[ReplicaFiles | ReplicaAppearance | ServerLog | Problem]:
+    """Walk one broker's folder.
+
+    Args:
+        folder: the broker's; or, with `is_replica`, what is known to be one replica's.
+        is_replica: whether it is that.
+        looks: whether to tell how each replica directory looks, too.
+        wanted: which partitions' replicas are read; None for all. Problems that belong to no replica are the same.
 
     Yields:
-        One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, and one
-        `Problem` for each that belongs to no replica.
+        One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `ReplicaAppearance` per replica
+        directory if they are asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
     """
-    walk = _Walk()
-    yield from walk.run(folder, is_replica=is_replica)
+    walk = _Walk(looks=looks, wanted=wanted)
+    walk.visit_all(folder, is_replica=is_replica)
+    if wanted is not None and walk.texts.tell_of_replicas:  # of any of them
+        walk = _Walk(looks=looks, wanted=None)
+        walk.visit_all(folder, is_replica=is_replica)
+    for found in walk.found(folder):
+        if wanted is None or not isinstance(found, ReplicaFiles) or wanted(found.topic, found.partition):
+            yield found
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, *, looks: bool, wanted: IsWanted | None) -> None:
+        self.looks = SeenReplicas() if looks else None
+        self.wanted = wanted
+        self.known: set[tuple[str, str]] = set()  # replicas, also those that are not wanted
         self.log_dirs: dict[str, LogDirFiles] = {}
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
@@ -59,26 +82,32 @@ class _Walk:
         self.small = SmallFiles()
         self.texts = DumpTexts(self.problems)
         self.empty: list[Folder] = []
-        self.described: set[str] = set()  # log directories of which a replica's partition.metadata was copied
+        self.copied: set[str] = set()  # log directories of which a small file of any replica was copied
 
-    def run(self, top: Path, *, is_replica: bool) -> Iterator[ReplicaFiles | ServerLog | Problem]:
+    def visit_all(self, top: Path, *, is_replica: bool) -> None:
+        """Look into every folder."""
         self.texts.top = top
         for folder in walk(top, self.problems.append, self._is_entered):
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
+
+    def found(self, top: Path) -> Iterator[ReplicaFiles | ReplicaAppearance | ServerLog | Problem]:
+        """What was found, once all is looked into."""
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
         self.texts.tell_unused()
-        if not (self.replicas or self.log_dirs or self.texts.server_logs or self.problems):
+        if not (self.replicas or self.known or self.log_dirs or self.texts.server_logs or self.problems):
             remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
             self._tell(top, "directory", "empty-broker-folder", "neither this folder nor those below it hold anything of a broker", remedy)
         yield from (as_on_the_broker(replica, self.collected.get(replica.log_dir)) for replica in self.replicas.values())
+        if self.looks is not None:
+            yield from self.looks.found(self.copied, self.replicas, is_sure=not self.texts.tell_of_replicas)
         yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
 
     def _is_entered(self, folder: Folder) -> bool:
         """Kafka never looks below a replica directory, nor does the audit; what is in a collection its manifest says."""
-        return (str(folder.path.parent), folder.path.name) not in self.replicas and not self._is_collected(folder)
+        return (str(folder.path.parent), folder.path.name) not in self.known and not self._is_collected(folder)
 
     def _is_collected(self, folder: Folder) -> bool:
         """Whether it is a log directory of a collection, as it shows, or as its manifest says though the scans are missing."""
@@ -97,7 +126,7 @@ class _Walk:
         else:
             if any(file in folder.names for file in _OF_A_LOG_DIR):
                 self._log_dir(folder)
-            self._tell_misplaced(folder)
+            self.problems += misplaced(folder, self.small)
         for file in files:
             if not log_dir.is_known(file):
                 self.texts.take(path / file)
@@ -131,6 +160,7 @@ class _Walk:
             return
         try:
             segments = store.segment_files()
+            rows = store.row_digests() if self.looks is not None else {}
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
@@ -142,7 +172,8 @@ class _Walk:
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)
             if name:
-                self._replica(store.listed(replica), name, tuple(segments[replica.directory]))
+                held = tuple(segments[replica.directory]), tuple(rows.get(replica.directory, ()))
+                self._replica(store.listed(replica), name, CollectedReplica(store, replica, *held))
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -162,7 +193,7 @@ class _Walk:
     def _is_among_replicas(self, path: Path) -> bool:
         """Whether a folder is a replica, or lies in a log directory as its checkpoints show: nothing else named like a replica does."""
         found = self.log_dirs.get(str(path.parent))
-        return (str(path.parent), path.name) in self.replicas or (found is not None and bool(found.offsets))
+        return (str(path.parent), path.name) in self.known or (found is not None and bool(found.offsets))
 
     def _add_empty_replicas(self) -> None:
         """An empty folder named TOPIC-PARTITION among replicas is one, too."""
@@ -170,28 +201,6 @@ class _Walk:
             name = log_dir.replica_directory(folder.path.name)
             if name and str(folder.path.parent) in self.parents:
                 self._replica(folder, name)
-
-    def _tell_misplaced(self, folder: Folder) -> None:
-        """Files of a replica in a folder that is none."""
-        segments = [file for file in folder.files if log_dir.segment_name(file)]
-        if segments:
-            self.problems.append(
-                Problem(
-                    path=str(folder.path),
-                    kind="directory",
-                    code="segments-outside-a-replica",
-                    detail=f"no TOPIC-PARTITION is known for the folder; segments left out: {len(segments)}",
-                    remedy="put them into a folder named after their TOPIC-PARTITION, beside its leader-epoch-checkpoint",
-                )
-            )
-        parsers: dict[str, Callable[[bytes], object]] = {
-            log_dir.EPOCH_CHECKPOINT: checkpoints.leader_epoch_lines,
-            log_dir.PARTITION_METADATA: checkpoints.topic_id,
-        }
-        for file, parser in parsers.items():
-            if file in folder.files and self.small.parse(folder.path / file, parser, self.problems) is not None:
-                remedy = "put it into the replica directory that it belongs to"
-                self._tell(folder.path / file, file, "misplaced", "is not in a replica directory, and is not used", remedy)
 
     def _tell(self, path: Path, kind: str, code: str, detail: str, remedy: str) -> None:
         self.problems.append(Problem(path=str(path), kind=kind, code=code, detail=detail, remedy=remedy))
@@ -205,22 +214,30 @@ class _Walk:
             self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
         self.small.offset_checkpoints(folder, found, self.problems)
 
-    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None = None) -> None:
+    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: CollectedReplica | None = None) -> None:
         path, parent = folder.path, str(folder.path.parent)
         self.parents[parent] = None
+        if log_dir.PARTITION_METADATA in folder.names or log_dir.EPOCH_CHECKPOINT in folder.names:
+            self.copied.add(parent)
+        self.problems += folders_in(folder)
+        if self.looks is not None:
+            self.looks.add(folder, name, self.log_dirs.get(parent) or NO_FILES, collected)
+        self.known.add((parent, path.name))
+        if self.wanted is None or self.wanted(name.topic, name.partition):
+            self._read_replica(folder, name, None if collected is None else collected.segments)
+        elif collected is None:
+            list(segment_files(folder, [], self.texts.takes_segment))  # one of them may be text
+
+    def _read_replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None) -> None:
+        path, parent = folder.path, str(folder.path.parent)
         problems: list[Problem] = []
         checkpoint = self.small.epoch_checkpoint(folder, problems)
-        segments = tuple(_segments(folder, problems, self.texts.takes_segment)) if collected is None else collected
+        segments = tuple(segment_files(folder, problems, self.texts.takes_segment)) if collected is None else collected
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
-            self.described.add(parent)
             topic_id = self.small.parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
         if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
             self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
-        for nested in folder.folders:
-            if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
-                detail = "a folder in a replica directory is not read; a broker does not read it either"
-                self._tell(path / nested, "directory", "folder-in-a-replica", detail, "none, if it is not a replica; else move it out")
         found = self._files(path, parent, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
         told = log_dir.producer_files(folder.files) if collected is None else ()
         self.replicas[(found.log_dir, found.directory)] = replace(found, producer_files=told) if told else found
@@ -278,23 +295,6 @@ class _Walk:
 
     def _tell_missing_from_not_collected(self) -> None:
         """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""
-        copied = self.described | {replica.log_dir for replica in self.replicas.values() if replica.checkpoint_state != "missing"}
         for key, replica in self.replicas.items():
-            if replica.checkpoint_state == "missing" and replica.log_dir not in copied:
+            if replica.checkpoint_state == "missing" and replica.log_dir not in self.copied:
                 self.replicas[key] = replace(replica, checkpoint_state="not-collected")
-
-
-def _segments(folder: Folder, problems: list[Problem], is_text: Callable[[Path], bool]) -> Iterator[SegmentFile]:
-    """The segment files that count, except those that are text."""
-    for file, name in log_dir.counted_segments(folder.names, beside=folder.files):
-        path = folder.path / file
-        if file not in folder.files:
-            problems.append(cannot_read(path, "segment", OSError(0, "is not a regular file")))
-            continue
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            problems.append(cannot_read(path, "segment", error))
-            continue
-        if not is_text(path):
-            yield SegmentFile(path=str(path), source="raw", base_offset=name.base_offset, size_bytes=size, swap=name.suffix == ".swap")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -157,7 +157,8 @@ class Cluster:
 
     `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first. `oldest_check`
     is when that collected segment was verified whose last check is the longest ago, None if none is known; `never_checked` how many
-    collected replicas have a segment that never was.
+    collected replicas have a segment that never was. `taken_over`: partitions that have not changed, and have the rows of the run
+    `taken_over_from`; `full_run_id` is the run that read every file last, for the day `full_run_date`; None by an older version.
     """
 
     cluster_id: str
@@ -179,6 +180,10 @@ class Cluster:
     oldest_check: datetime | None = None
     records_unread: int = 0
     never_checked: int = 0
+    taken_over: int = 0
+    taken_over_from: str | None = None
+    full_run_id: str | None = None
+    full_run_date: date | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

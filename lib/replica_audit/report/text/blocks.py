@@ -11,7 +11,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text import history_text as history
-from replica_audit.report.text.checks_text import checks_of_crcs, unread_records
+from replica_audit.report.text.checks_text import checks_of_crcs, last_full_look, unread_records
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
@@ -163,6 +163,7 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     if cluster.oldest_check is not None or cluster.never_checked:
         yield checks_of_crcs(cluster.oldest_check, cluster.never_checked)
     yield from unread_records(cluster.records_unread)
+    yield from last_full_look(cluster)
     counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
     yield f"followers: {counts}" if counts else "no follower to compare"
     if cluster.affected_positions:

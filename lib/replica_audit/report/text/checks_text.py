@@ -1,10 +1,11 @@
-"""When the CRCs of what was collected were last verified, in a line."""
+"""When files were last looked at, in lines: the CRCs of what was collected, and all that an audit reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from replica_audit.report.facts.run_report import Cluster
 from replica_audit.words import count
 
 
@@ -28,3 +29,12 @@ def unread_records(followers: int) -> Iterator[str]:
             f"records of {count(followers, 'follower')} not compared: the input does not hold them (collections and texts); the rest was, "
             "as with --compare content. To compare records, copy the segments; else leave --compare records out"
         )
+
+
+def last_full_look(cluster: Cluster) -> Iterator[str]:
+    """That partitions of a cluster were taken over from an earlier run; nothing where none was."""
+    if not cluster.taken_over:
+        return
+    kept = f"{count(cluster.taken_over, 'partition has', 'partitions have')} not changed since run {cluster.taken_over_from}"
+    rows = "keeps its rows" if cluster.taken_over == 1 else "keep their rows"
+    yield f"{kept} and {rows}; run {cluster.full_run_id} of {cluster.full_run_date} read every file last"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial, reduce
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit import tables
-from replica_audit.config import Settings
 from replica_audit.engine import findings as findings_of
+from replica_audit.engine.amounts import Amounts
 from replica_audit.engine.spark import (
     commits,
     gather,
@@ -36,17 +32,18 @@ from replica_audit.engine.spark import (
     with_transactions,
 )
 from replica_audit.engine.spark_records import with_keys
+from replica_audit.engine.spark_unchanged import fingerprint_rows, fingerprints
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
+from replica_audit.pipeline.earlier_runs import EarlierRuns, Rows
+from replica_audit.pipeline.request import AuditRequest
+from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
-from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
-from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
-from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
@@ -55,31 +52,14 @@ from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
 from replica_audit.storage.session import StageProgress, name_run, suit_input
 from replica_audit.storage.warehouse import faults
-from replica_audit.storage.warehouse.holds import Attempt, Hold, take
+from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
-from replica_audit.storage.warehouse.tables import DeltaWarehouse, WrittenRows
-from replica_audit.storage.warehouse.versions import versions
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables.runs import NO_CLUSTER
 from replica_audit.words import count
 
+Source = tuple[str, int | None, str, str]
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRequest:
-    """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart.
-
-    `take_over`: begin the run also if another process seems to make it. `acknowledged`: findings that somebody knows of, as of `run_date`.
-    """
-
-    inputs: tuple[str, ...]
-    warehouse: str
-    settings: Settings
-    run_id: str
-    run_date: date
-    metadata: Path | None = None
-    take_over: bool = False
-    acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Report:
@@ -120,6 +100,9 @@ class _Audit:
         refuse_useless(self.found)
         self.has_replicas = False
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed
+        clusters = tuple(root.cluster_id for root in self.found.roots)
+        self.rows = RunRows(warehouse=self.warehouse, request=request, clusters=clusters)
+        self.earlier = EarlierRuns(self.warehouse, request, clusters)
 
     def run(self) -> Report:
         roots = self.found.roots
@@ -129,77 +112,99 @@ class _Audit:
         self.warehouse.create_missing()
         request = self.request
         try:
-            held = take(self.warehouse, request.run_id, self._write_begun, started_at=self.started_at, take_over=request.take_over)
+            held = take(self.warehouse, request.run_id, self.rows.begin, started_at=self.started_at, take_over=request.take_over)
             with held, StageProgress(self.spark, self.progress):
                 return self._audit(roots, held)
         except UsageError as error:  # of tables that cannot be read, among others
             raise faults.removal(request.warehouse) or error from None
 
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
-        settings = self.request.settings
+        settings, request = self.request.settings, self.request
         self.progress.begin(Stage.LISTING)
         sources = [source for root in roots for source in root.sources()]
-        listed = inventory(source_rows(self.spark, sources), settings.topics)
-        listed = listed.persist(StorageLevel.MEMORY_AND_DISK)
-        of_groups, of_transactions = (F.col("topic") == F.lit(topic) for topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-        replicas, files, size, offsets, states, copies, collections, versions = listed.agg(
-            F.count(F.when(F.col("is_audited"), F.col("replica"))),
-            F.sum(F.size("replica.segments")),
-            F.sum(F.aggregate("replica.segments", F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
-            F.count(F.when(of_groups, F.col("replica"))),
-            F.count(F.when(of_transactions, F.col("replica"))),
-            F.count("metadata_copy"),
-            F.count("replica.scans"),
-            F.count("versions"),
-        ).first() or (0, 0, 0, 0, 0, 0, 0, 0)
-        self.has_replicas = bool(replicas)
-        if not replicas:
-            self.found.problems.append((None, no_replicas(self.request.inputs, settings.topics)))
-        suit_input(self.spark, files or 0)
-        said = f"reading {count(files or 0, 'segment')} of {count(replicas, 'replica')}, {(size or 0) / 1e6:.1f} MB"
-        self.progress.begin(Stage.READING, said, segments=files or 0, replicas=replicas, bytes=size or 0)
-        copied = metadata_copies(listed) if copies else {}
-        logged = logged_versions(listed) if versions else {}
+        written = self.warehouse.tables
+        earlier = self.earlier
+        earlier.look_up()
+        # what may not have changed is looked at first, and read only if it has
+        listed_now = None if earlier.base is None else frozenset[tuple[str, str, int]]()
+        looked = inventory(source_rows(self.spark, sources), settings.topics, looks=True, replicas=listed_now)
+        looked = looked.persist(StorageLevel.MEMORY_AND_DISK)
+        seen = Amounts.of(looked)
+        self.has_replicas = bool(seen.replicas)
+        if not self.has_replicas:
+            self.found.problems.append((None, no_replicas(request.inputs, settings.topics)))
+        copied = metadata_copies(looked) if seen.copies else {}
+        logged = logged_versions(looked) if seen.versions else {}
         now_ms = time.time_ns() // 1_000_000
         for root in roots:
             copies_of, versions_of = copied.get(root.cluster_id, ()), logged.get(root.cluster_id, ())
-            known = self.request.acknowledged.of_cluster(root.cluster_id)
+            known = request.acknowledged.of_cluster(root.cluster_id)
             self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, now_ms, known)
         self.found.problems += brokers_not_there(self.found, self.facts)
-        tasks = min(settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files or 0))
-        read = partial(segments, tasks=tasks, total_bytes=size or 0, has_collections=bool(collections), compare=settings.compare)
 
-        def told(is_there: int, of_topic: Column, stage: Callable[..., DataFrame]) -> DataFrame | None:
+        def told(is_there: int, topic: str, stage: Callable[..., DataFrame]) -> DataFrame | None:
             """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""
-            of_coordinators = listed.where(of_topic)
-            found = stage(gather(of_coordinators, read(of_coordinators)), self.facts) if is_there else None
+            of_coordinators = looked.where(F.col("topic") == F.lit(topic))
+            found = stage(gather(of_coordinators, self._reading(seen)(of_coordinators)), self.facts) if is_there else None
             return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
 
-        committed, begun = told(offsets, of_groups, commits), told(states, of_transactions, transactions)
-        scanned = gather(listed, read(listed))
+        committed = told(seen.offsets, GROUP_OFFSETS_TOPIC, commits)
+        begun = told(seen.states, TRANSACTIONS_TOPIC, transactions)
+        now = fingerprints(looked, committed, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        listed = looked if earlier.base is None else self._listed_again(sources, looked, now)
+        there = seen if listed is looked else Amounts.of(listed)
+        suit_input(self.spark, there.files)
+        said = f"reading {count(there.files, 'segment')} of {count(there.to_read, 'replica')}, {there.size / 1e6:.1f} MB"
+        self.progress.begin(Stage.READING, said, segments=there.files, replicas=there.to_read, bytes=there.size)
+        scanned = gather(listed, self._reading(there)(listed))
         scanned = scanned if begun is None else scanned.persist(StorageLevel.MEMORY_AND_DISK)
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
-            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, tasks, size or 0)
+            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(there.files), there.size)
         places = {} if held.replaces else self.warehouse.places_of_files(tables.OF_PARTITIONS)
-        into_files = partial(judge_into_files, files=partial(TableFiles, places, self.request.run_id))
+        into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
         audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         outcomes = audited if places else outcomes_of(audited)
-        problems = self._problems(listed, [frame for frame in (committed, begun) if frame is not None], outcomes)
+        outcomes = outcomes.unionByName(earlier.taken.outcomes) if earlier.taken else outcomes
+        told_of = [looked, *([] if listed is looked else [listed]), *(frame for frame in (committed, begun) if frame is not None)]
+        problems = self._problems(told_of, outcomes)
         try:
             found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
             self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.progress.say(line)
             self.progress.begin(Stage.WRITING, "writing the tables")
-            self._write_tables(None if places else audited, outcomes, problems, found, held)
+            rows = earlier.rows_in_files(found, places, seen) if places else earlier.rows_of(audited)
+            self._write_tables(rows, outcomes, problems, fingerprint_rows(outcomes, now), found, held)
             self._conclude(found, held)
         finally:
-            for frame in (listed, committed, begun, scanned, gathered, audited):
+            for frame in (looked, listed, committed, begun, now, scanned, gathered, audited):
                 if frame is not None:
                     frame.unpersist()
+            earlier.release()
         self.progress.end("done")
-        return report_of(PastRun(self.warehouse.tables, self.request.run_id))
+        return report_of(PastRun(written, request.run_id))
+
+    def _listed_again(self, sources: Sequence[Source], looked: DataFrame, now: DataFrame) -> DataFrame:
+        """What is to be audited of what was looked at, with its replicas."""
+        taken = self.earlier.compare(now, looked)
+        of_brokers = [source for source in sources if source[3] == "broker"]
+        chosen, changed = looked.where(F.col("topic").isNotNull()), None
+        if taken is not None:
+            self.progress.say(f"{count(taken.kept.count(), 'partition')} unchanged, {len(taken.changed)} to audit")
+            chosen, changed = taken.changed_of(looked), taken.changed
+            brokers = taken.brokers_of(chosen)
+            of_brokers = [source for source in of_brokers if (source[0], source[1]) in brokers]
+        read = inventory(source_rows(self.spark, of_brokers), self.request.settings.topics, replicas=changed, rest=False)
+        return chosen.unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def _tasks_for(self, files: int) -> int:
+        return min(self.request.settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files))
+
+    def _reading(self, there: Amounts) -> Callable[[DataFrame], DataFrame]:
+        """What reads the segments of a listing that has so much."""
+        compare, tasks = self.request.settings.compare, self._tasks_for(there.files)
+        return partial(segments, tasks=tasks, total_bytes=there.size, has_collections=bool(there.collections), compare=compare)
 
     def _conclude(self, found: Tally, held: Hold) -> None:
         """Write the run down as complete."""
@@ -212,11 +217,15 @@ class _Audit:
         )
         problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
+        taken_over = self.earlier.told()
         attempt = held.complete()
         finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))
         of_run = {"exit_code": code, "finished_at": finished_at}
-        of_cluster = {root.cluster_id: self._counts(root, found) | {"input_errors": counted[root.cluster_id]} for root in self.found.roots}
-        self._write_runs(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)
+        of_cluster = {
+            root.cluster_id: {**self._counts(root, found), **taken_over[root.cluster_id], "input_errors": counted[root.cluster_id]}
+            for root in self.found.roots
+        }
+        self.rows.write(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)
         held.confirm()
 
     def _counts(self, root: Root, found: Tally) -> dict[str, object]:
@@ -229,11 +238,10 @@ class _Audit:
             "records_unread": found.records_unread[root.cluster_id],
         }
 
-    def _problems(self, listed: DataFrame, of_coordinators: Sequence[DataFrame], outcomes: DataFrame) -> DataFrame:
+    def _problems(self, told: Sequence[DataFrame], outcomes: DataFrame) -> DataFrame:
         """Every problem as a row of `input_errors`."""
-        of_files = listed.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*")
-        for told in of_coordinators:
-            of_files = of_files.unionByName(told.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*"))
+        found = [frame.where(F.col("problem").isNotNull()).select("cluster_id", "broker_id", "problem.*") for frame in told]
+        of_files = reduce(DataFrame.unionByName, found)
         of_replicas = outcomes.select("cluster_id", F.inline("input_errors"))
         rows = [{"run_id": self.request.run_id, **row} for row in self.found.problem_rows()]
         of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")
@@ -242,54 +250,19 @@ class _Audit:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
 
-    def _write_tables(self, audited: DataFrame | None, outcomes: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
-        """Write every table but `audit_runs`, a few at a time; `audited` is None where the rows of tables are in files."""
+    def _write_tables(self, rows: Rows, outcomes: DataFrame, problems: DataFrame, looks: DataFrame, found: Tally, held: Hold) -> None:
+        """Write every table but `audit_runs`, a few at a time; `rows` gives those of a table of partitions."""
         run_id = self.request.run_id
         known = {cluster: facts.acknowledged for cluster, facts in self.facts.items()}
-        history = findings_of.with_history(findings_of.findings(outcomes), self._open_before(), outcomes, run_id, known)
+        history = findings_of.with_history(
+            findings_of.findings(outcomes),
+            self.earlier.open_findings([cluster for cluster in self.facts if self.has_replicas]),
+            outcomes,
+            run_id,
+            known,
+        )
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        written = [table for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
-        jobs: list[tuple[tables.Table, WrittenRows]] = [(table, found.files_of(table.name)) for table in written]
-        if audited is not None:
-            jobs = [(table, self._keyed(audited.select("cluster_id", F.inline(table.name)))) for table in written]
-        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
+        jobs = [(table, rows(table)) for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
+        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history), (tables.PARTITION_FINGERPRINTS, self._keyed(looks))]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
-
-    def _open_before(self) -> DataFrame | None:
-        """What the latest run of each cluster before this one found; None if it left nothing open."""
-        written = self.warehouse.tables
-        # without a replica all found before would be called resolved
-        known = written.rows(tables.AUDIT_RUNS.name, ExplainedRun) if self.has_replicas else ()
-        earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
-        runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
-        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))
-        if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
-            return None
-        return findings_of.latest_before(self.warehouse.read(tables.FINDINGS), runs, topics=self.request.settings.topics)
-
-    def _write_begun(self, attempt: Attempt, replace: bool) -> None:
-        clusters = [root.cluster_id for root in self.found.roots] or [NO_CLUSTER]
-        self._write_runs(attempt, {}, {cluster: {} for cluster in clusters}, replace=replace)
-
-    def _write_runs(
-        self, attempt: Attempt, of_run: Mapping[str, object], of_cluster: Mapping[str, Mapping[str, object]], *, replace: bool
-    ) -> None:
-        """The run's rows of `audit_runs`: what is known when it begins, and what `of_run` and `of_cluster`, by cluster id, say besides."""
-        request = self.request
-        common = {
-            "run_id": request.run_id,
-            "started_at": attempt.started_at,
-            "status": attempt.status,
-            "attempt": attempt.number,
-            "holder": asdict(attempt.holder) if attempt.holder else None,
-            "alive_at": attempt.alive_at,
-            "run_date": request.run_date,
-            "inputs": list(request.inputs),
-            "config": json.dumps(request.settings.model_dump(), sort_keys=True),
-            "versions": {"spark": self.spark.version, **dict(versions("delta-spark", "pyarrow"))},
-            **of_run,
-        }
-        rows = [{**common, "cluster_id": cluster_id, **known} for cluster_id, known in of_cluster.items()]
-        frame = self.warehouse.frame(tables.AUDIT_RUNS, rows)
-        self.warehouse.write_run(tables.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)

@@ -1,0 +1,159 @@
+"""How a replica directory looks from outside: its files by name, size, time and inode; of a collection what was collected of it.
+
+Nothing that is read here is parsed. Two looks that are the same are of directories that a listing and a scan find the same in.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, replace
+from hashlib import blake2b
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from replica_audit.files.locations import is_stored
+from replica_audit.files.tree_walk import Folder
+from replica_audit.formats.collection.broker_folder import CollectedLogDir
+from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica
+from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.small_files import LogDirFiles
+from replica_audit.model import Appearance, ReplicaAppearance, ReplicaFiles, SegmentFile
+
+_NOT_READ = (".index", ".timeindex")  # of a segment: only that they are there can matter
+_AT_REST_NS = 2_000_000_000  # a file that was written so shortly before may be written again without looking otherwise
+# What each collection says anew of what did not change, or of itself. A new field of a manifest counts unless it is named here.
+_MOVING_OF_REPLICA = frozenset({"capture", "captured_at_ms", "verified_at_ms", "taken_over", "second_look", "later"})
+_MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "replicas"})
+_OF_REPLICA = attrgetter(*(one.name for one in fields(CapturedReplica) if one.name not in _MOVING_OF_REPLICA))
+_OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.name not in _MOVING_OF_LOG_DIR))
+
+
+class CollectedReplica(NamedTuple):
+    """One replica directory of a collection: its log directory, what the manifest says, its segments and the digests of their rows."""
+
+    store: CollectedLogDir
+    said: CapturedReplica
+    segments: tuple[SegmentFile, ...]
+    rows: tuple[int, ...]
+
+
+class SeenReplicas:
+    """The looks of the replica directories of one broker."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._seen: dict[tuple[str, str], ReplicaAppearance] = {}
+
+    def add(self, folder: Folder, name: log_dir.ReplicaDirectory, owner: LogDirFiles, collected: CollectedReplica | None) -> None:
+        """Look at a replica directory; `owner` are the files of its log directory."""
+        said = None if collected is None else collected.said
+        parent, beside = str(folder.path.parent), _of_log_dir(owner, (name.topic, name.partition))
+        look = Appearance(
+            identity=_of_directory(folder, beside) if collected is None else _of_collected(folder, collected, beside),
+            log_dir=parent if collected is None else collected.store.said.path,
+            directory=folder.path.name,
+            captured_at_ms=None if said is None else said.captured_at_ms,
+            verified_at_ms=None if said is None else said.verified_at_ms,
+            looked_at_ms=None if said is None or said.second_look is None else said.second_look.looked_at_ms,
+        )
+        self._seen[parent, folder.path.name] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+
+    def found(
+        self, copied: Collection[str], replicas: Mapping[tuple[str, str], ReplicaFiles], *, is_sure: bool
+    ) -> Iterator[ReplicaAppearance]:
+        """All of them, once it is known what their log directories lack.
+
+        Args:
+            copied: log directories of which a small file of any replica was copied.
+            replicas: those that were read, among them some that only a text tells of.
+            is_sure: no text tells of any of the replicas; else nothing can be told of them.
+        """
+        for key in replicas.keys() - self._seen.keys():
+            one = replicas[key]
+            yield ReplicaAppearance(
+                topic=one.topic, partition=one.partition, look=Appearance(identity=None, log_dir=one.log_dir, directory=one.directory)
+            )
+        for (parent, _directory), seen in self._seen.items():
+            known = seen.look.identity if is_sure else None
+            identity = known if known is None or parent in copied else f"{known}, no small files"
+            yield replace(seen, look=replace(seen.look, identity=identity))
+
+
+def _of_log_dir(found: LogDirFiles, replica: tuple[str, int]) -> tuple[object, ...]:
+    """What the files of a log directory say of one of its replicas."""
+    offsets = [(name in found.offsets, found.offset(name, replica)) for name in log_dir.OFFSET_CHECKPOINTS]
+    return *offsets, found.clean_shutdown, found.clean_shutdown_epoch, found.has_lock, found.offline_reason
+
+
+def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
+    """The identity of a replica directory as a broker or a copy has it.
+
+    Args:
+        folder: its names.
+        beside: what its log directory says of it.
+
+    Returns:
+        None if that cannot be told: of a store that knows no inodes, of files that cannot be looked at, or that are being written.
+    """
+    if is_stored(folder.path) or any(name in folder.names for name in log_dir.OFFSET_CHECKPOINTS):
+        return None
+    place, latest = str(folder.path), time.time_ns() - _AT_REST_NS
+    files: list[tuple[object, ...]] = []
+    for name in folder.files:
+        if name.endswith(_NOT_READ):
+            continue
+        try:
+            status = os.stat(f"{place}/{name}")  # noqa: PTH116 - a Path for each of a million files takes longer than to ask
+        except OSError:
+            return None
+        if status.st_mtime_ns > latest:
+            return None
+        files.append((name, status.st_size, status.st_mtime_ns, status.st_ino))
+    return _digest((place, folder.files, folder.folders, folder.others, files, beside))
+
+
+def _of_collected(folder: Folder, collected: CollectedReplica, beside: tuple[object, ...]) -> str | None:
+    """The identity of a replica directory of a collection, wherever the collection lies.
+
+    The paths of batch indexes and of copied segments do not count, but whether they are there.
+    """
+    store, replica = collected.store, collected.said
+    if is_stored(store.folder) or any(name in folder.names for name in log_dir.OFFSET_CHECKPOINTS):
+        return None
+    rows = f"{store.folder}/{SEGMENTS_FILE}"  # a Path made for each of them takes longer than all else
+    files = [(one.path, one.base_offset, one.size_bytes, one.swap, _kind(one, rows), one.copy is not None) for one in collected.segments]
+    look = replica.second_look
+    known = (
+        _OF_LOG_DIR(store.said),
+        _OF_REPLICA(replica),
+        look and (look.log_start_offset, look.log_end_offset, look.epochs),
+        folder.others,
+    )
+    try:
+        small = [_content(f"{store.folder}/{replica.directory}/{name}") for name in replica.files]
+    except OSError:
+        return None
+    return _digest((known, sorted(replica.later.items()), files, collected.rows, small, beside))
+
+
+def _kind(file: SegmentFile, rows: str) -> str | None:
+    """Where the batches of a collected segment are: in the rows of all, in an index of its own, or nowhere."""
+    if file.batch_index is None:
+        return None
+    return "rows" if file.batch_index == rows else "index"
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        made = os.read(descriptor, 1 << 16)
+        return made if len(made) < 1 << 16 else blake2b(Path(path).read_bytes()).digest()
+    finally:
+        os.close(descriptor)
+
+
+def _digest(values: object) -> str:
+    return blake2b(repr(values).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()

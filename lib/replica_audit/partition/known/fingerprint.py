@@ -1,0 +1,112 @@
+"""What the rows of a partition depend on, as a digest: where it is the same as in an earlier run, the rows are the same.
+
+Two digests, because some numbers change every night though nothing happened: when a replica was collected, when the file beside the brokers
+was written, how far a copy of the metadata log reaches. The *exact* one has them as they are. The *quiet* one has of them what decides:
+which of two moments is the later one, and by more than clocks differ; which copy of the metadata log reaches farthest. It holds for
+partitions in which nothing was found and nothing is open, for in their rows no such number stands (`replica_logs` apart, which gets the
+new ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from replica_audit.model import Appearance
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.looks import digest
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory
+from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
+
+# a new fact of a cluster is in both digests, unless it is named here
+_MOVING = frozenset({"metadata_log_end", "history", "acknowledged"})
+_UNUSED = frozenset({"audited_at_ms"})  # with --compare records alone, and then nothing is taken over
+_LASTING_FACTS = attrgetter(*(one.name for one in fields(ClusterFacts) if one.name not in _MOVING | _UNUSED))
+_LASTING_HISTORY = attrgetter(*(one.name for one in fields(ClusterHistory) if one.name != "end"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterIdentity:
+    """What is true of a cluster, as digests; and how far its farthest copy of the metadata log reaches."""
+
+    exact: str
+    quiet: str
+    metadata_log_end: tuple[int, int]
+
+    @classmethod
+    def of(cls, facts: ClusterFacts) -> ClusterIdentity:
+        """That of a cluster."""
+        lasting = digest((_LASTING_FACTS(facts), _LASTING_HISTORY(facts.history)))
+        known_findings = facts.acknowledged if facts.acknowledged.entries else None
+        return cls(
+            exact=digest((lasting, facts.metadata_log_end, facts.history.end, known_findings)),
+            quiet=lasting,
+            metadata_log_end=facts.metadata_log_end,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """The digests of what the rows of a partition depend on; None where that cannot be told, or two copies are of one directory."""
+
+    exact: str | None
+    quiet: str | None
+
+
+UNKNOWN = Fingerprint(exact=None, quiet=None)
+
+
+def fingerprint(looks: Iterable[tuple[int | None, Appearance]], commits: str, cluster: ClusterIdentity) -> Fingerprint:
+    """The fingerprint of a partition.
+
+    Args:
+        looks: of its replicas, of claims of metadata and of logged events, each with its broker, in any order.
+        commits: the identity of what groups committed of it.
+        cluster: of its cluster.
+    """
+    ordered = sorted(looks, key=_place)
+    places = [(broker, look.log_dir, look.directory) for broker, look in ordered if look.directory is not None]
+    if any(look.identity is None for _broker, look in ordered) or len(set(places)) < len(places):
+        return UNKNOWN
+    lasting = [(broker, look.identity, look.log_dir, look.directory) for broker, look in ordered]
+    moving = [(look.captured_at_ms, look.known_at_ms, look.log_epoch, look.log_end_offset) for _broker, look in ordered]
+    return Fingerprint(
+        exact=digest((cluster.exact, commits, lasting, moving)),
+        quiet=digest((cluster.quiet, commits, lasting, _decided([look for _broker, look in ordered], cluster.metadata_log_end))),
+    )
+
+
+def _place(one: tuple[int | None, Appearance]) -> tuple[object, ...]:
+    broker, look = one
+    return (
+        -1 if broker is None else broker,
+        look.log_dir or "",
+        look.directory or "",
+        look.identity or "",
+        look.log_epoch,
+        look.log_end_offset,
+        look.captured_at_ms or 0,
+    )
+
+
+def _decided(looks: Sequence[Appearance], log_end: tuple[int, int]) -> tuple[object, ...]:
+    """What the moving numbers of a partition decide."""
+    reaches = [(look.log_epoch, look.log_end_offset) for look in looks]
+    ranks = {reach: rank for rank, reach in enumerate(sorted(set(reaches)))}
+    fixed = sorted({time for look in looks for time in look.times_ms})
+    captured, known = [look.captured_at_ms for look in looks], [look.known_at_ms for look in looks]
+    return (
+        [(ranks[reach], reach >= log_end) for reach in reaches],
+        [[_order(time, other) for other in fixed] for time in captured],
+        [[_order(time, other) for other in (*fixed, *captured)] for time in known],
+    )
+
+
+def _order(time: int | None, other: int | None) -> int | None:
+    """Which of two moments is the later one: 1 or -1, 2 or -2 if clocks cannot explain it; None if one is unknown."""
+    if time is None or other is None:
+        return None
+    later = time - other
+    sign = (later > 0) - (later < 0)
+    return 2 * sign if abs(later) >= CLOCKS_DIFFER_MS else sign

@@ -1,0 +1,60 @@
+"""What a run keeps of each partition so that a later one need not audit it again if nothing about it has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pyarrow as pa
+
+from replica_audit.tables.columns import BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
+from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.runs import ReportedProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFingerprint:
+    """A partition as a run found it: what its rows depend on, as digests, and what is left to know of them once they are written."""
+
+    topic: Topic
+    partition: PartitionNumber
+    fingerprint: Annotated[
+        str | None,
+        "digest of all that its rows depend on; null: it is audited anew by every run, for not all of that can be seen from outside",
+    ]
+    quiet_fingerprint: Annotated[
+        str | None,
+        "the same, but of moments and of ends of the metadata log only what they decide; null where something was found or is open",
+    ]
+    row_counts: Annotated[tuple[Bigint, ...], "its rows in each table, in the order of this version's tables"]
+    verdicts: Annotated[tuple[str, ...], "those on its followers"]
+    input_errors: Annotated[tuple[ReportedProblem, ...], "problems of its files, as in input_errors"]
+    found: Annotated[tuple[FoundFinding, ...], "its findings, as in findings"]
+    checked: Annotated[tuple[CheckedPartition, ...], "what of it was found in order, which resolves earlier findings"]
+
+
+PARTITION_FINGERPRINTS = table(
+    PartitionFingerprint,
+    name="partition_fingerprints",
+    grain="one row per partition: what the next run compares with what it finds, to take the rows of an unchanged partition over",
+    constraints=PARTITION_CHECK,
+    cluster_by=BY_PARTITION,
+)
+# how a partition looks before it is audited
+FINGERPRINTS = pa.schema(list(struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING)))
+# A partition whose rows are of these tables alone, and of which nothing was found, is quiet: no column of theirs holds a moment of the run.
+QUIET_TABLES = (
+    "segment_epochs",
+    "replica_logs",
+    "epoch_start_offsets",
+    "epoch_end_offsets",
+    "truncation_points",
+    "replica_verdicts",
+    "replica_roles",
+    "leader_epochs",
+    "consumer_impacts",
+    "content_windows",
+    "input_errors",
+)
+# the state of an open transaction is also told by coordinators, whatever its partition looks like
+NEVER_TAKEN_OVER = ("open_transactions",)

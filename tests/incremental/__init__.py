@@ -1,0 +1,1 @@
+"""Tests of what an audit takes over from an earlier one."""

@@ -1,0 +1,88 @@
+"""Which rows of an earlier run are copied, and what becomes of them, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from replica_audit.storage.warehouse.copied_rows import _copied, keys_table
+from replica_audit.tables import REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from tests.tables.values import full_row
+
+RUNS = {"A": "before", "B": "other"}
+
+
+def rows(table: Table, *keys: tuple[str, str, str, int]) -> pa.Table:
+    """Rows of run, cluster, topic and partition."""
+    found = []
+    for run, cluster, topic, partition in keys:
+        row = {name: getattr(full_row(table.row), name, None) for name in table.arrow.names}  # type: ignore[arg-type]
+        found.append(row | {"run_id": run, "cluster_id": cluster, "topic": topic, "partition": partition})
+    plain = [name for name, kind in zip(table.arrow.names, table.arrow.types, strict=True) if not pa.types.is_nested(kind)]
+    return pa.Table.from_pylist([{name: row[name] for name in plain} for row in found], schema=table.arrow)
+
+
+def copied(tmp_path: Path, table: Table, source: pa.Table, *gone: tuple[str, str, int]) -> pa.Table:
+    pq.write_table(source, tmp_path / "source.parquet", row_group_size=2)
+    place = tmp_path / table.name
+    place.mkdir()
+    batch = pa.RecordBatch.from_pylist([{"table": table.name, "path": str(tmp_path / "source.parquet")}])
+    made = _copied(iter([batch]), {table.name: str(place)}, RUNS, "now", keys_table(gone))
+    files = [row["file"] for one in made for row in one.to_pylist()]
+    read = pa.concat_tables([pq.read_table(place / file["path"]) for file in files]) if files else table.arrow.empty_table()
+    assert sum(file["rows"] for file in files) == read.num_rows
+    return read
+
+
+@pytest.mark.parametrize("table", [SEGMENT_EPOCHS], ids=lambda table: table.name)
+def test_rows_of_the_runs_are_copied_with_another_id(tmp_path: Path, table: Table) -> None:
+    source = rows(
+        table,
+        ("before", "A", "orders", 0),
+        ("before", "A", "orders", 1),
+        ("before", "A", "payments", 0),
+        ("earlier", "A", "orders", 0),  # of a run that is not taken over from
+        ("before", "B", "orders", 0),  # a cluster of which another run is
+        ("other", "B", "orders", 1),
+        ("before", "A", "orders", 0),
+    )
+    found = copied(tmp_path, table, source, ("A", "orders", 1), ("B", "orders", 0))
+    keys = found.select(["run_id", "cluster_id", "topic", "partition"]).to_pylist()
+    assert [tuple(row.values()) for row in keys] == [
+        ("now", "A", "orders", 0),
+        ("now", "A", "payments", 0),
+        ("now", "B", "orders", 1),
+        ("now", "A", "orders", 0),
+    ]
+    expected = source.take([0, 2, 5, 6])
+    for name in table.arrow.names[1:]:
+        assert found[name].to_pylist() == expected[name].to_pylist(), name
+
+
+def test_nothing_is_gone(tmp_path: Path) -> None:
+    source = rows(SEGMENT_EPOCHS, ("before", "A", "orders", 0), ("before", "A", "orders", 1))
+    assert copied(tmp_path, SEGMENT_EPOCHS, source).num_rows == 2
+
+
+def test_everything_is_gone(tmp_path: Path) -> None:
+    source = rows(SEGMENT_EPOCHS, ("before", "A", "orders", 0))
+    assert copied(tmp_path, SEGMENT_EPOCHS, source, ("A", "orders", 0)).num_rows == 0
+
+
+def test_nested_columns_come_along(tmp_path: Path) -> None:
+    """A file of Spark's names the items of lists `element`, and its fields may be null."""
+    table = REPLICA_VERDICTS
+    nested = [name for name, kind in zip(table.arrow.names, table.arrow.types, strict=True) if pa.types.is_list(kind)]
+    assert nested
+    source = rows(table, ("before", "A", "orders", 0))
+    for name in nested:
+        kind = table.arrow.field(name).type
+        as_spark = pa.list_(pa.field("element", kind.value_type))
+        place = source.schema.get_field_index(name)
+        source = source.set_column(place, pa.field(name, as_spark), pa.array([[]], as_spark))
+    found = copied(tmp_path, table, source)
+    assert found.schema.field(nested[0]).type == table.arrow.field(nested[0]).type
+    assert found[nested[0]].to_pylist() == [[]]
