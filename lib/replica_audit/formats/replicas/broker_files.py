@@ -57,7 +57,7 @@ def replicas_of(
 
     Yields:
         One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `ReplicaAppearance` per replica
-        directory if they are asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
+        directory if asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
     """
     walk = _Walk(looks=looks, wanted=wanted)
     walk.visit_all(folder, is_replica=is_replica)
