@@ -53,11 +53,11 @@ class KeptPartitions:
         """
         before = _of_runs(warehouse, PARTITION_FINGERPRINTS, runs)
         kept = unchanged(now, before).persist(StorageLevel.MEMORY_AND_DISK)
-        keys = kept.select(*KEYS)
-        changed = frozenset(tuple(row) for row in now.select(*KEYS).join(keys, on=list(KEYS), how="left_anti").collect())
-        if len(changed) > _MOST * (len(changed) + kept.count()):
+        keys, total = kept.select(*KEYS), now.count()
+        if total - kept.count() > _MOST * total:
             kept.unpersist()
             return None
+        changed = frozenset(tuple(row) for row in now.select(*KEYS).join(keys, on=list(KEYS), how="left_anti").collect())
         gone = before.select(*KEYS).join(keys, on=list(KEYS), how="left_anti").persist(StorageLevel.MEMORY_AND_DISK)
         return cls(warehouse=warehouse, runs=runs, kept=kept, gone=gone, changed=changed, times=times_of_replicas(listed))
 
