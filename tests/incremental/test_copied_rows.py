@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.storage.warehouse.copied_rows import _copied, keys_table
+from replica_audit.storage.warehouse.copied_rows import _copied, _files, keys_table
 from replica_audit.tables import REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from tests.support.warehouse import STARTED, write_warehouse
 from tests.tables.values import full_row
 
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "clean-in-sync"
 RUNS = {"A": "before", "B": "other"}
 
 
@@ -86,3 +89,15 @@ def test_nested_columns_come_along(tmp_path: Path) -> None:
     found = copied(tmp_path, table, source)
     assert found.schema.field(nested[0]).type == table.arrow.field(nested[0]).type
     assert found[nested[0]].to_pylist() == [[]]
+
+
+def test_only_files_that_may_hold_rows_of_the_runs_are_looked_into(tmp_path: Path) -> None:
+    for number, run_id in enumerate(("before", "between", "other")):
+        write_warehouse(tmp_path, SAMPLE, run_id=run_id, started_at=STARTED + timedelta(hours=number))
+    place = tmp_path / SEGMENT_EPOCHS.name
+    of_each = {run_id: set(_files(str(place), {"A": run_id})) for run_id in ("before", "between", "other")}
+    assert all(len(files) == 1 for files in of_each.values())
+    assert len(set.union(*of_each.values())) == 3
+    assert set(_files(str(place), RUNS)) == of_each["before"] | of_each["other"]
+    assert all(Path(path).is_file() for files in of_each.values() for path in files)
+    assert _files(str(place), {"A": "unknown"}) == []
