@@ -20,7 +20,7 @@ class PartitionFingerprint:
     partition: PartitionNumber
     fingerprint: Annotated[
         str | None,
-        "digest of all that its rows depend on; null: it is audited anew by every run, for not all of that can be seen from outside",
+        "digest of all that its rows depend on; null: every run audits it again, since not all of that can be seen from outside",
     ]
     quiet_fingerprint: Annotated[
         str | None,
