@@ -56,7 +56,8 @@ def main():
         if here != made_for["abi"]:
             needed = "Python %s (%s)" % (made_for["python"], made_for["abi"])  # noqa: UP031
             found = "Python %d.%d (%s)" % (sys.version_info[0], sys.version_info[1], here)  # noqa: UP031
-            refuse("this file is made for %s, and this is %s; build one with this Python" % (needed, found))  # noqa: UP031
+            remedy = "build one with this Python" if sys.version_info >= (3, 11) else "collect needs Python 3.11 or newer"
+            refuse("this file is made for %s, and this is %s; %s" % (needed, found, remedy))  # noqa: UP031
         folder, is_temporary = unpacked(archive, made_for["digest"])
     sys.path.insert(0, os.path.join(folder, "site"))  # noqa: PTH118
     code = 70  # a defect, unless it is known better

@@ -91,7 +91,11 @@ def test_on_another_python_it_says_which_one_it_needs(collector: Path, tmp_path:
     ran = run(other, "--version", home=tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: this file is made for Python 3.99 (cpython-399), and this is Python 3.")
+    assert ran.err.endswith("; build one with this Python\n")
     assert ran.err.count("\n") == 1
+    as_if = f"import runpy, sys; sys.version_info = (3, 9); runpy.run_path({str(other)!r}, run_name='__main__')"
+    older = subprocess.run([sys.executable, "-I", "-c", as_if], capture_output=True, text=True, check=False)
+    assert (older.returncode, older.stderr.partition("; ")[2]) == (2, "collect needs Python 3.11 or newer\n")
 
 
 def test_the_page_shows_how(collector: Path, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class TestOfARealAudit:
                 place, seen = told.end(), seen + 1
             done = [cut["offset"] for cut in replica["fetcher_truncations"] if not cut.get("no_effect")]
             assert (
-                (f"according to its server.log It truncated to {done[-1]}: what " in said)
+                (f"according to its server.log It truncated to {done[-1]}, as " in said)
                 if done
                 else ("according to its server.log" not in said)
             )
