@@ -11,7 +11,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text import history_text as history
-from replica_audit.report.text.checks_text import checks_of_crcs, last_full_look, unread_records
+from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
@@ -36,8 +36,7 @@ _LEGEND = (
 )
 _IMPACT_LEGEND = (
     "GONE: consumed offsets whose records no longer exist. RESUMES: offset at which the group continues (policy: auto.offset.reset "
-    "decides). "
-    "MISSES: offsets that it will never read (with latest, if the policy decides)."
+    "decides). MISSES: offsets that it will never read (with latest, if the policy decides)."
 )
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
 UNCONFIRMED = "Unconfirmed: an earlier run found them, and this run could not check. They stay open."
@@ -160,10 +159,7 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     if cluster.unclean_elections:
         which = "see table leader_epochs" if report.warehouse else f"{_EXPLAINED} lists those of a partition"
         yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
-    if cluster.oldest_check is not None or cluster.never_checked:
-        yield checks_of_crcs(cluster.oldest_check, cluster.never_checked)
-    yield from unread_records(cluster.records_unread)
-    yield from last_full_look(cluster)
+    yield from checks(cluster)
     counts = ", ".join(f"{verdict} {count}" for verdict, count in cluster.verdicts.items())
     yield f"followers: {counts}" if counts else "no follower to compare"
     if cluster.affected_positions:

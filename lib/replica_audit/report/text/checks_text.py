@@ -1,4 +1,4 @@
-"""When files were last looked at, in lines: the CRCs of what was collected, and all that an audit reads."""
+"""What was checked and compared of a cluster's input, and what was not, in lines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,20 @@ from replica_audit.report.facts.run_report import Cluster
 from replica_audit.words import count
 
 
-def checks_of_crcs(oldest: datetime | None, never: int) -> str:
-    """What the summary says of a cluster whose input is collections.
+def checks(cluster: Cluster) -> Iterator[str]:
+    """What the summary says of a cluster's CRCs, if its input is collections, and of records that were to be compared and were not."""
+    if cluster.oldest_check is not None or cluster.never_checked:
+        yield _of_crcs(cluster.oldest_check, cluster.never_checked)
+    if cluster.records_unread:
+        yield (
+            f"records of {count(cluster.records_unread, 'follower')} not compared: the input does not hold them (collections and texts); "
+            "the rest was, as with --compare content. To compare records, copy the segments; else leave --compare records out"
+        )
+    yield from last_full_look(cluster)
+
+
+def _of_crcs(oldest: datetime | None, never: int) -> str:
+    """When they were last verified.
 
     Args:
         oldest: when that segment was verified whose last check is the longest ago; None if none was.
@@ -20,15 +32,6 @@ def checks_of_crcs(oldest: datetime | None, never: int) -> str:
     if never:
         parts.append(f"of {count(never, 'replica')} not all segments were ever verified")
     return f"CRCs of collected segments: {'; '.join(parts)}"
-
-
-def unread_records(followers: int) -> Iterator[str]:
-    """That records were to be compared, and were not, of clean followers; nothing where there is none."""
-    if followers:
-        yield (
-            f"records of {count(followers, 'follower')} not compared: the input does not hold them (collections and texts); the rest was, "
-            "as with --compare content. To compare records, copy the segments; else leave --compare records out"
-        )
 
 
 def last_full_look(cluster: Cluster) -> Iterator[str]:
