@@ -63,7 +63,7 @@ class _Walk:
 
     def run(self, top: Path, *, is_replica: bool) -> Iterator[ReplicaFiles | ServerLog | Problem]:
         self.texts.top = top
-        for folder in walk(top, self.problems.append, self._is_entered):
+        for folder in walk(top, self.problems.append, self._is_entered, log_dir.is_opened):
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
