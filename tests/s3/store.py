@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -63,8 +65,14 @@ class Store:
 @contextmanager
 def s3_store(access_key: str = "test", secret_key: str = "test") -> Iterator[Store]:  # noqa: S107 - it takes any
     """Start the server, and stop it whatever happens."""
+    recorded = tempfile.TemporaryDirectory(prefix="replica-audit-requests-")
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", _SERVER],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "MOTO_RECORDER_FILEPATH": f"{recorded.name}/requests"},
     )
     try:
         assert process.stdout
@@ -81,6 +89,7 @@ def s3_store(access_key: str = "test", secret_key: str = "test") -> Iterator[Sto
     finally:
         process.kill()
         process.communicate()
+        recorded.cleanup()
 
 
 def _wait(endpoint: str) -> None:

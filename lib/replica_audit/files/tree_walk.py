@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
+from replica_audit.files.read_ahead import WalkedTree, walked
 from replica_audit.model import Problem
 
 CANNOT_READ = "give the user who runs the audit read permission on it, or copy it again"
@@ -30,7 +32,9 @@ class Folder:
         return (*self.files, *self.folders, *self.others)
 
 
-def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool]) -> Iterator[Folder]:
+def walk(
+    top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool], begins: Callable[[str], bool] = lambda name: False
+) -> Iterator[Folder]:
     """Every folder from `top` down, parents first, each once: links to folders come last, and only where they lead to new ones.
 
     Args:
@@ -38,7 +42,13 @@ def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder]
         report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders, links to
             folders that are read already.
         enters: whether the folders of a folder are walked, too.
+        begins: whether the caller opens a file of this name before it asks for the next folder.
     """
+    with walked(top, begins) as tree:
+        yield from _walk(top, report, enters, tree)
+
+
+def _walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool], tree: WalkedTree | None) -> Iterator[Folder]:
     read: dict[str, Path] = {}  # by where they really are
     waiting, links = [(top, real_path(top))], deque[Path]()
     while waiting or links:
@@ -47,7 +57,9 @@ def walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder]
             report(_linked_again(path, read[real]))
             continue
         read[real] = path
-        folder, linked = _listed(path, report)
+        if tree is not None:
+            tree.approach(path)
+        folder, linked = _listed(path, report, tree)
         yield folder
         below = [name for name in folder.folders if _is_entered(path, name, report)] if enters(folder) else []
         links.extend(path / name for name in below if name in linked)
@@ -70,14 +82,14 @@ def _linked_again(path: Path, first: Path) -> Problem:
     return _problem(path, "link-loop", f"a link to a folder that is already read as {first}", "none: each folder is read once")
 
 
-def _listed(path: Path, report: Callable[[Problem], None]) -> tuple[Folder, frozenset[str]]:
+def _listed(path: Path, report: Callable[[Problem], None], tree: WalkedTree | None) -> tuple[Folder, frozenset[str]]:
     """A folder, and which names in it are links."""
     files: list[str] = []
     folders: list[str] = []
     others: list[str] = []
     links: list[str] = []
     try:
-        with entries(path) as listed:
+        with entries(path) if tree is None else nullcontext(tree.entries(path)) as listed:
             for entry in sorted(listed, key=_name):
                 name = entry.name
                 if not name.isascii() and (shown := name.encode("utf-8", "replace").decode()) != name:

@@ -110,6 +110,12 @@ def is_known(name: str) -> bool:
     )
 
 
+def is_opened(name: str) -> bool:
+    """Whether a file of this name is opened when its folder is looked at: small files; segments and unknown ones, which may be text."""
+    is_small = name in (META_PROPERTIES, CLEAN_SHUTDOWN, EPOCH_CHECKPOINT, PARTITION_METADATA, *OFFSET_CHECKPOINTS)
+    return is_small or segment_name(name) is not None or not is_known(name)
+
+
 def is_beside_a_segment(name: str) -> bool:
     """Whether a file is an index, a producer snapshot or the like: what a replica directory holds beside its segments."""
     return _BESIDE_A_SEGMENT.fullmatch(name) is not None

@@ -87,7 +87,7 @@ class _Walk:
     def visit_all(self, top: Path, *, is_replica: bool) -> None:
         """Look into every folder."""
         self.texts.top = top
-        for folder in walk(top, self.problems.append, self._is_entered):
+        for folder in walk(top, self.problems.append, self._is_entered, log_dir.is_opened):
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
 

@@ -110,6 +110,10 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     """
     if not tables.has("audit_runs"):
         raise no_warehouse(tables.location)
+    if run_id is not None and cluster_id is None:  # of hundreds of runs only one need be read
+        asked = list(tables.rows("audit_runs", ExplainedRun, run_id=run_id))
+        if asked and all(run.status == "complete" for run in asked):
+            return run_id, asked
     known = tables.rows("audit_runs", ExplainedRun)
     if cluster_id is not None:
         clusters = {run.cluster_id for run in known}

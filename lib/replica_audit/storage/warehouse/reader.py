@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from replica_audit.errors import UsageError
+from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 
@@ -41,23 +43,34 @@ class WarehouseTables(ArrowTables):
         what = "is a file, not a directory" if exists else "no such directory"
         raise UsageError(f"--warehouse {location}: {what}; give the directory that an audit wrote its tables to (its --warehouse)")
 
+    def has(self, table: str) -> bool:
+        """Whether the warehouse holds a table of this name; of its files none is looked at, of which there may be thousands."""
+        with reading(self.location, table):
+            return self._opened(table) is not None
+
     def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table as of now, without the files that cannot hold a wanted row; of files no unwanted columns are read anyway."""
         with reading(self.location, table):
-            if self._local is None:
-                where = f"{self.location.rstrip('/')}/{table}"
-            else:
-                where = str(self._local / table)
-                if not (self._local / table).exists():
-                    return None
-            try:
-                opened = DeltaTable(where)
-            except TableNotFoundError:
-                if self._local is None:
-                    return None
-                raise
+            opened = self._opened(table)
+            if opened is None:
+                return None
             prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
             return opened.to_pyarrow_dataset(file_pruning_predicate=prunable or None)
+
+    def _opened(self, table: str) -> DeltaTable | None:
+        """A table as of now; None if it is not there."""
+        if self._local is None:
+            where = f"{self.location.rstrip('/')}/{table}"
+        else:
+            where = str(self._local / table)
+            if not (self._local / table).exists():
+                return None
+        try:
+            return DeltaTable(where, storage_options=_options(where))
+        except TableNotFoundError:
+            if self._local is None:
+                return None
+            raise
 
 
 def _local(location: str) -> Path | None:
@@ -65,3 +78,11 @@ def _local(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location).expanduser()
+
+
+def _options(where: str) -> dict[str, str] | None:
+    """What delta-rs has to be told of S3 besides the variables of AWS that it reads itself."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    if not endpoint or where.partition("://")[0] not in S3_SCHEMES:
+        return None
+    return {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
