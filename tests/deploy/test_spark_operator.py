@@ -53,3 +53,10 @@ def test_pods_mount_what_there_is(role: str) -> None:
     assert TEMPLATE[role]["podSecurityContext"]["runAsNonRoot"] and TEMPLATE[role]["securityContext"]["readOnlyRootFilesystem"]
     assert TEMPLATE["mode"] == "cluster"  # in client mode the driver would run in the operator's own pod
     assert TEMPLATE["restartPolicy"] == {"type": "Never"}  # findings are no reason to audit again
+
+
+def test_the_settings_are_those_of_every_other_start() -> None:
+    lines = (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    settings = dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    assert len(settings) > 15
+    assert TEMPLATE["sparkConf"] == settings | {"spark.local.dir": "/tmp"}  # noqa: S108 - a container's own
