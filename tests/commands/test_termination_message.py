@@ -133,10 +133,10 @@ def _removed(folder: Path) -> None:
         folder.rmdir()
 
 
-@pytest.mark.parametrize(("given", "code"), [([], 0), (["--exit-code"], 1)])
-@pytest.mark.parametrize("form", ["text", "json", "html"])
-def test_a_report_ends_as_the_audit_did_if_asked(tmp_path: Path, given: list[str], code: int, form: str) -> None:
+def test_a_report_ends_as_the_audit_did_if_asked(tmp_path: Path) -> None:
     write_warehouse(tmp_path / "w", LOSS)
-    shown = ["report", "--warehouse", str(tmp_path / "w"), "--format", form, "--output", str(tmp_path / "out")]
-    assert cli.main([*shown, *given]) == code
-    assert (tmp_path / "out").stat().st_size
+    for form in ("text", "json", "html"):
+        shown = ["report", "--warehouse", str(tmp_path / "w"), "--format", form, "--output", str(tmp_path / form)]
+        assert cli.main([*shown, "--exit-code"]) == 1
+        assert (tmp_path / form).stat().st_size
+    assert cli.main(shown) == 0

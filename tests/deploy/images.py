@@ -33,7 +33,7 @@ for node in null zero urandom; do touch "$root/dev/$node" && mount --bind "/dev/
 ln -s /proc/self/fd "$root/dev/fd"
 touch "$root/dev/termination-log" && mount --bind "$log" "$root/dev/termination-log"
 mount -o remount,ro "$root/dev"
-mount --rbind /proc "$root/proc"
+mount -t proc proc "$root/proc"
 while [ "$1" != -- ]; do mount --bind "$1" "$root/mnt" && mount -o remount,ro,bind "$root/mnt" && shift; done
 shift
 exec chroot --userspec="$user" --groups= "$root" "$@"
@@ -78,12 +78,11 @@ class Image:
     ) -> subprocess.CompletedProcess[str]:
         """Run the entry point with arguments, or these alone; `mounted` is /mnt, read-only."""
         environment = dict(one.split("=", 1) for one in self.config["Env"]) | variables
-        words = [*(self.config["Entrypoint"] if entry else ()), *arguments]
-        start = ["unshare", "--mount", "sh", "-c", _START, "start", self.root, tmp, log, self.config["User"]]
-        command = [*start, *([mounted] if mounted else []), "--", *words]
-        return subprocess.run(
-            [str(word) for word in command], capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL, check=False
-        )
+        words = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items())]
+        words += [*(self.config["Entrypoint"] if entry else ()), *arguments]
+        start = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _START, "start", self.root, tmp, log, self.config["User"]]
+        command = [str(word) for word in (*start, *([mounted] if mounted else []), "--", *words)]
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
 
 
 @contextmanager
