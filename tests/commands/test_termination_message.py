@@ -122,15 +122,15 @@ def test_a_file_that_is_gone_at_the_end_does_not_change_the_exit_code(
 ) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    # the folder goes after the file was emptied, and before the end
-    monkeypatch.setattr("replica_audit.commands.outputs.check", lambda _flag, _path: (folder / "log").unlink(True) or _removed(folder))
+
+    def removed(_flag: str, _path: Path | None) -> None:
+        if folder.exists():  # it goes after the file was emptied, and before the end
+            (folder / "log").unlink()
+            folder.rmdir()
+
+    monkeypatch.setattr("replica_audit.commands.outputs.check", removed)
     assert cli.main(["triage", "--input", str(LOSS), "--termination-message", str(folder / "log")]) == 1
     assert "log: No such file or directory; the exit code is 1" in capsys.readouterr().err
-
-
-def _removed(folder: Path) -> None:
-    if folder.exists():
-        folder.rmdir()
 
 
 def test_a_report_ends_as_the_audit_did_if_asked(tmp_path: Path) -> None:

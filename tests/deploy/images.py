@@ -74,13 +74,33 @@ class Image:
     config: dict[str, Any]
 
     def run(
-        self, *arguments: str, tmp: Path, log: Path, entry: bool = True, mounted: Path | None = None, **variables: str
+        self,
+        *arguments: str,
+        tmp: Path,
+        log: Path,
+        entry: bool = True,
+        mounted: Path | None = None,
+        variables: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run the entry point with arguments, or these alone; `mounted` is /mnt, read-only."""
-        environment = dict(one.split("=", 1) for one in self.config["Env"]) | variables
+        environment = dict(one.split("=", 1) for one in self.config["Env"]) | (variables or {})
         words = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items())]
         words += [*(self.config["Entrypoint"] if entry else ()), *arguments]
-        start = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _START, "start", self.root, tmp, log, self.config["User"]]
+        start = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            _START,
+            "start",
+            self.root,
+            tmp,
+            log,
+            self.config["User"],
+        ]
         command = [str(word) for word in (*start, *([mounted] if mounted else []), "--", *words)]
         return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
 

@@ -41,16 +41,16 @@ def operators() -> dict[str, dict[str, Any]]:
     """What each operator of the file is given: its strings put together, its numbers, by the id of its task."""
     tree = ast.parse(DAG.read_text(encoding="utf-8"))
     names: dict[str, Any] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names[node.targets[0].id] = ast.literal_eval(node.value)
-    found = {}
+    for line in tree.body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            names[line.targets[0].id] = ast.literal_eval(line.value)
+    found: dict[str, dict[str, Any]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BashOperator":
             given = {
                 keyword.arg: eval(compile(ast.Expression(keyword.value), str(DAG), "eval"), names)  # noqa: S307 - our own file
                 for keyword in node.keywords
-                if not isinstance(keyword.value, ast.Call)
+                if keyword.arg and not isinstance(keyword.value, ast.Call)
             }
             found[given["task_id"]] = given
     return found

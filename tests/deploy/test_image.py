@@ -111,7 +111,7 @@ def test_the_driver_of_the_spark_operator(full: Image, place: Path) -> None:
     submit = ("driver", "--master", "local[2]", "--properties-file", f"{TMP}/spark.properties", template["mainApplicationFile"])
     arguments = ("--input=/mnt", f"--warehouse={TMP}/audits", "--termination-message=/dev/termination-log")
     variables = {"SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1"}
-    done = full.run(*submit, *arguments, tmp=place / "tmp", log=place / "log", mounted=SAMPLE, **variables)
+    done = full.run(*submit, *arguments, tmp=place / "tmp", log=place / "log", mounted=SAMPLE, variables=variables)
     assert done.returncode == 1, done.stderr
     assert json.loads((place / "log").read_text(encoding="utf-8"))["codes"]["committed_loss"]
 
@@ -132,6 +132,6 @@ def test_an_executor_of_the_spark_operator_looks_for_its_driver(full: Image, pla
         "SPARK_JAVA_OPT_0": "-Dspark.driver.port=1",
         "SPARK_JAVA_OPT_1": "-Dspark.rpc.io.connectionTimeout=1s",
     }
-    done = full.run("executor", tmp=place / "tmp", log=place / "log", **variables)
+    done = full.run("executor", tmp=place / "tmp", log=place / "log", variables=variables)
     assert done.returncode != 0
     assert "Failed to connect to /127.0.0.1:1" in done.stdout + done.stderr

@@ -28,10 +28,10 @@ class Installation:
     cwd: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str | Path, program: str = "replica-audit", **variables: str) -> Ran:
-        """Run a program of the environment, as a user without any settings does."""
+    def run(self, *arguments: str | Path, program: str = "replica-audit", below: tuple[str, ...] = (), **variables: str) -> Ran:
+        """Run a program of the environment, as a user without any settings does; `below` is a command that runs the one behind it."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.cwd), "LANG": "C.UTF-8", **self.variables, **variables}
-        command = [str(self.root / "bin" / program), *map(str, arguments)]
+        command = [*below, str(self.root / "bin" / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
 
