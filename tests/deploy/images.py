@@ -1,7 +1,7 @@
 """The images of deploy/image, built by Debian's buildah on a base that mmdebstrap makes, and run as Kubernetes runs them.
 
-A container here is the image's own file system, mounted read-only, with /proc, a /dev and a writable /tmp of its own, and in it the image's
-user, variables and entry point: what `securityContext` of deploy/kubernetes asks for.
+A container here is the image's own file system, mounted read-only, with /proc, /dev, /etc/hosts and a writable /tmp of its own, and in it the
+image's user, variables and entry point: what `securityContext` of deploy/kubernetes asks for.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ _FROM_HERE = [path for path in ("/etc/ssl/certs", "/etc/pip.conf") if Path(path)
 _START = """
 set -e
 root="$1" tmp="$2" log="$3" user="$4"
+hosts="$tmp/../hosts"
+echo "127.0.0.1 localhost $(hostname)" > "$hosts"
 shift 4
+touch "$root/etc/hosts"
 mount --bind "$root" "$root"
 mount -o remount,ro,bind "$root"
 mount --bind "$tmp" "$root/tmp"
+mount --bind "$hosts" "$root/etc/hosts"
 mount -t tmpfs tmpfs "$root/dev"
 for node in null zero urandom; do touch "$root/dev/$node" && mount --bind "/dev/$node" "$root/dev/$node"; done
 ln -s /proc/self/fd "$root/dev/fd"
