@@ -1,7 +1,7 @@
 """The images of deploy/image, built by Debian's buildah on a base that mmdebstrap makes, and run as Kubernetes runs them.
 
-A container here is the image's own file system, mounted read-only, with /proc, /dev, /etc/hosts and a writable /tmp of its own, and in it the
-image's user, variables and entry point: what `securityContext` of deploy/kubernetes asks for.
+A container here is the image's own file system, mounted read-only, with /proc, /dev, /etc/hosts and a writable /tmp of its own, and in it
+the image's user, variables and entry point: what `securityContext` of deploy/kubernetes asks for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.house.checkout import ROOT
 
 RECIPE = ROOT / "deploy" / "image" / "Containerfile"
 STORE = ROOT / ".cache" / "images"
-BASE_PACKAGES = "ca-certificates"
+_DEBIAN = "localhost/replica-audit-tests-debian"
 # what reaches the package index and Debian's mirror from here reaches them from a build, too
 _FROM_HERE = [path for path in ("/etc/ssl/certs", "/etc/pip.conf") if Path(path).exists()]
 _START = """
@@ -54,18 +54,17 @@ def buildah(*arguments: str | Path) -> str:
 
 def build(target: str) -> str:
     """Build a target; returns the name of the image."""
-    base = STORE / "base.tar"
-    if not base.exists():
+    if _DEBIAN not in buildah("images", "--format", "{{.Name}}").split():
         STORE.mkdir(parents=True, exist_ok=True)
-        made = base.with_suffix(".new.tar")
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={BASE_PACKAGES}", "bookworm", made], check=True)
-        made.rename(base)
+        system = STORE / "debian.tar"
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=ca-certificates", "bookworm", system], check=True)
         container = buildah("from", "scratch")
-        buildah("add", container, base, "/")
-        buildah("commit", "--rm", container, "localhost/replica-audit-tests-base")
+        buildah("add", container, system, "/")
+        buildah("commit", "--rm", container, _DEBIAN)
+        system.unlink()
     name = f"localhost/replica-audit-tests-{target}"
     volumes = [word for path in _FROM_HERE for word in ("--volume", f"{path}:{path}:ro")]
-    given = ("--isolation=chroot", "--pull-never", "--layers", "--build-arg=BASE=localhost/replica-audit-tests-base", *volumes)
+    given = ("--isolation=chroot", "--pull-never", "--layers", f"--build-arg=BASE={_DEBIAN}", *volumes)
     buildah("build", *given, "--target", target, "--tag", name, "--file", RECIPE, ROOT)
     return name
 

@@ -54,6 +54,6 @@ def test_an_audit_of_the_sample(tmp_path: Path) -> None:
     clean = ROOT / "tests/data/sample/clean-in-sync"
     # and on a machine whose name leads nowhere, as in the build of an image
     nowhere = ("unshare", "--uts", "sh", "-c", 'hostname leads-nowhere && exec "$@"', "start") if os.getuid() == 0 else ()
-    again = installed.run("audit", "--input", clean, "--json", "clean.json", below=nowhere, **variables)
+    again = installed.run_below(nowhere, "replica-audit", "audit", "--input", clean, "--json", "clean.json", **variables)
     assert (again.code, (installed.cwd / "clean.json").exists()) == (0, True), again.err
     assert not list((installed.cwd / ".cache").glob("replica-audit/jars-*")), "nothing was fetched"

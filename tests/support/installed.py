@@ -28,8 +28,12 @@ class Installation:
     cwd: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str | Path, program: str = "replica-audit", below: tuple[str, ...] = (), **variables: str) -> Ran:
-        """Run a program of the environment, as a user without any settings does; `below` is a command that runs the one behind it."""
+    def run(self, *arguments: str | Path, program: str = "replica-audit", **variables: str) -> Ran:
+        """Run a program of the environment, as a user without any settings does."""
+        return self.run_below((), program, *arguments, **variables)
+
+    def run_below(self, below: tuple[str, ...], program: str, *arguments: str | Path, **variables: str) -> Ran:
+        """The same by a command that runs the one behind it."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.cwd), "LANG": "C.UTF-8", **self.variables, **variables}
         command = [*below, str(self.root / "bin" / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
