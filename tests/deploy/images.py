@@ -7,6 +7,7 @@ the image's user, variables and entry point: what `securityContext` of deploy/ku
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,7 @@ from tests.house.checkout import ROOT
 RECIPE = ROOT / "deploy" / "image" / "Containerfile"
 STORE = ROOT / ".cache" / "images"
 _DEBIAN = "localhost/replica-audit-tests-debian"
-# what reaches the package index and Debian's mirror from here reaches them from a build, too
-_FROM_HERE = [path for path in ("/etc/ssl/certs", "/etc/pip.conf") if Path(path).exists()]
+_CERTIFICATES, _PIP = Path("/etc/ssl/certs"), Path("/etc/pip.conf")
 _START = """
 set -e
 root="$1" tmp="$2" log="$3" user="$4"
@@ -63,7 +63,12 @@ def build(target: str) -> str:
         buildah("commit", "--rm", container, _DEBIAN)
         system.unlink()
     name = f"localhost/replica-audit-tests-{target}"
-    volumes = [word for path in _FROM_HERE for word in ("--volume", f"{path}:{path}:ro")]
+    # What reaches package index and mirror from here reaches them from a build, too. Java's package writes to the certificates.
+    certificates = STORE / "certificates"
+    shutil.copytree(_CERTIFICATES, certificates, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+    volumes = ["--volume", f"{certificates}:{_CERTIFICATES}:rw"]
+    if _PIP.exists():
+        volumes += ["--volume", f"{_PIP}:{_PIP}:ro"]
     given = ("--isolation=chroot", "--pull-never", "--layers", f"--build-arg=BASE={_DEBIAN}", *volumes)
     buildah("build", *given, "--target", target, "--tag", name, "--file", RECIPE, ROOT)
     return name
