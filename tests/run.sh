@@ -27,6 +27,7 @@ if [ -z "$fast" ]; then
     environment_jars
     environment_classes
     oracle_jars
+    strimzi_jars
     if [ $# -eq 0 ]; then
         browser_ready
         for line in 4.3 3.9; do tests/kafka_lab/jars.sh "$line"; done

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 from replica_audit.commands import audit, collect, describe_cluster, explain, maintain, plan, report, salvage, triage
-from replica_audit.commands.command import Command, tell
-from replica_audit.commands.running import DEFECT, INTERRUPTED, leave, parser, run_command, without_pandas
+from replica_audit.commands.command import Command
+from replica_audit.commands.running import DEFECT, INTERRUPTED, ended, leave, parser, run_command, without_pandas
 from replica_audit.errors import AuditError
 
 __all__ = ["COMMANDS", "DEFECT", "INTERRUPTED", "check", "main", "parser", "run"]
@@ -41,12 +41,8 @@ def check(arguments: Sequence[str]) -> int:
     given = parser(command).parse_args(list(arguments[1:]))
     try:
         command.check(given)
-    except AuditError as error:
-        tell(f"error: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        tell(command.interrupted)
-        return INTERRUPTED
+    except (AuditError, KeyboardInterrupt) as error:
+        return ended(command, given, error)
     except Exception:  # noqa: BLE001 - the command will meet it, too, and tell it
         return 0
     return 0

@@ -18,13 +18,19 @@ VERSION = "0.2.0"
 LAUNCHER, COMMAND = "./spark-submit.sh", "replica-audit"
 COLLECTOR = "replica-audit-collect.pyz"
 _PACKAGE = Path(__file__).parent
-_CHECKOUT = _PACKAGE.parents[1]
+_JOBS = "jobs"
 _MAIN = "__main__.py"  # of `python -m replica_audit`, or of a file that Python runs
+
+
+def _checkout() -> Path:
+    """The folder of the project: around the package, or around the job that was started, where Spark was given the package as a zip."""
+    started = Path(sys.argv[0]).absolute()
+    return started.parents[1] if started.parent.name == _JOBS else _PACKAGE.parents[1]
 
 
 def is_installed() -> bool:
     """Whether the package was installed by a wheel: there is no checkout around it."""
-    return not (_CHECKOUT / LAUNCHER).is_file()
+    return not (_checkout() / LAUNCHER).is_file()
 
 
 def program() -> str:
@@ -49,7 +55,7 @@ def command_line(name: str) -> str:
 
 def shipped(path: str) -> Path:
     """A file or folder of the project, by its path in a checkout: there, or as a copy that the wheel brought along (setup.py)."""
-    return _PACKAGE / "shipped" / path if is_installed() else _CHECKOUT / path
+    return _PACKAGE / "shipped" / path if is_installed() else _checkout() / path
 
 
 @cache

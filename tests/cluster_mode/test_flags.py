@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import runpy
 import shlex
+import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -86,3 +89,13 @@ def test_the_archive_holds_what_executors_import_and_no_spark(tmp_path: Path) ->
     assert {"pyarrow", "numpy", "llvmlite"} <= folders
     assert not {"pyspark", "delta", "deltalake", "pytest", "replica_audit"} & folders
     assert not [name for name in names if name.startswith(("/", "..")) or "__pycache__" in name]
+
+
+def test_a_job_whose_package_comes_as_a_zip_shows_the_launchers_commands(tmp_path: Path) -> None:
+    """As on a cluster: the driver, too, has the package from what is sent to the executors."""
+    archive = shutil.make_archive(str(tmp_path / "replica_audit"), "zip", ROOT / "lib", "replica_audit")
+    code = "import replica_audit, runpy, sys; assert '.zip' in replica_audit.__file__; runpy.run_path(sys.argv[0], run_name='__main__')"
+    job = f"import sys; sys.argv = [{str(ROOT / 'jobs' / 'report.py')!r}, '--help']; {code}"
+    done = subprocess.run([sys.executable, "-c", job], capture_output=True, text=True, env={"PYTHONPATH": archive}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "./spark-submit.sh report --warehouse /audits" in done.stdout

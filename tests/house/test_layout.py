@@ -83,7 +83,7 @@ def test_every_package_is_listed_with_its_hashes() -> None:
 
 def test_top_level_folders() -> None:
     folders = {path.relative_to(ROOT).parts[0] for path in project_files() if path.parent != ROOT}
-    assert folders <= {".ci", ".github", "benchmarks", "conf", "docs", "jobs", "lib", "notebooks", "tests", "tools"}
+    assert folders <= {".ci", ".github", "benchmarks", "conf", "deploy", "docs", "jobs", "lib", "notebooks", "tests", "tools"}
 
 
 def test_what_a_run_makes_is_ignored() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,10 @@ def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None
     content = bytearray(segment.read_bytes())
     content[80] ^= 1
     segment.write_bytes(content)
-    assert cli.main(["audit", "--input", str(home), "--warehouse", str(tmp_path / "w")]) == 1
+    message = tmp_path / "message.json"
+    assert cli.main(["audit", "--input", str(home), "--warehouse", str(tmp_path / "w"), "--termination-message", str(message)]) == 1
+    ended = json.loads(message.read_text(encoding="utf-8"))
+    assert (ended["command"], ended["exit_code"], ended["codes"]) == ("audit", 1, {"content_mismatch": 1, "unreadable": 1})
     assert differing_tables(tmp_path / "w", [str(home)], Settings()) == []
     kept = WarehouseTables(str(tmp_path / "w"))
     (damaged,) = (kept.arrow("damaged_batches") or pytest.fail("no table")).to_pylist()

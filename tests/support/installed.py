@@ -30,8 +30,12 @@ class Installation:
 
     def run(self, *arguments: str | Path, program: str = "replica-audit", **variables: str) -> Ran:
         """Run a program of the environment, as a user without any settings does."""
+        return self.run_below((), program, *arguments, **variables)
+
+    def run_below(self, below: tuple[str, ...], program: str, *arguments: str | Path, **variables: str) -> Ran:
+        """The same by a command that runs the one behind it."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.cwd), "LANG": "C.UTF-8", **self.variables, **variables}
-        command = [str(self.root / "bin" / program), *map(str, arguments)]
+        command = [*below, str(self.root / "bin" / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
 

@@ -17,6 +17,7 @@ from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowled
 from replica_audit.commands.command import Command, Option, name_run, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.progress_file import PROGRESS, followed
+from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.commands.webhook import failures_posted, post_ended
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
@@ -133,6 +134,7 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
         _write(given, report, run, warehouse)
     finally:  # the run counts, whatever became of the files
         post_ended(given, report, run)
+    write_run(given, "audit", report.exit_code, report)
     return report.exit_code
 
 
@@ -238,5 +240,6 @@ COMMAND = Command(
             arguments={"type": Path, "metavar": "FILE"},
         ),
         PROGRESS,
+        TERMINATION_MESSAGE,
     ),
 )

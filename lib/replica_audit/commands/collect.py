@@ -16,6 +16,7 @@ from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.progress_file import PROGRESS, followed
 from replica_audit.commands.progress_lines import ProgressLines
+from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_ending
 from replica_audit.errors import UsageError
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.words import count
@@ -90,10 +91,10 @@ def _collect(given: argparse.Namespace) -> int:
     if given.progress is not None:
         refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
     step_back()
-    return followed(given.progress, "collect", None, lambda told: _collected(request, told))
+    return followed(given.progress, "collect", None, lambda told: _collected(given, request, told))
 
 
-def _collected(request: CollectRequest, told: TellsEvent) -> int:
+def _collected(given: argparse.Namespace, request: CollectRequest, told: TellsEvent) -> int:
     from replica_audit.collect import collect
 
     with _terminated_like_interrupted():
@@ -102,16 +103,18 @@ def _collected(request: CollectRequest, told: TellsEvent) -> int:
     for one in result.unread:
         tell(f"not read: {one.path}: {one.reason}")
     unread = f"; {count(counts['unread'], 'file or folder', 'files or folders')} could not be read" if counts["unread"] else ""
-    tell(
+    collected = (
         f"collected {count(counts['segments'], 'segment')} of {count(counts['replicas'], 'replica')}, "
         f"{counts['bytes_read'] / 1e6:.1f} MB read{unread}"
     )
+    tell(collected)
     if request.since is not None:
         taken, because = counts["segments_taken_over"], result.manifest.read_because
         causes = ", ".join(f"{number} {cause}" for cause, number in because.items())
         tell(f"reused: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
         tell(_checks(result))
     show(f"{result.folder}\n")
+    write_ending(given, "collect", result.exit_code, collected, counts=counts)
     return result.exit_code
 
 
@@ -244,5 +247,6 @@ COMMAND = Command(
             arguments={"type": _broker_id, "metavar": "ID"},
         ),
         PROGRESS,
+        TERMINATION_MESSAGE,
     ),
 )

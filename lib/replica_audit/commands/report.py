@@ -23,7 +23,7 @@ Only the tables are read: no brokers, no logs, no Spark, no Java.
 """
 _REPORT_EXIT = """\
 exit codes:
-  0    shown, whatever the run found
+  0    shown, whatever the run found; with --exit-code, that of the audit
   2    wrong usage; no such run, or not complete; a table cannot be read, or the file cannot be written
   130  interrupted
 
@@ -55,11 +55,11 @@ def _report(given: argparse.Namespace) -> int:
         output = given.output or Path(f"report-{run.run_id}.html")
         outputs.check("--output", output)
         write_page(run, "--output", output, given.top)
-        return 0
+        return _code(given, run)
     report = report_of(run, given.top)
     if given.output is None and given.format == "text":
         show_report(report)
-        return 0
+        return _code(given, run)
     pieces = [text.render(report)] if given.format == "text" else json_pieces(report, ListedRows(run, given.top))
     if given.output is None:
         for piece in pieces:
@@ -67,7 +67,11 @@ def _report(given: argparse.Namespace) -> int:
     else:
         outputs.write("--output", given.output, pieces)
         tell(f"report of run {run.run_id}: {given.output}")
-    return 0
+    return _code(given, run)
+
+
+def _code(given: argparse.Namespace, run: PastRun) -> int:
+    return (run.runs[0].exit_code or 0) if given.exit_code else 0
 
 
 def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) -> None:
@@ -128,6 +132,11 @@ COMMAND = Command(
             help=f"how many of the worst findings, groups and choices to show (default: as the audit did; html: {MOST_FINDINGS}; json: all "
             "findings)",
             arguments={"type": int, "metavar": "N"},
+        ),
+        Option(
+            flag="--exit-code",
+            help="end with the exit code that the audit ended with, where whatever ran it lost that",
+            arguments={"action": "store_true"},
         ),
     ),
 )

@@ -11,6 +11,7 @@ from importlib.abc import MetaPathFinder
 from typing import NamedTuple, NoReturn
 
 from replica_audit.commands.command import Command, name_run, tell
+from replica_audit.commands.termination_message import begin, write_ending
 from replica_audit.errors import AuditError
 from replica_audit.extras import missing
 from replica_audit.program import command_line, shown_name
@@ -61,21 +62,30 @@ def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[C
     """
     given = parser(command).parse_args(list(arguments))
     try:
+        begin(given)
         if prepare and command.check and command.needs_spark(given):
             command.check(given)
             prepare(command)
         return command.run(given)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, the exit code must not say that there are findings
-        ending = ending_of(command.name, error)
-        if ending.exit_code == INTERRUPTED:
-            tell(command.interrupted)
-        elif ending.exit_code == DEFECT:
-            tell(f"{traceback.format_exc().rstrip()}\nerror: {ending.words}; please report it with the lines above")
-        else:
-            tell(f"error: {ending.words}")
-        return ending.exit_code
+        return ended(command, given, error)
     finally:
         name_run(None)
+
+
+def ended(command: Command, given: argparse.Namespace, error: BaseException) -> int:
+    """Print why a command does not come to its end, and write it where it is to be; returns the exit code."""
+    code, words = ending_of(command.name, error)
+    if code == INTERRUPTED:
+        words = command.interrupted
+        tell(words)
+    elif code == DEFECT:
+        tell(f"{traceback.format_exc().rstrip()}\nerror: {words}; please report it with the lines above")
+        words = f"{words}: {type(error).__name__}: {error}"
+    else:
+        tell(f"error: {words}")
+    write_ending(given, command.name, code, words)
+    return code
 
 
 class _NoPandas(MetaPathFinder):

@@ -16,6 +16,7 @@ from replica_audit.commands.plan import GONE, GROUPS
 from replica_audit.commands.progress_file import PROGRESS, followed
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.commands.salvage import REPLAY_ALSO
+from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.errors import UsageError
 from replica_audit.progress import TellsEvent, to_all
 
@@ -103,7 +104,9 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
         show_report(report)
     saved = _saved(given, run) if given.salvage else 0
     _write(given, run, report)
-    return report.exit_code or saved
+    exit_code = report.exit_code or saved
+    write_run(given, "triage", exit_code, report)
+    return exit_code
 
 
 def _write(given: argparse.Namespace, run: PastRun, report: Report) -> None:
@@ -175,5 +178,6 @@ COMMAND = Command(
         GROUPS,
         GONE,
         PROGRESS,
+        TERMINATION_MESSAGE,
     ),
 )
