@@ -40,13 +40,13 @@ from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.report import report_of
-from replica_audit.past.run import PastRun
+from replica_audit.past.run import PastRun, RunRow
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
-from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
@@ -257,13 +257,12 @@ class _Audit:
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
 
     def _open_before(self) -> DataFrame | None:
-        """What the latest run of each cluster before this one found; None if it left nothing open."""
+        """What the runs before this one left open, as far as it looks again; None if that is nothing."""
         written = self.warehouse.tables
         # without a replica all found before would be called resolved
-        known = written.rows(tables.AUDIT_RUNS.name, ExplainedRun) if self.has_replicas else ()
-        earlier = sorted((run for run in known if run.counts and run.run_id != self.request.run_id), key=lambda run: run.started_at)
-        runs = {run.cluster_id: run.run_id for run in earlier if run.cluster_id in self.facts}  # the latest stays
-        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))
+        known = written.rows(tables.AUDIT_RUNS.name, RunRow) if self.has_replicas else ()
+        runs = [run for run in earlier_runs(known, self.request.run_id) if run.cluster_id in self.facts]
+        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted({run.run_id for run in runs}))
         if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
             return None
         return findings_of.latest_before(self.warehouse.read(tables.FINDINGS), runs, topics=self.request.settings.topics)
