@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from types import MappingProxyType
+from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit import tables
@@ -22,6 +23,22 @@ from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFin
 from replica_audit.tables.values import Row
 
 _PARTITION = ["cluster_id", "topic", "partition"]
+
+
+class OpenRun(Protocol):
+    """An earlier run, and the topics that a later one looked at, as regular expressions."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Of which cluster."""
+
+    @property
+    def run_id(self) -> str:
+        """Which run."""
+
+    @property
+    def later_topics(self) -> Sequence[str]:
+        """Of these topics its findings are out of date."""
 
 
 def findings(outcomes: DataFrame) -> DataFrame:
@@ -98,19 +115,27 @@ def _found(row: Row) -> FoundFinding:
     return row_of(FoundFinding, {name: row[name] for name in tables.FOUND.names})
 
 
-def latest_before(findings_table: DataFrame, runs: Mapping[str, str], *, topics: str = "") -> DataFrame:
+def latest_before(findings_table: DataFrame, runs: Sequence[OpenRun], *, topics: str = "") -> DataFrame:
     """What the runs before found, as far as this run looks again.
 
     Args:
         findings_table: rows of the table `findings`.
-        runs: by the id of each cluster that this run audits, its latest run before this one that counts; at least one.
+        runs: of each cluster that this run audits, those that say what is open in it; at least one.
         topics: the regular expression that limits this run; empty for all topics.
 
     Returns:
-        The findings of those runs about their clusters.
+        The findings of those runs about their clusters, each as the latest run that looked at its topic has it.
     """
-    of_runs = [(F.col("cluster_id") == F.lit(cluster)) & (F.col("run_id") == F.lit(run)) for cluster, run in runs.items()]
-    rows = findings_table.where(reduce(or_, of_runs))
+    rows = findings_table.where(reduce(or_, map(_of_run, runs)))
+    return rows.where(_is_of_topics([topics])) if topics else rows
+
+
+def _of_run(run: OpenRun) -> Column:
+    rows = (F.col("cluster_id") == F.lit(run.cluster_id)) & (F.col("run_id") == F.lit(run.run_id))
+    return rows & ~_is_of_topics(run.later_topics) if run.later_topics else rows
+
+
+def _is_of_topics(patterns: Sequence[str]) -> Column:
     # not rlike: Java's regular expressions are others than those that chose the topics
-    is_wanted = F.udf(topic_filter(topics), "boolean")
-    return rows.where(is_wanted("topic")) if topics else rows
+    filters = [topic_filter(pattern) for pattern in patterns]
+    return F.udf(lambda topic: any(passes(topic) for passes in filters), "boolean")("topic")

@@ -16,6 +16,8 @@ from replica_audit.engine.amounts import Amounts
 from replica_audit.engine.tally import Tally
 from replica_audit.errors import UsageError
 from replica_audit.past.base_run import LookedRun, base_of, is_still_there, latest_runs
+from replica_audit.past.earlier_runs import earlier_runs
+from replica_audit.past.run import RunRow
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, WrittenRows
@@ -32,15 +34,14 @@ class EarlierRuns:
     def __init__(self, warehouse: DeltaWarehouse, request: AuditRequest, clusters: Collection[str]) -> None:
         """Nothing is read yet."""
         self._warehouse, self._request, self._clusters = warehouse, request, clusters
-        self._latest: Mapping[str, LookedRun] = {}
         self.base: Mapping[str, LookedRun] | None = None
         self.taken: KeptPartitions | None = None
 
     def look_up(self) -> None:
         """See which runs there are."""
         request = self._request
-        self._latest = latest_runs(self._warehouse.tables, request.run_id)
-        self.base = None if request.full else base_of(self._latest, self._clusters, request.settings, request.run_date)
+        latest = latest_runs(self._warehouse.tables, request.run_id)
+        self.base = None if request.full else base_of(latest, self._clusters, request.settings, request.run_date)
 
     def compare(self, now: DataFrame, looked: DataFrame) -> KeptPartitions | None:
         """Find what has not changed; None if everything is to be read.
@@ -112,11 +113,13 @@ class EarlierRuns:
         return said
 
     def open_findings(self, clusters: Collection[str]) -> DataFrame | None:
-        """What the latest run of each of some clusters found; None if it left nothing open."""
+        """What the runs before this one left open in some clusters, as far as it looks again; None if that is nothing."""
         # of a run without a replica there are none: all found before would be called resolved
-        runs = {cluster: run.run_id for cluster, run in self._latest.items() if cluster in clusters}
-        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted(set(runs.values())))
-        if not runs or not len(self._warehouse.tables.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
+        written = self._warehouse.tables
+        known = written.rows(tables.AUDIT_RUNS.name, RunRow) if clusters else ()
+        runs = [run for run in earlier_runs(known, self._request.run_id) if run.cluster_id in clusters]
+        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted({run.run_id for run in runs}))
+        if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
             return None
         return findings_of.latest_before(self._warehouse.read(tables.FINDINGS), runs, topics=self._request.settings.topics)
 

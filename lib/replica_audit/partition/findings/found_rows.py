@@ -9,6 +9,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
@@ -218,7 +219,7 @@ def _missing_epoch(audited: Audited) -> Iterator[FoundFinding]:
         leader,
         audited.context,
         began_at_ms=began,
-        copied_at_ms=audited.compared[leader.broker_id].files.captured_at_ms,
+        copied_at_ms=copied_at_ms(leader.broker_id, audited.compared),
         known_epoch=copy.leader_epoch if copy else None,
     )
     if found is not None:

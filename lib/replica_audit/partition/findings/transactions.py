@@ -9,6 +9,7 @@ from replica_audit.model import EndMarker, PartitionMetadata, ScannedSegment, Se
 from replica_audit.partition.findings.waiting_groups import GroupsAtStableOffset, groups_at
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
+from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
@@ -80,7 +81,7 @@ class TransactionsKnown:
                 (self.known.topic, self.known.partition),
                 marker_is_removed=any(other.is_removed for other in elsewhere),
                 state_is_earlier=cluster.simultaneous or self._is_earlier(state),
-                known_until_ms=leader.files.captured_at_ms,
+                known_until_ms=copied_at_ms(leader.broker_id, self.compared),
             )
         commits = [other.outcome == _COMMITTED for other in elsewhere if other.outcome]
         return OpenTransactionRow(
@@ -119,7 +120,7 @@ class TransactionsKnown:
             return True
         epoch = self.metadata.leader_epoch
         elected = [one.timestamp_ms for one in self.metadata.elections if one.leader_epoch == epoch <= latest_epoch(leader.log.epochs)]
-        captured = self.compared[self.leadership.leader_id].files.captured_at_ms
+        captured = copied_at_ms(self.leadership.leader_id, self.compared)
         copied_after = max([*elected, *([] if captured is None else [captured])], default=-1)
         return state.last_update_ms + CLOCKS_DIFFER_MS <= copied_after
 

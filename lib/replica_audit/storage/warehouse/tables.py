@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
+from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 from replica_audit.storage.warehouse.faults import warehouse_place
@@ -35,6 +36,7 @@ WrittenRows = DataFrame | Sequence[WrittenFile]
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
+_GIVEN_UP_AFTER_SECONDS = 20.0  # less than that: what a killed process has begun is cleared away in time
 _BY_NAME = {table.name: table for table in TABLES}
 
 
@@ -140,8 +142,11 @@ class DeltaWarehouse:
                 why = f"it cannot be created: {' '.join(str(error).split())[:300]}"
             if self._exists(table) or self._exists_meanwhile(table):
                 return
-            # another audit may be creating it right now
-            if not (is_meanwhile or self._is_begun(table)) or time.monotonic() > deadline:
+            is_begun = self._is_begun(table)
+            # another audit may be creating it right now, or may have been killed while it did
+            if is_begun and leftovers.clear_begun(self._directory(table), _GIVEN_UP_AFTER_SECONDS):
+                continue
+            if not (is_meanwhile or is_begun) or time.monotonic() > deadline:
                 raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
             time.sleep(random.uniform(0.1, 0.5))  # noqa: S311
 
@@ -152,7 +157,10 @@ class DeltaWarehouse:
 
     def _is_begun(self, table: Table) -> bool:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
-        return not self.in_catalog and Path(self.location.removeprefix("file:"), table.name, "_delta_log").is_dir()
+        return not self.in_catalog and (self._directory(table) / leftovers.LOG).is_dir()
+
+    def _directory(self, table: Table) -> Path:
+        return Path(self.location.removeprefix("file:"), table.name)
 
     def places_of_files(self, wanted: Sequence[Table]) -> dict[str, str]:
         """The directories of some tables, by name, into which tasks may write files for `write_run`; none if one of them cannot have it."""

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from replica_audit.retention.choice import KnownRun, RunState
+from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import reading
 from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.holds import attempt_of, is_held
@@ -46,10 +47,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedFiles:
-    """Files of a table that no version uses that a reader may still have."""
+    """Files of a table that no version uses that a reader may still have; `temporary` are those among them of its log."""
 
     paths: tuple[str, ...]
     size_bytes: int
+    temporary: tuple[str, ...] = ()
 
 
 class WarehouseUpkeep:
@@ -173,9 +175,12 @@ class WarehouseUpkeep:
         place = self._place.path / table.name
         with reading(self.warehouse.location, table.name):
             paths = [unquote(name) for name in LocalTable(str(place)).vacuum(retention_hours=hours, dry_run=True, full=True)]
-        sizes = {path: _size(place / path) for path in paths}
+        temporary = tuple(str(path.relative_to(place)) for path in leftovers.temporary_files(place, hours * 3600))
+        sizes = {path: _size(place / path) for path in (*paths, *temporary)}
         return UnusedFiles(
-            paths=tuple(path for path, size in sizes.items() if size is not None), size_bytes=sum(size or 0 for size in sizes.values())
+            paths=tuple(path for path, size in sizes.items() if size is not None),
+            size_bytes=sum(size or 0 for size in sizes.values()),
+            temporary=temporary,
         )
 
     def remove_files(self, table: Table, hours: int) -> tuple[int, int] | None:
@@ -185,9 +190,12 @@ class WarehouseUpkeep:
             return 0, 0
         place = self._place.path / table.name if self._place else Path()
         sizes = {path: _size(place / path) or 0 for path in unused.paths} if unused else {}
-        self._spark.conf.set(_LISTING, _LISTING_TASKS)
-        self._silence()
-        again(lambda: self._delta(table).vacuum(hours))
+        for path in unused.temporary if unused else ():  # VACUUM leaves the log alone
+            (place / path).unlink(missing_ok=True)
+        if unused is None or set(unused.paths) - set(unused.temporary):
+            self._spark.conf.set(_LISTING, _LISTING_TASKS)
+            self._silence()
+            again(lambda: self._delta(table).vacuum(hours))
         if unused is None:
             return None
         gone = [size for path, size in sizes.items() if _size(place / path) is None]

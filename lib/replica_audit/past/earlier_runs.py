@@ -1,0 +1,44 @@
+"""Which earlier runs say what is open: of every topic of a cluster the latest run that looked at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from replica_audit.past.run import RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """A run whose findings are open, but those of topics that a later run looked at: `later_topics`, regular expressions."""
+
+    cluster_id: str
+    run_id: str
+    later_topics: tuple[str, ...] = ()
+
+
+def earlier_runs(rows: Iterable[RunRow], run_id: str) -> tuple[EarlierRun, ...]:
+    """The runs whose findings a run goes on from.
+
+    Args:
+        rows: of `audit_runs`.
+        run_id: the run that goes on from them; it may have rows already.
+
+    Returns:
+        Of each cluster its latest run that counts; if that looked at some topics only, the one before it, too, for the others, and so on.
+    """
+    later: dict[str, list[str]] = {}
+    seen_whole: set[str] = set()
+    found = []
+    for row in sorted((row for row in rows if row.counts and row.run_id != run_id), key=attrgetter("started_at"), reverse=True):
+        if row.cluster_id in seen_whole:
+            continue
+        known, topics = later.setdefault(row.cluster_id, []), str(row.settings.get("topics") or "")
+        if topics in known:
+            continue
+        found.append(EarlierRun(cluster_id=row.cluster_id, run_id=row.run_id, later_topics=tuple(known)))
+        known.append(topics)
+        if not topics:
+            seen_whole.add(row.cluster_id)
+    return tuple(found)
