@@ -66,7 +66,8 @@ def halved(root: Path, topic: str, to: Path, *faults: Callable[[Path], str]) -> 
     """Copy a cluster and spoil a follower of every second partition of a topic; returns the spoilt paths, and the partitions of them."""
     shutil.copytree(root, to)
     leaders = {(row["topic"], row["partition"]): row["leader_id"] for row in in_process.audit(root)["replica_verdicts"]}
-    paths, spoilt = set(), set()
+    paths: set[str] = set()
+    spoilt: set[Partition] = set()
     for key in sorted(key for key in leaders if key[0] == topic)[::2]:
         follower = next(path for path in replicas(to, *key) if f"/broker-{leaders[key]}/" not in str(path))
         paths.add(faults[len(spoilt) % len(faults)](follower))

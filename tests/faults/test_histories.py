@@ -144,7 +144,8 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
         pattern = chosen.choice(["", "", "", *TOPICS])
         topics = {pattern} if pattern else set(TOPICS)
         acknowledged = {cluster: Acknowledgements(entries=(KNOWN,), on=on) for cluster in CLUSTERS}
-        expected, made = [], []
+        expected: list[tuple[Any, ...]] = []
+        made: list[dict[str, Any]] = []
         clusters = chosen.sample(CLUSTERS, chosen.choice([1, 2, 2]))
         for cluster in clusters:
             seen = night_of(chosen, topics)
