@@ -15,7 +15,7 @@ class Look(NamedTuple):
     log_end_offset: int
 
 
-class Bound(StrEnum):
+class LaterBound(StrEnum):
     """What proves that a follower holds nothing beyond its leader's copy but what the leader's log held soon after, too.
 
     CURRENT_EPOCH: it is of the epoch that the leader leads in, in which nobody else writes. SECOND_LOOK: `collect` looked at the leader's
@@ -31,5 +31,5 @@ class Seen(NamedTuple):
     """A follower as far as its leader's copy reaches, exclusive, what bounds the rest, and up to where a later look shows its epochs."""
 
     until: int
-    bound: Bound
+    bound: LaterBound
     shown_until: int
