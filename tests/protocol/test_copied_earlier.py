@@ -13,7 +13,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.epochs.epoch_table import table
-from replica_audit.protocol.exchange.looks import Bound, Look
+from replica_audit.protocol.exchange.looks import LaterBound, Look
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict, judge
@@ -111,13 +111,13 @@ class TestLaterLooks:
         found = compared(self.looked(self.EARLY, 12, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
         judged = judge(found)
         assert (judged.verdict, judged.severity, found.written_since) == (Verdict.CONSISTENT, Severity.NONE, 8)
-        assert found.follower.seen == (4, Bound.SECOND_LOOK, 12)
+        assert found.follower.seen == (4, LaterBound.SECOND_LOOK, 12)
         assert "8 offsets beyond were not compared: the leader's log held them, in the same epochs, when collect looked" in judged.reason
 
     def test_beyond_it_the_leader_wrote_in_its_epoch(self) -> None:
         """Elected after it had been copied, as the second look shows."""
         found = compared(self.looked(self.EARLY, 9, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
-        assert found.follower.seen == (4, Bound.CURRENT_EPOCH, 9)
+        assert found.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9)
         assert "up to offset 9 the leader's log had them later, in the same epochs; the rest are of epoch 5" in judge(found).reason
 
     def test_all_of_it_was_there_before_a_later_election(self) -> None:
@@ -128,15 +128,15 @@ class TestLaterLooks:
     def test_a_table_that_was_copied_later_than_the_log(self) -> None:
         leader = replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 9)], **UP)
         whole = compared(leader, replica(2, [(1, 0, 8)], **UP), leader_epoch=5)
-        assert whole.follower.seen == (4, Bound.LATER_TABLE, 9)
+        assert whole.follower.seen == (4, LaterBound.LATER_TABLE, 9)
         assert "copied after its log, reaches offset 9" in judge(whole).reason
         beyond = compared(leader, replica(2, [(1, 0, 8), (5, 9, 11)], **UP), leader_epoch=5)
-        assert beyond.follower.seen == (4, Bound.CURRENT_EPOCH, 9)
+        assert beyond.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9)
 
     def test_a_look_that_retention_has_shortened_takes_nothing_away(self) -> None:
         """It tells nothing of where the copy ends; the copy's own table does."""
         found = compared(self.looked(LEADER, 12, (5, 9)), AHEAD, leader_epoch=5)
-        assert found.follower.seen == (8, Bound.CURRENT_EPOCH, 8)
+        assert found.follower.seen == (8, LaterBound.CURRENT_EPOCH, 8)
         assert (
             compared(self.looked(LEADER, 10, (5, 9), (6, 10)), replica(2, [(1, 0, 3), (5, 4, 9)], **UP), leader_epoch=5).follower.seen
             is None

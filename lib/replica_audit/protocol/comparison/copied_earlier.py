@@ -14,7 +14,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.pair import difference
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import EpochTable, latest_epoch
-from replica_audit.protocol.exchange.looks import Bound, Look, Seen
+from replica_audit.protocol.exchange.looks import LaterBound, Look, Seen
 from replica_audit.protocol.exchange.replica import Replica
 
 
@@ -41,14 +41,16 @@ def seen_as_far(leader: Replica, follower: Replica, context: Context, others: Se
     if not follower.log.log_start_offset <= end < follower.log.log_end_offset:
         return None
     table, shown_until = leader.log.epochs, end
-    look, bound = (leader.second_look, Bound.SECOND_LOOK) if leader.second_look is not None else (_later_table(leader), Bound.LATER_TABLE)
+    look, bound = (
+        (leader.second_look, LaterBound.SECOND_LOOK) if leader.second_look is not None else (_later_table(leader), LaterBound.LATER_TABLE)
+    )
     if look is not None:
         if not _agrees(look, follower, end, min(look.log_end_offset, follower.log.log_end_offset)):
             return None
         if _tells_all(look, follower, end):
             table, shown_until = look
     if follower.log.log_end_offset > shown_until:
-        bound = Bound.CURRENT_EPOCH
+        bound = LaterBound.CURRENT_EPOCH
         if not _is_of_current_epoch(table, follower, shown_until, context.leader_epoch, others):
             return None
         if look is not None and latest_epoch(look.epochs) > context.leader_epoch:

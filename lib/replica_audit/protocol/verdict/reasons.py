@@ -15,7 +15,7 @@ from replica_audit.protocol.comparison.located import LocatedDifference, Mismatc
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.exchange.catch_up import WrongLine
-from replica_audit.protocol.exchange.looks import Bound
+from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
 from replica_audit.words import count
 
@@ -110,7 +110,7 @@ def written_since(c: Comparison) -> str:
     compared = (
         f"agrees with the leader up to offset {end}, where the leader's copy ends; {c.written_since} offsets beyond were not compared"
     )
-    if seen is None or seen.bound is Bound.CURRENT_EPOCH:
+    if seen is None or seen.bound is LaterBound.CURRENT_EPOCH:
         shown = (
             f"up to offset {seen.shown_until} the leader's log had them later, in the same epochs; "
             if seen and seen.shown_until > end
@@ -118,7 +118,7 @@ def written_since(c: Comparison) -> str:
         )
         written = f"of epoch {c.context.leader_epoch}, in which the leader wrote them after it was copied"
         return f"{compared}: {shown}the rest are {written}" if shown else f"{compared}: they are {written}"
-    if seen.bound is Bound.SECOND_LOOK:
+    if seen.bound is LaterBound.SECOND_LOOK:
         return f"{compared}: the leader's log held them, in the same epochs, when collect looked at its end again"
     return f"{compared}: the leader's epoch table, copied after its log, reaches offset {seen.shown_until}, and has them in the same epochs"
 
