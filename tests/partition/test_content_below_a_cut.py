@@ -46,7 +46,7 @@ def test_what_stays_different_is_worse_than_the_tail_that_goes(tmp_path: Path, b
 def test_what_stays_different_is_named_beside_a_loss(tmp_path: Path) -> None:
     row = verdict(tmp_path, LOST, 1)
     assert (row["verdict"], row["divergence_offset"]) == ("committed_loss", 5)
-    assert "of what it keeps, offsets 5..9 are another batch than the leader's" in row["reason"]
+    assert "of what it keeps, offsets 5..9 differ from the leader's batch" in row["reason"]
 
 
 @pytest.mark.parametrize(("follower", "expected"), [(TAIL, "stale_tail"), (LOST, "committed_loss")])

@@ -13,8 +13,8 @@ from replica_audit.protocol.comparison.signs_of_cleaning import lacks_records, s
 def is_compacted(known: KnownPartition, policy: bool | None) -> bool:
     """Whether batches may be missing without harm: by cleanup.policy or a cleaner checkpoint, or else by the logs themselves.
 
-    The logs are asked where neither is in the input: text of kafka-dump-log, and single directories, come alone. Where they say that it is
-    not, it may have been: a policy that is changed leaves the batches as they are, and the checkpoint loses its entry.
+    A batch that lacks records proves it whatever they say: a policy that is changed leaves the batches as they are, and the entry of the
+    checkpoint goes. Holes do only where neither is in the input: text of kafka-dump-log, and single directories, come alone.
 
     Args:
         known: what was read of the partition.
@@ -28,6 +28,8 @@ def is_compacted(known: KnownPartition, policy: bool | None) -> bool:
     logs: defaultdict[tuple[int, str, str], list[Segment]] = defaultdict(list)
     for broker, scan in known.segments:
         logs[broker, scan.log_dir, scan.directory].append(scan.segment)
+    if any(map(lacks_records, logs.values())):
+        return True  # only a cleaner takes records out of a batch
     if policy is not None or all(one.cleaner_offsets_collected for one in files):
-        return sum(map(lacks_records, logs.values())) > 1  # compacted once: a single log with such batches is at odds with the others
+        return False  # none of the checkpoints names it
     return any(shows_cleaning(sorted(segments, key=lambda one: one.base_offset)) for segments in logs.values())
