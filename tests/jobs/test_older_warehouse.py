@@ -1,4 +1,4 @@
-"""An audit goes on in a warehouse of the version before this one: its tables get the columns that they lack, inside of structs, too."""
+"""An audit goes on in a warehouse of a version before this one: its tables get the columns that they lack, inside of structs, too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
-from replica_audit import open_warehouse
+from replica_audit import cli, open_warehouse
+from replica_audit.maintain.run import UpkeepRequest, maintain
+from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
+from replica_audit.tables import TABLES
+from tests.support.delta_readers import comparable, in_delta_rs, in_duckdb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,28 +24,76 @@ if TYPE_CHECKING:
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 
-@pytest.mark.spark
-def test_old_and_new_runs_stand_in_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+pytestmark = pytest.mark.spark
+ARCHIVES = ("warehouse-0.1.0",)
+
+
+@pytest.fixture(scope="module", params=ARCHIVES)
+def went_on(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The archive, and its warehouse after a second run of the same clusters."""
     from replica_audit import pipeline
     from replica_audit.config import Settings
 
-    with tarfile.open(DATA / "older" / "warehouse-0.1.0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    settings = Settings(topics="ledger|audit")
+    place = tmp_path_factory.mktemp("older")
+    with tarfile.open(DATA / "older" / f"{request.param}.tar.gz") as archive:
+        archive.extractall(place, filter="data")
+    assert CHANGE_FEED not in DeltaTable(str(place / "warehouse" / "findings")).metadata().configuration
     roots = tuple(str(DATA / "sample" / name) for name in ("multi-round", "leader-trimmed"))
-    request = pipeline.AuditRequest(
-        inputs=roots, warehouse=str(tmp_path / "warehouse"), settings=settings, run_id="second", run_date=date(2026, 1, 3)
-    )
-    pipeline.audit(spark, request, lambda line: None)
-    opened = open_warehouse(str(tmp_path / "warehouse"))
+    settings = Settings(topics="ledger|audit")
+    warehouse = place / "warehouse"
+    given = pipeline.AuditRequest(inputs=roots, warehouse=str(warehouse), settings=settings, run_id="second", run_date=date(2026, 1, 3))
+    pipeline.audit(spark, given, lambda line: None)
+    return request.param, warehouse
+
+
+def test_every_reader_opens_every_table(
+    spark: SparkSession, went_on: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _archive, warehouse = went_on
+    both = set()
+    for table in TABLES:
+        place = warehouse / table.name
+        found = spark.read.format("delta").load(str(place)).toArrow()
+        assert comparable(found) == comparable(in_delta_rs(place)) == comparable(in_duckdb(place)), table.name
+        both |= {table.name} if set(found["run_id"].to_pylist()) == {"first", "second"} else set()
+    assert both > {"audit_runs", "findings", "replica_verdicts", "truncation_points", "epoch_start_offsets"}
+    for run_id in ("first", "second"):
+        assert cli.main(["report", "--warehouse", str(warehouse), "--run-id", run_id, "--output", str(tmp_path / "page.html")]) == 0
+        assert cli.main(["explain", "--warehouse", str(warehouse), "--run-id", run_id, "--partition", "ledger-0"]) == 0
+        assert "The exchange" in capsys.readouterr().out
+    kept = maintain(spark, UpkeepRequest(warehouse=str(warehouse), keep_days=40_000, keep_runs=1, is_dry=True), lambda line: None)
+    assert (kept.exit_code, kept.removed_runs) == (0, ())
+
+
+def test_the_change_feed_begins_with_the_audit(spark: SparkSession, went_on: tuple[str, Path]) -> None:
+    _archive, warehouse = went_on
+    findings = DeltaTable(str(warehouse / "findings"))
+    assert findings.metadata().configuration[CHANGE_FEED] == "true"
+    told = pa.table(findings.load_cdf(starting_version=findings.version()).read_all())
+    assert set(told["_change_type"].to_pylist()) == {"insert"}
+    written = in_delta_rs(warehouse / "findings")
+    of_second = written.filter(pc.field("run_id") == "second")
+    assert comparable(told.select(written.column_names)) == comparable(of_second)
+    assert spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", findings.version()).load(
+        str(warehouse / "findings")
+    ).count() == len(of_second)
+
+
+def test_findings_of_before_persist(went_on: tuple[str, Path]) -> None:
+    _archive, warehouse = went_on
+    assert set(open_warehouse(str(warehouse)).run("second").findings()["status"]) == {"persisting"}
+
+
+def test_old_and_new_runs_stand_in_the_same_tables(went_on: tuple[str, Path]) -> None:
+    archive, warehouse = went_on
+    opened = open_warehouse(str(warehouse))
     assert opened.run_ids == ("second", "first")
     rounds = {run: opened.run(run).partition("ledger-0").rounds() for run in opened.run_ids}
     same = [name for name in rounds["first"].columns if name != "decided_by"]
     assert rounds["first"][same].equals(rounds["second"][same]), "the same exchange"
-    assert rounds["first"]["decided_by"].isna().all()
+    assert rounds["first"]["decided_by"].isna().all() == (archive == "warehouse-0.1.0")
     applied = rounds["second"][rounds["second"]["applies"]]
     assert list(applied["decided_by"]) == ["unknown-epoch", "unknown-epoch", "common-epoch", "records"]
     causes = {run: set(opened.run(run).verdicts(verdict="inconclusive")["cause"].dropna()) for run in opened.run_ids}
-    assert causes == {"first": set(), "second": {"no common range"}}
-    again = opened.run("second").findings()
-    assert set(again["status"]) == {"persisting"}, "what the older version found is found again"
+    assert causes["second"] == {"no common range"}
+    assert causes["first"] == (set() if archive == "warehouse-0.1.0" else {"no common range"})

@@ -42,7 +42,8 @@ class Table:
     """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
 
     `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
-    constraints that older versions have narrower: in their tables they are replaced.
+    constraints that older versions have narrower: in their tables they are replaced. `has_change_feed`: Delta's Change Data Feed tells
+    consumers what each commit inserted and deleted.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Table:
     constraints: Mapping[str, str]
     cluster_by: tuple[str, ...] = ("cluster_id",)
     widened: tuple[str, ...] = ()
+    has_change_feed: bool = False
     row: type[DataclassInstance] | None = field(default=None, compare=False)
 
     @property
@@ -178,8 +180,18 @@ def table(
     constraints: Mapping[str, str],
     cluster_by: tuple[str, ...] = ("cluster_id",),
     widened: tuple[str, ...] = (),
+    has_change_feed: bool = False,
 ) -> Table:
     """The table of a row class."""
     own = columns_of(row)
     columns = own if own[: len(KEYS)] == KEYS else (*KEYS, *own)
-    return Table(name=name, grain=grain, columns=columns, constraints=constraints, cluster_by=cluster_by, widened=widened, row=row)
+    return Table(
+        name=name,
+        grain=grain,
+        columns=columns,
+        constraints=constraints,
+        cluster_by=cluster_by,
+        widened=widened,
+        has_change_feed=has_change_feed,
+        row=row,
+    )

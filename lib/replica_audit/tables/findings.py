@@ -233,6 +233,7 @@ FINDINGS = table(
     constraints={"known_status": "status IN ('new', 'persisting', 'resolved', 'unconfirmed')"},
     cluster_by=BY_PARTITION,
     widened=("known_status",),
+    has_change_feed=True,
 )
 FOUND = shape(columns_of(FoundFinding))
 CHECKED = struct_of(CheckedPartition)

@@ -28,6 +28,7 @@ from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
+from replica_audit.storage.warehouse.upgrades import CHANGE_FEED, upgrade
 from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
 from replica_audit.tables.outcomes import WrittenFile
@@ -97,8 +98,13 @@ class DeltaWarehouse:
         if kept is None:
             self._create(table)
             self._properties(table)  # from here on a change of the table is another process's
-        elif table.widened:
-            self._widen(table, kept)
+            return
+        try:
+            is_changed = upgrade(self.spark, self.identifier(table), table, kept, lambda: self._properties(table) or {})
+        except UsageError as error:
+            raise UsageError(f"warehouse {self.location}: {error}") from None
+        if is_changed:
+            self._properties(table)
 
     def _properties(self, table: Table) -> dict[str, str] | None:
         """The properties of a table; None if it is not there."""
@@ -108,20 +114,6 @@ class DeltaWarehouse:
         if not self._exists(table):
             return None
         return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
-
-    def _widen(self, table: Table, kept: dict[str, str]) -> None:
-        """Replace the constraints that an older version has narrower."""
-        for name in table.widened:
-            check = table.constraints[name]
-            was = kept.get(f"delta.constraints.{name}", check)
-            if "".join(was.split()) == "".join(check.split()):  # Delta writes an added constraint with blanks of its own
-                continue
-            try:
-                self.spark.sql(f"ALTER TABLE {self.identifier(table)} DROP CONSTRAINT IF EXISTS {name}")
-                self.spark.sql(f"ALTER TABLE {self.identifier(table)} ADD CONSTRAINT {name} CHECK ({check})")
-            except AnalysisException as error:
-                why = " ".join(str(error).split())[:300]
-                raise UsageError(f"warehouse {self.location}: table {table.name} of an older version cannot be changed: {why}") from None
 
     def _exists(self, table: Table) -> bool:
         if self.in_catalog:
@@ -251,6 +243,7 @@ def definition(table: Table) -> str:
     properties = {f"delta.constraints.{name}": check for name, check in table.constraints.items()} | {
         "delta.enableDeletionVectors": "false"
     }
+    properties |= {CHANGE_FEED: "true"} if table.has_change_feed else {}
     return (
         f"({', '.join(columns)}) USING DELTA COMMENT {quoted(table.grain)} CLUSTER BY ({', '.join(table.cluster_by)}) "
         f"TBLPROPERTIES ({', '.join(f'{quoted(key)} = {quoted(value)}' for key, value in properties.items())})"
