@@ -107,6 +107,9 @@ for argument in ${arguments[@]+"${arguments[@]}"}; do
     case "$argument" in -h | --help | --cost | --local) needs_spark=false ;; esac
 done
 
+NEEDS_S3=false
+if $needs_spark && in_s3 ${arguments[@]+"${arguments[@]}"}; then NEEDS_S3=true; fi
+
 if $needs_spark && ! $dry_run; then
     environment_require_java
     environment_packages ""
@@ -116,6 +119,7 @@ if $needs_spark && ! $dry_run; then
         "$job" ${arguments[@]+"${arguments[@]}"} || refused=$?
     if [ "$refused" -eq "$USAGE_ERROR" ] || [ "$refused" -eq 130 ]; then exit "$refused"; fi
     environment_jars
+    if $NEEDS_S3; then environment_s3_jars; fi
     environment_classes
 fi
 if $needs_spark; then

@@ -3,6 +3,7 @@
 #   environment_require_java            a Java runtime that Spark can use, or the end
 #   environment_packages EXTRAS         .venv/ with the pinned packages and this project; EXTRAS: "" or "test,lint"
 #   environment_jars                    .cache/jars/ with the Delta Lake jars
+#   environment_s3_jars                 .cache/s3-jars/ with what Spark needs for a warehouse in S3
 #   environment_classes                 an archive of the JVM's loaded classes in .cache/, which shortens every later start
 #   environment_spark_flags [NAME]      SPARK_FLAGS: what spark-submit is given for every job
 #
@@ -13,6 +14,7 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
 CACHE="$ROOT/.cache"
 JARS="$CACHE/jars"
+S3_JARS="$CACHE/s3-jars"
 STAMP="$VENV/.replica-audit-installed"
 EXECUTOR_PACKAGES="$CACHE/executor-packages.tar.gz"
 REQUIREMENTS="$ROOT/conf/requirements"
@@ -184,6 +186,7 @@ setup_failed() {
 }
 
 DELTA_IVY="$ROOT/conf/ivy.xml"
+S3_IVY="$ROOT/conf/ivy-s3.xml"
 
 # The names of the jars that an Ivy file names.
 jar_names() { sed -n 's/^ *<dependency .* name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p' "${1:-$DELTA_IVY}"; }
@@ -208,6 +211,19 @@ jars_compared() {
 }
 
 environment_jars() { have_jars "$JARS" "$DELTA_IVY" "the Delta Lake jars" "a few seconds, 13 MB"; }
+
+environment_s3_jars() { have_jars "$S3_JARS" "$S3_IVY" "Hadoop's connector to S3" "a few seconds, 12 MB"; }
+
+# in_s3 ARGUMENTS...: whether a job's --warehouse is in S3.
+in_s3() {
+    local argument before=""
+    for argument in "$@"; do
+        case "$before$argument" in --warehouse=s3a://* | --warehouse\ s3a://*) return 0 ;; esac
+        before=""
+        if [ "$argument" = --warehouse ]; then before="--warehouse "; fi
+    done
+    return 1
+}
 
 # have_jars FOLDER IVY_FILE WHAT HOW_MUCH: fetch what is not there, or is not what it should be.
 have_jars() { jars_ready "$1" "$2" || locked make_jars "$@"; }
@@ -287,7 +303,7 @@ make_classes() {
 
 # --------------------------------------------------------------------------------------------------------------- Spark
 
-# environment_spark_flags [NAME [JVM_FLAGS]]
+# environment_spark_flags [NAME [JVM_FLAGS]]; with NEEDS_S3=true also what a warehouse in S3 takes
 environment_spark_flags() {
     local master jvm="${2:-$JVM_FLAGS}"
     # A JVM that the archive does not fit ignores it; it need not say so on the terminal.
@@ -306,7 +322,7 @@ environment_spark_flags() {
     local | local\[*)
         # One JVM: on its class path the jars need no copying, and no address of this machine's has to resolve.
         SPARK_FLAGS+=(
-            --driver-class-path "$JARS/*"
+            --driver-class-path "$JARS/*$(${NEEDS_S3:-false} && printf ':%s/*' "$S3_JARS" || true)"
             --conf spark.driver.host=127.0.0.1
             --conf spark.driver.bindAddress=127.0.0.1
         )
@@ -314,6 +330,7 @@ environment_spark_flags() {
     *)
         local jar jars=""
         for jar in $(jar_names); do jars="${jars:+$jars,}$JARS/$jar"; done
+        if ${NEEDS_S3:-false}; then for jar in $(jar_names "$S3_IVY"); do jars="$jars,$S3_JARS/$jar"; done; fi
         SPARK_FLAGS+=(--jars "$jars" --py-files "$CACHE/replica_audit.zip" --conf "spark.pyspark.driver.python=$VENV/bin/python")
         # Nothing may depend on where this folder is: the executors' machines need not have it.
         if [ -n "${REPLICA_AUDIT_EXECUTOR_PYTHON:-}" ]; then

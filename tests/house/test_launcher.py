@@ -209,6 +209,23 @@ def test_jars_and_package_travel_to_a_cluster(checkout: Checkout) -> None:
     assert "--driver-class-path" not in ran.out
 
 
+@pytest.mark.parametrize(
+    ("given", "connector"),
+    [
+        (("--warehouse", "s3a://audits/nightly"), True),
+        (("--warehouse=s3a://audits",), True),
+        (("--input", "s3a://backup", "--warehouse", "/srv/audits"), False),
+        (("--warehouse", "/srv/s3a://x"), False),
+    ],
+)
+def test_a_warehouse_in_s3_has_the_connector(checkout: Checkout, given: tuple[str, ...], connector: bool) -> None:
+    ran = checkout.run("audit", "--dry-run", *given)
+    there = f":{checkout.root}/.cache/s3-jars/*" if connector else ""
+    assert flag(ran, "--driver-class-path") == f"{checkout.root}/.cache/jars/*{there}"
+    sent = flag(checkout.run("audit", "--dry-run", *given, SPARK_MASTER="spark://127.0.0.1:7077"), "--jars")
+    assert (f"{checkout.root}/.cache/s3-jars/hadoop-aws-3.5.0.jar" in sent.split(",")) == connector
+
+
 def test_a_driver_job_needs_neither_spark_nor_java(checkout: Checkout) -> None:
     checkout.job("second_job", runs_on="driver")
     assert shlex.split(checkout.run("second_job", "--dry-run", "x").out) == [

@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.house.checkout import ROOT, project_files
@@ -120,6 +121,14 @@ def test_jars_fit_the_python_packages() -> None:
     ivy = (ROOT / "conf/ivy.xml").read_text()
     assert f'name="delta-spark_{spark}_2.13" rev="{exact["delta-spark"]}"' in ivy
     assert set(re.findall(r'name="delta-[^"]*" rev="([^"]*)"', ivy)) == {exact["delta-spark"]}
+
+
+def test_the_connector_to_s3_is_that_of_sparks_hadoop() -> None:
+    spark = Path(pyspark.__file__).parent / "jars"
+    named = dict(re.findall(r'name="([^"]*)" rev="([^"]*)"', (ROOT / "conf/ivy-s3.xml").read_text()))
+    assert (spark / f"hadoop-client-api-{named['hadoop-aws']}.jar").is_file()
+    bundled = {path.name.rpartition("-")[0] for path in spark.glob("*.jar")}
+    assert not named.keys() & bundled, "two versions of one jar"
 
 
 def test_no_file_names_a_registry_or_a_machine() -> None:

@@ -1,19 +1,31 @@
-"""A warehouse in a store that speaks S3 is read without Spark, by delta-rs."""
+"""A warehouse in a store that speaks S3: written and kept small by Spark with Hadoop's connector, read without it by delta-rs."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from replica_audit import cli
+from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.tables import INPUT_ERRORS, OF_PARTITIONS
 from tests.house.checkout import ROOT
 from tests.s3.store import Store
+from tests.s3.test_audit import comparable
+from tests.support import in_process
 from tests.support.warehouse import write_warehouse
 
 pytestmark = pytest.mark.slow
 LOSS = ROOT / "tests" / "data" / "sample" / "committed-loss"
+WAREHOUSE = "s3a://audits/nightly"
 IN_COLUMNS = ("--format", "text")
+
+
+def job(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A job by the launcher, which fetches the connector if it is not there."""
+    return subprocess.run([ROOT / "spark-submit.sh", *arguments], capture_output=True, text=True, check=False, timeout=1800)
 
 
 def told(warehouse: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
@@ -35,3 +47,29 @@ def test_what_lies_there_is_read_as_on_a_disk(store: Store, tmp_path: Path, caps
     assert told("s3a://copied/nightly", capsys) == told(str(tmp_path / "here"), capsys)
     assert cli.main(["report", "--warehouse", "s3a://copied/nowhere", *IN_COLUMNS]) == 2
     assert "s3a://copied/nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_audits_report_explain_and_maintain(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    client = store.client()
+    client.create_bucket(Bucket="audits")
+    for run_id, day in (("old", "2020-01-01"), ("new", "2026-01-02")):
+        given = ("--warehouse", WAREHOUSE, "--run-id", run_id, "--run-date", day, "--json", str(tmp_path / run_id))
+        ran = job("audit", "--input", str(LOSS), *given)
+        assert ran.returncode == 1, ran.stderr
+    assert json.loads((tmp_path / "new").read_text())["changes"]["persisting"] > 0, "the history is read there, too"
+    expected = in_process.audit(LOSS)
+    for table in (*OF_PARTITIONS, INPUT_ERRORS):
+        there = WarehouseTables(WAREHOUSE).arrow(table.name, run_id="new")
+        assert there is not None, table.name
+        assert comparable(in_process.rows(there)) == comparable(expected[table.name]), table.name
+    report, explanation = told(WAREHOUSE, capsys)
+    assert "billing-0 2>1" in report
+    assert "The exchange" in explanation
+    kept = job("maintain", "--warehouse", WAREHOUSE, "--keep-runs", "1", "--json", str(tmp_path / "kept"))
+    assert kept.returncode == 0, kept.stderr
+    assert json.loads((tmp_path / "kept").read_text())["removed_runs"] == ["old"]
+    assert told(WAREHOUSE, capsys) == (report, explanation)
+    left = WarehouseTables(WAREHOUSE).arrow("findings")
+    assert left is not None
+    assert set(left["run_id"].to_pylist()) == {"new"}

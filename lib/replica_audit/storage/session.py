@@ -85,8 +85,24 @@ def _share_store_settings(spark: SparkSession) -> None:
     if endpoint and "://" not in endpoint:
         is_plain = context.getConf().get("spark.hadoop.fs.s3a.connection.ssl.enabled") == "false"
         os.environ[_ENDPOINT] = f"{'http' if is_plain else 'https'}://{endpoint}"
+    _tell_hadoop(spark)
     # what functions of Python are sent along with to executors, and shown nowhere
     context.environment.update({name: os.environ[name] for name in object_store.VARIABLES if name in os.environ})
+
+
+def _tell_hadoop(spark: SparkSession) -> None:
+    """Let Hadoop's connector, for a warehouse in S3, find what the variables of AWS name, as far as Spark was not told itself."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    given = spark.sparkContext.getConf()
+    settings = {setting: os.environ.get(name) for setting, name in _OF_HADOOP.items()}
+    settings["endpoint"] = settings["endpoint"] or os.environ.get("AWS_ENDPOINT_URL")
+    settings["endpoint.region"] = settings["endpoint.region"] or os.environ.get("AWS_DEFAULT_REGION")
+    if settings["endpoint"]:  # a store of another kind has no name for each bucket, and any region
+        settings |= {"path.style.access": "true", "endpoint.region": settings["endpoint.region"] or "us-east-1"}
+    for setting, value in settings.items():
+        name = f"fs.s3a.{setting}"
+        if value and not given.contains(f"spark.hadoop.{name}"):
+            hadoop.set(name, value)
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
