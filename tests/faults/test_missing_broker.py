@@ -56,7 +56,7 @@ def test_the_summary_says_so(nights: tuple[Path, dict[str, Report]], tmp_path: P
     assert report.exit_code == 3, "nothing is found of what is there, and not all is there"
     said = " ".join(plain_text.render(report).split())
     assert "3 unconfirmed" in said
-    assert f"the metadata names broker {MISSING}, of which the input holds nothing; it has 2, 3" in said
+    assert f"the metadata names broker {MISSING}, but the input has only 2, 3" in said
     assert cli.main(["report", "--warehouse", str(warehouse), "--run-id", "second", "--output", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "unconfirmed" in page

@@ -142,7 +142,7 @@ def test_the_summary_is_one_report_in_text_and_json(audited: tuple[Path, Any]) -
     assert lines[0] == "What to decide, worst first"
     worst = next(line for line in lines if line.split()[:2] == [number, "billing-0"])
     assert worst.split() == [number, "billing-0", "2>1", "10", "10", "already:", "20", "records,", "20", "committed"]
-    data = json.loads(json.dumps(report.as_json()))
+    data = json.loads(json.dumps(report.as_json(), default=str))
     assert data["exit_code"] == 1
     assert data["findings"][0]["evidence"].count("00000000000000000000.log") == 2
     assert {cluster["label"] for cluster in data["clusters"]} == {path.name for path in SAMPLE.iterdir()}

@@ -148,5 +148,5 @@ class TestInDelta:
         )
         assert warehouse.places_of_files([CONTENT_WINDOWS]) == {}
         files = written(tmp_path / CONTENT_WINDOWS.name, windows(1))
-        with pytest.raises(UsageError, match="columns of table content_windows were changed"):
+        with pytest.raises(UsageError, match="columns of table content_windows changed meanwhile"):
             warehouse.write_run(CONTENT_WINDOWS, files, "one", replace=False, fence=1)
