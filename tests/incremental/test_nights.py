@@ -1,6 +1,6 @@
 """Random nights: an audit that takes unchanged partitions over writes, row by row, what one writes that reads every file.
 
-REPLICA_AUDIT_NIGHTS says how many nights of a cluster are played (default: 8); 200 are recorded in docs/verification.md.
+REPLICA_AUDIT_NIGHTS says how many nights of a cluster are played (default: 8); docs/verification.md has a longer run.
 """
 
 from __future__ import annotations
