@@ -20,6 +20,7 @@ from replica_audit.formats.segment.records import REMEDIES, UnreadableRecords, r
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 
+pytestmark = pytest.mark.slow  # all together
 Packed = Literal["gzip", "snappy", "lz4", "zstd"]
 GIB = 1 << 30
 MOST_MORE = 250 << 20  # bytes that a process may grow by: a batch's limit, what it grew from, and its codec's window

@@ -27,6 +27,8 @@ stats = found.stats if found is not None else None
 print(len(runs), found is not None, again is found, "numba" in sys.modules, sum(stats.cache_hits.values()) if stats else 0)
 """
 
+pytestmark = pytest.mark.slow  # each compiles anew
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -203,6 +203,7 @@ class TestOverRuns:
 
 
 class TestEveryFinding:
+    @pytest.mark.slow
     def test_not_the_worst_few(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """A hundred thousand findings: every one is there, each once, the worst first."""
         write_warehouse(tmp_path, LOSS)
