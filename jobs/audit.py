@@ -4,7 +4,7 @@
 
 import sys
 
-from replica_audit.cli import main
+from replica_audit.cli import run_on_spark
 
 if __name__ == "__main__":
-    sys.exit(main(["audit", *sys.argv[1:]]))
+    run_on_spark(["audit", *sys.argv[1:]])

@@ -5,7 +5,7 @@
 
 import sys
 
-from replica_audit.cli import main
+from replica_audit.cli import run_on_spark
 
 if __name__ == "__main__":
-    sys.exit(main(["maintain", *sys.argv[1:]]))
+    run_on_spark(["maintain", *sys.argv[1:]])

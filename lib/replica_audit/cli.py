@@ -62,3 +62,11 @@ def run(arguments: Sequence[str]) -> NoReturn:
     """`main`, and the end of a process that is no Spark driver."""
     without_pandas()
     leave(main(arguments))
+
+
+def run_on_spark(arguments: Sequence[str]) -> NoReturn:
+    """`main`, and the end of a Spark driver. Threads that read a store abort an interpreter that is taken down; its exit code is lost."""
+    code = main(arguments)
+    if any("://" in argument for argument in arguments):
+        leave(code)
+    sys.exit(code)
