@@ -25,11 +25,11 @@ def is_compacted(known: KnownPartition, policy: bool | None) -> bool:
         return True
     if any(one.cleaner_offset is not None for one in files):
         return True
-    logs: defaultdict[tuple[int, str, str], list[Segment]] = defaultdict(list)
-    for broker, scan in known.segments:
-        logs[broker, scan.log_dir, scan.directory].append(scan.segment)
-    if any(map(lacks_records, logs.values())):
+    if lacks_records([scan.segment for _broker, scan in known.segments]):
         return True  # only a cleaner takes records out of a batch
     if policy is not None or all(one.cleaner_offsets_collected for one in files):
         return False  # none of the checkpoints names it
+    logs: defaultdict[tuple[int, str, str], list[Segment]] = defaultdict(list)
+    for broker, scan in known.segments:
+        logs[broker, scan.log_dir, scan.directory].append(scan.segment)
     return any(shows_cleaning(sorted(segments, key=lambda one: one.base_offset)) for segments in logs.values())
