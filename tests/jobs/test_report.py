@@ -25,7 +25,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 
 
 def _the_worst_was_told_before_the_tables(told: list[str], said: Report) -> None:
-    lines = [line.partition("] ")[2] for line in told]
+    lines = [text for text in told if text]  # an event of numbers alone has none
     writing = lines.index("writing the tables")
     compared = next(place for place, line in enumerate(lines) if line.startswith("compared the replicas of "))
     first = lines[compared + 1 : writing]

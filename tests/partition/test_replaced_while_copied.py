@@ -50,6 +50,7 @@ def _verdict(root: Path, segments: Mapping[int, Iterable[int]], cleaned: int | N
         pytest.param(MERGED, id="as it was seen"),
         pytest.param({0: (2, 33), 10: range(10, 20), 20: range(20, 33), 33: (33,), 34: (34, 35)}, id="three segments became one"),
         pytest.param({0: (2, 33), 33: (33, 34), 35: (35,)}, id="what lay last was compacted away"),
+        pytest.param({0: (2, 9, 34, 35), 33: (33, 34), 35: (35,)}, id="the newest was no longer the active one when the first was copied"),
     ],
 )
 def test_what_the_cleaner_had_replaced_is_left_out(tmp_path: Path, merged: Mapping[int, Iterable[int]], mode: str) -> None:
@@ -62,9 +63,14 @@ def test_what_the_cleaner_had_replaced_is_left_out(tmp_path: Path, merged: Mappi
         pytest.param(MERGED, {"cleaned": None}, id="never cleaned"),
         pytest.param(MERGED, {"simultaneous_copies": True}, id="copied at one instant"),
         pytest.param(MERGED, {"states": {"of_3": "down"}}, id="the broker was down"),
-        pytest.param({0: (2, 9, 40), 33: (33, 34), 35: (35,)}, {}, id="an offset beyond the newest segment"),
+        pytest.param({0: (2, 9, 40), 33: (33, 34), 35: (35,)}, {"states": {"of_3": "down"}}, id="an offset beyond the newest segment"),
     ],
 )
 def test_an_overlap_stays_an_alarm(tmp_path: Path, segments: Mapping[int, Iterable[int]], given: dict[str, Any]) -> None:
     verdict, _problems = _verdict(tmp_path, segments, **given)
     assert verdict == "unreadable"
+
+
+def test_an_overlap_that_may_be_either_is_left_open(tmp_path: Path) -> None:
+    verdict, _problems = _verdict(tmp_path, {0: (2, 9, 40), 33: (33, 34), 35: (35,)})  # cleaned, and much was written; or its base offset rotted
+    assert verdict == "inconclusive"

@@ -16,6 +16,7 @@ from replica_audit.config import Settings
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.sources import discover
+from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
 from replica_audit.tables.encoding import as_dict, row_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
@@ -68,7 +69,8 @@ def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
     for table in TABLES:
         if table.name in tables:
             rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=table.arrow)
-            write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge")
+            made_with = {CHANGE_FEED: "true"} if table.has_change_feed else None
+            write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge", configuration=made_with)
 
 
 def _arrow_row(table: Table, row: Row) -> Row:

@@ -56,7 +56,7 @@ def load_all(
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
     found = [_never_copied(one, found, changed, alive) for one in found]
-    found = [_without_replaced(one, segments(one), loaded) if changed(one) and compacted else one for one in found]
+    found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
     found = _without_deleted(found, changed, loaded)
     found = [_perhaps_deleted(one) if changed(one) and alive(one.broker_id, one.files) and not compacted else one for one in found]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
@@ -86,13 +86,32 @@ def _known_front(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loade
     return max((_front(other) for other in loaded if changed(other) and _is_same_topic(one, other)), default=0)
 
 
-def _without_replaced(one: Loaded, segments: Sequence[Segment], again: Again) -> Loaded:
+def _without_replaced(one: Loaded, segments: Sequence[Segment], loaded: Sequence[Loaded], again: Again) -> Loaded:
     """A replica without the segments that the cleaner had replaced: copied before they were deleted, and what replaced them afterwards."""
     if one.log is None or one.log.broken_segment is None:
         return one
     bases = {segment.base_offset for segment in segments}
     replaced = replaced_segments(segments)
-    return again(one.broker_id, one.files, bases - replaced) if replaced else one
+    if not replaced:
+        return one
+    left = again(one.broker_id, one.files, bases - replaced)
+    if max(bases) not in replaced or left.log is None:
+        return left
+    end, known_end = left.log.log_end_offset, max(_known_end(other) for other in loaded)
+    if end <= known_end:
+        return left
+    why = (
+        f"segment {max(bases - replaced)} of the copy of broker {one.broker_id} ends at offset {end}, behind the start of newer ones, and "
+        f"nothing else that was copied reaches beyond offset {known_end}: the broker runs, and its cleaner may have replaced them between "
+        "the copies of two files; copy it again, or run collect there: an overlap that remains is damage"
+    )
+    return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
+
+
+def _known_end(one: Loaded) -> int:
+    """The highest offset that a replica is known to have reached, without its segments where those contradict each other."""
+    ends_well = one.log is not None and one.log.broken_segment is None
+    return max(_reached(one.files), one.log.log_end_offset if one.log is not None and ends_well else 0)
 
 
 def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], again: Again) -> list[Loaded]:
