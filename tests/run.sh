@@ -2,7 +2,7 @@
 # Checks and tests.
 #
 #   tests/run.sh                   all of them
-#   tests/run.sh --fast            all checks, and the tests that need no Java, no browser and less than ten seconds each
+#   tests/run.sh --fast            all checks, and the tests that need no Java, no browser and less than two seconds each
 #   tests/run.sh ARGS...           ARGS are given to pytest, and nothing else runs
 #   tests/run.sh --fast ARGS...    the same, of the fast tests
 set -euo pipefail

@@ -200,6 +200,7 @@ class TestMemory:
         write_log_dir(tmp_path / "data", 1_000, hole=3 << 30)
         assert measured(tmp_path / "data", tmp_path / "out")[0] < 200
 
+    @pytest.mark.slow
     def test_a_compacted_log_full_of_holes(self, tmp_path: Path) -> None:
         """Every batch is a run of its own, up to a limit, in each of many segments: the rows of one replica are large."""
         log_dir = tmp_path / "data"

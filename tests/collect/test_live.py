@@ -44,6 +44,7 @@ def taken(log_dir: Path, output: Path) -> CollectResult:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_busy_broker_is_collected_without_an_error(seed: int, tmp_path: Path) -> None:
     log_dir, output = tmp_path / "data", tmp_path / "collected"

@@ -209,6 +209,7 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
         ProgressFile(tmp_path, "audit", None)
 
 
+@pytest.mark.slow
 def test_a_collection_is_followed_while_it_reads_and_ended(tmp_path: Path) -> None:
     """It reads so slowly that it is at work whenever this looks."""
     file = tmp_path / "progress.jsonl"

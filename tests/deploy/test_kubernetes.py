@@ -41,6 +41,7 @@ def test_kubernetes_knows_every_field(document: Document, version: str) -> None:
     validate(document, version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", OBJECTS)
 def test_no_key_can_be_misspelt(document: Document) -> None:
     places = [place for place in keys(document) if place not in {("apiVersion",), ("kind",)}]

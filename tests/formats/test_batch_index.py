@@ -76,6 +76,7 @@ def test_made_segments(tmp_path: Path, name: str, verify_crc: bool) -> None:
     assert indexed(segment, tmp_path / "i.parquet", verify_crc=verify_crc) == expected(segment, verify_crc=verify_crc)
 
 
+@pytest.mark.slow
 def test_many_row_groups(tmp_path: Path) -> None:
     writer = BatchIndexWriter(tmp_path / "i.parquet")
     header = expected(SEGMENTS[-1])[0]

@@ -160,6 +160,7 @@ def files_below(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_native", [True, False])
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, 10_000), edits=st.lists(EDITS, min_size=1, max_size=3))
@@ -212,6 +213,7 @@ def test_any_name_is_parsed(name: str) -> None:
     log_dir.is_cleaned(name)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, 10_000), name=NAMES)
 def test_any_name_of_a_file_or_folder(root: Path, number: int, name: str) -> None:

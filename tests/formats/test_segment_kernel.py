@@ -338,6 +338,7 @@ def portable() -> Iterator[SegmentScan]:
         yield njit(segment_kernel.scan.py_func)
 
 
+@pytest.mark.slow
 def test_a_processor_without_the_instruction(tmp_path: Path, portable: SegmentScan) -> None:
     assert_same(kf.segment(tmp_path, 0, MIXED), scanner=portable)
     rotten = bytearray(MIXED)

@@ -53,6 +53,7 @@ def test_of_the_sample(root: Path) -> None:
     check(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_collected", [False, True], ids=["raw", "collected"])
 def test_of_clusters_with_everything_that_can_happen(tmp_path: Path, is_collected: bool) -> None:
     with at_rest():

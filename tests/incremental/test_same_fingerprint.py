@@ -82,6 +82,7 @@ def is_taken_over(before: Fingerprint, now: Fingerprint, rows: dict[str, list[st
     return (before.exact is not None and before.exact == now.exact) or (is_quiet and before.quiet is not None and before.quiet == now.quiet)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_collected", [False, True], ids=["raw", "collected"])
 def test_who_looks_the_same_has_the_same_rows(tmp_path: Path, is_collected: bool) -> None:
     kept, changed, seen = 0, 0, Counter[str]()

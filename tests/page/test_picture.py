@@ -73,6 +73,7 @@ def test_bars_and_arrows_stand_at_the_table_s_offsets(c: Comparison) -> None:
         assert places[cut] in heads
 
 
+@pytest.mark.slow
 @given(comparisons())
 def test_any_partition_has_a_section(c: Comparison) -> None:
     """Every template is filled in; what is opened is closed."""

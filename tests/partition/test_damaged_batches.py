@@ -77,6 +77,7 @@ def looks_legal(number: int, at: int, before: bytes, after: bytes) -> bool:
     return at in _EPOCH and number == len(BATCHES) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_any_flipped_byte_is_found_where_it_is(home: Path, part: int) -> None:
     for seed in range(part * FLIPS, (part + 1) * FLIPS):

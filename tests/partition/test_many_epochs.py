@@ -31,6 +31,7 @@ def write(root: Path, broker: int, epochs: list[int], value: bytes) -> None:
     (data / log_dir.HIGH_WATERMARKS).write_bytes(f"0\n1\norders 0 {len(epochs) // 2}\n".encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["the same", "parting half way"])
 def test_replicas_with_thousands_of_epochs(tmp_path: Path, kind: str):
     for broker in (1, 2):

@@ -72,5 +72,6 @@ def test_an_overlap_stays_an_alarm(tmp_path: Path, segments: Mapping[int, Iterab
 
 
 def test_an_overlap_that_may_be_either_is_left_open(tmp_path: Path) -> None:
-    verdict, _problems = _verdict(tmp_path, {0: (2, 9, 40), 33: (33, 34), 35: (35,)})  # cleaned, and much was written; or its base offset rotted
+    # cleaned while much was written, or its base offset rotted
+    verdict, _problems = _verdict(tmp_path, {0: (2, 9, 40), 33: (33, 34), 35: (35,)})
     assert verdict == "inconclusive"

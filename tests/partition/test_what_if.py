@@ -460,6 +460,7 @@ def test_without_epochs_messages_of_another_format_prove_no_loss(tmp_path: Path)
 # --- random lineages ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(partitions())
 def test_random_lineages_by_every_record(found: Partition) -> None:

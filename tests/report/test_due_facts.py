@@ -111,6 +111,7 @@ def _group(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(_verdict(), max_size=12),
@@ -151,6 +152,7 @@ def test_what_is_held_in_python_does_not_grow_with_the_findings() -> None:
     assert peaks[1] < peaks[0] + 16 * 20_000, "an index of the rows, and less than the smallest object for each"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(_verdict(), max_size=12),

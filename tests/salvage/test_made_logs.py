@@ -63,6 +63,7 @@ _HEADERS = st.lists(
 _RECORD = st.tuples(_FIELD, _FIELD, _HEADERS)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.lists(_RECORD, min_size=1, max_size=5), st.sampled_from(rf.CODECS)), min_size=1, max_size=5))
 def test_what_goes_in_comes_out(

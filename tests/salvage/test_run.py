@@ -83,6 +83,7 @@ saved(audited(Path(sys.argv[1])), Path(sys.argv[2]), is_audited_anew=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 5, 11])
 def test_a_salvage_that_was_killed_goes_on(tmp_path: Path, after: int) -> None:
     many_segments(tmp_path / "in")

@@ -35,6 +35,7 @@ def siblings(root: Path, names: list[str]) -> None:
                 (root / name / other).symlink_to(root / other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["folder", "broker-"])
 def test_siblings_that_all_link_to_each_other(tmp_path: Path, prefix: str):
     """20 of them have 20! paths without a loop."""

@@ -249,6 +249,7 @@ def test_two_log_directories_of_one_folder_that_name_two_brokers(tmp_path: Path)
     assert find(tmp_path).problems
 
 
+@pytest.mark.slow
 def test_a_folder_whose_first_log_directory_does_not_know_its_broker(tmp_path: Path):
     (tmp_path / "host-a" / "data-0").mkdir(parents=True)
     (tmp_path / "host-a" / "data-0" / "meta.properties").write_text(f"version=0\ncluster.id={kf.CLUSTER_ID}\n")

@@ -1,4 +1,4 @@
-"""`--fast`, a plugin of pytest: leaves out what needs a JVM, a browser or more than ten seconds.
+"""`--fast`, a plugin of pytest: leaves out what needs a JVM, a browser or more than two seconds.
 
 A test that starts a JVM all the same fails.
 """
@@ -70,7 +70,7 @@ def left_out(item: pytest.Item) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    parser.addoption("--fast", action="store_true", help="only tests that need no JVM, no browser and less than ten seconds")
+    parser.addoption("--fast", action="store_true", help="only tests that need no JVM, no browser and less than two seconds")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.dataset as ds
+import pyarrow.fs
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -55,7 +56,13 @@ class WarehouseTables(ArrowTables):
             if opened is None:
                 return None
             prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
-            return opened.to_pyarrow_dataset(file_pruning_predicate=prunable or None)
+            return opened.to_pyarrow_dataset(filesystem=self._filesystem(table), file_pruning_predicate=prunable or None)
+
+    def _filesystem(self, table: str) -> pyarrow.fs.FileSystem | None:
+        """Arrow's own for local files: delta-rs' calls Python in Arrow's threads, which may abort a process that ends meanwhile."""
+        if self._local is None:
+            return None
+        return pyarrow.fs.SubTreeFileSystem(str((self._local / table).absolute()), pyarrow.fs.LocalFileSystem())
 
     def _opened(self, table: str) -> DeltaTable | None:
         """A table as of now; None if it is not there."""
