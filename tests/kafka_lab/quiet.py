@@ -89,6 +89,7 @@ def _audits(
         way = chance.choice(_WAYS)
         _copy(lab, mover, root, way, chance)
         tables = _audit(root, result, f"audit {number}, {way}", keep, mode)
+        say(f"audit {number + 1} of {audits}: {dict(result.verdicts)}")
         if number % _PLANT_EVERY == 0 and way == "copies":
             _plant(root, result, chance)
         elif mode == "records" and way == "copies":
