@@ -19,7 +19,7 @@ import pyspark
 
 _WAIT_SECONDS = 600
 _SET_PARENT_DEATH_SIGNAL = 1
-_ANYWHERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+_ANYWHERE = ("--port", "0", "--webui-port", "0")
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -34,7 +34,7 @@ class Cluster:
 
 @contextmanager
 def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Start a cluster whose workers have one core each, and stop it by its process ids.
+    """Start a cluster whose workers have one core each, and each an address of its own; and stop it by its process ids.
 
     The workers' Spark is under another path than the driver's. Their Python is the one that made .venv/, without any of its packages; their
     home cannot be written to, and they are told nothing of the environment of this process.
@@ -51,7 +51,6 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     variables = {
         "PATH": f"{path}:{Path(java).parent}:/usr/bin:/bin",
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_JAVA_OPTS": _JVM,
         "SPARK_DAEMON_MEMORY": "128m",
         "HOME": os.devnull + "/nobody",
@@ -61,15 +60,16 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     spark_class = str(home / "bin" / "spark-class")
     with ExitStack() as running:
 
-        def daemon(name: str, *arguments: str) -> _Daemon:
-            command = [spark_class, f"org.apache.spark.deploy.{arguments[0]}", *_ANYWHERE, *arguments[1:]]
-            return running.enter_context(_started(command, folder / f"{name}.log", folder / "elsewhere", variables))
+        def daemon(name: str, host: str, *arguments: str) -> _Daemon:
+            command = [spark_class, f"org.apache.spark.deploy.{arguments[0]}", "--host", host, *_ANYWHERE, *arguments[1:]]
+            its_own = {**variables, "SPARK_LOCAL_IP": host}
+            return running.enter_context(_started(command, folder / f"{name}.log", folder / "elsewhere", its_own))
 
-        master = daemon("master", "master.Master")
+        master = daemon("master", "127.0.0.1", "master.Master")
         url = master.says(r"Starting Spark master at (spark://\S+)")
         size = ("--cores", "1", "--memory", "1g")
         started = [
-            daemon(f"worker-{number}", "worker.Worker", "--work-dir", str(folder / f"work-{number}"), *size, url)
+            daemon(f"worker-{number}", f"127.0.0.{number + 1}", "worker.Worker", "--work-dir", str(folder / f"work-{number}"), *size, url)
             for number in range(workers)
         ]
         for worker in started:
@@ -93,7 +93,7 @@ class _Daemon:
         raise RuntimeError(f"{self.log.name} does not say {pattern}:\n{self.log.read_text(errors='replace')[-2000:]}")
 
 
-def _ends_with_its_parent() -> None:
+def ends_with_its_parent() -> None:
     """Let Linux end this process when the tests are killed, which then cannot do it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -111,7 +111,7 @@ def _started(command: Sequence[str], log: Path, cwd: Path, variables: dict[str, 
             stdout=out,
             stderr=out,
             start_new_session=True,
-            preexec_fn=_ends_with_its_parent,
+            preexec_fn=ends_with_its_parent,
         )
     try:
         yield _Daemon(process, log)

@@ -182,6 +182,9 @@ class TestRunsOverTime:
 
     def test_a_run_of_one_topic_does_not_resolve_the_others(self, spark: SparkSession, history: Path) -> None:
         assert run(spark, history, "five", SAMPLE / "committed-loss", topics="(?P<internal>__consumer_offsets)").changes == {}
+        assert run(spark, history, "six", SAMPLE / "committed-loss").changes["persisting"] == 2, "nor does it forget them"
+        first = {row["first_seen_run_id"] for row in read(history, tables.FINDINGS, run_id="six", status="persisting")}
+        assert first == {"one"}
 
     def test_a_run_killed_half_way_does_not_count(self, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         root = SAMPLE / "multi-round"

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.spark
 DATA = Path(__file__).resolve().parents[1] / "data"
 LOSS, ROUNDS = (DATA / "sample" / name for name in ("committed-loss", "multi-round"))
 NOW = datetime.now(UTC)
+TEMPORARY = ".00000000000000000005.json.4c2fb818-8be3-41d1-a66a-72282f397b7c.tmp"
 GOING, STAYING = {"old", "older", "killed"}, {"other", "kept", "new"}
 EMPTY = {f"empty-{number}" for number in range(8)}
 
@@ -48,7 +49,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_rows(warehouse, {"audit_runs": [run_row(run_id, status="complete", exit_code=2)]})
     unused = warehouse / "findings" / "part-of-a-killed-audit.parquet"
     unused.write_bytes(bytes(1000))
-    os.utime(unused, (1, 1))
+    temporary = warehouse / "findings" / "_delta_log" / TEMPORARY
+    temporary.write_bytes(bytes(7))
+    for path in (unused, temporary):
+        os.utime(path, (1, 1))
     return warehouse
 
 
@@ -114,7 +118,8 @@ def test_old_runs_go_and_the_others_read_as_before(
     tables = {one["table"]: one for one in written["tables"]}
     assert tables["audit_runs"]["merged_files"] > 8, "each command reads all of them"
     assert len(DeltaTable(str(warehouse / "audit_runs")).file_uris()) == 1
-    assert (tables["findings"]["removed_files"], tables["findings"]["freed_bytes"]) == (1, 1000)
+    assert (tables["findings"]["removed_files"], tables["findings"]["freed_bytes"]) == (2, 1007)
+    assert not (warehouse / "findings" / "_delta_log" / TEMPORARY).exists()
     assert not (warehouse / "findings" / "part-of-a-killed-audit.parquet").exists()
     assert "  findings: " in captured.out
     assert "files and directories" not in captured.out, "Delta prints that of each VACUUM"
@@ -135,7 +140,7 @@ def test_a_dry_run_says_the_same_and_touches_nothing(spark: SparkSession, wareho
     of = {one.table: one for one in would.tables}
     assert of["replica_verdicts"].rows == sum(rows_by_run(warehouse, "replica_verdicts")[run_id] for run_id in GOING)
     assert of["audit_runs"].merged_files == len(DeltaTable(str(warehouse / "audit_runs")).file_uris())
-    assert of["findings"].removed_files == 1
+    assert of["findings"].removed_files == 2
 
 
 def test_a_table_that_cannot_be_read_is_named_and_the_rest_is_done(

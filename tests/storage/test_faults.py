@@ -16,7 +16,7 @@ from replica_audit.errors import OutputError
 from replica_audit.storage.warehouse import faults
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
-from tests.storage.broken_disks import CLUSTER
+from tests.storage.broken_disks import CLUSTER, FULL_AT
 from tests.support import in_process
 
 BROKEN_DISKS = Path(__file__).with_name("broken_disks.py")
@@ -54,6 +54,15 @@ class TestOfAnAudit:
             assert remedy in line
         assert ends[fault]["said"][0].endswith("then give the same --run-id again; what this run wrote does not count")
 
+    @pytest.mark.parametrize("percent", FULL_AT)
+    def test_a_disk_that_fills_up_while_tables_are_written(self, ends: dict[str, Any], percent: int) -> None:
+        """The tables stay readable, and the run before is still the one that is shown."""
+        end = ends[f"full at {percent} %"]
+        assert end["code"] == 2
+        (line,) = end["said"]
+        assert line.startswith(f"error: warehouse {ends['folder']}/disk/warehouse: No space left on device; free some space")
+        assert ends[f"shown at {percent} %"] == {"code": 0, "run_id": "measured"}
+
     def test_a_warehouse_that_was_removed_is_named(self, ends: dict[str, Any]) -> None:
         assert ends["removed"]["code"] == 2
         (line,) = ends["removed"]["said"]
@@ -64,12 +73,14 @@ class TestOfAnAudit:
         assert " ERROR " not in ends["jvm"]
 
     def test_what_was_complete_stays_and_the_run_can_be_made_again(self, ends: dict[str, Any]) -> None:
-        assert (ends["before"], ends["again"]) == ({"code": 1, "said": []}, {"code": 1, "said": []})
+        assert [ends[name] for name in ("before", "measured", "again", "again at 50 %")] == [{"code": 1, "said": []}] * 4
         kept = {table.name: DeltaTable(str(table)).to_pyarrow_table().to_pylist() for table in (ends["folder"] / "kept").iterdir()}
-        assert {(row["run_id"], row["status"]) for row in kept["audit_runs"]} == {("before", "complete"), ("run", "complete")}
+        complete = {"before", "measured", "run", "at-50"}
+        statuses = {(row["run_id"], row["status"]) for row in kept["audit_runs"]}
+        assert statuses == {(run_id, "complete") for run_id in complete} | {("at-20", "running"), ("at-80", "running")}
         expected = in_process.audit(CLUSTER)
         for name in ("replica_verdicts", "truncation_points", "segment_epochs"):
-            for run_id in ("before", "run"):
+            for run_id in complete:
                 assert sum(row["run_id"] == run_id for row in kept[name]) == len(expected[name]), (name, run_id)
 
 
