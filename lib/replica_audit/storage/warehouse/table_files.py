@@ -77,12 +77,7 @@ class _TableFile:
         self._rows = 0
         with self._named():
             self._stream = self._path.open("xb")
-        try:
-            with self._named():
-                self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", write_statistics=True)
-        except OSError:
-            self.discard()
-            raise
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", write_statistics=True)
 
     def write(self, rows: pa.Table) -> None:
         with self._named():
