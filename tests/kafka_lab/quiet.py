@@ -66,6 +66,8 @@ def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm
             while not auditing.done():  # brokers end with the thread that starts them, so that has to be this one
                 mover.move()
                 time.sleep(0.3)
+        except KeyboardInterrupt:
+            say("it ends with the audit that is under way")
         finally:
             stopped.set()
         auditing.result()
