@@ -79,7 +79,7 @@ class SeenReplicas:
         for (parent, _directory), seen in self._seen.items():
             known = seen.look.identity if is_sure else None
             identity = known if known is None or parent in copied else f"{known}, no small files"
-            yield replace(seen, look=replace(seen.look, identity=identity))
+            yield seen if identity == seen.look.identity else replace(seen, look=replace(seen.look, identity=identity))
 
 
 def _of_log_dir(found: LogDirFiles, replica: tuple[str, int]) -> tuple[object, ...]:
