@@ -26,6 +26,8 @@ from tests.kafka_lab.settings import SESSION_S, jvm_flags, logging_flag, server_
 CONTROLLER_ID = 100
 _SESSION_BY_STARTS = 2.0
 _HANGS_AFTER_S = 600.0
+_STARTS = 3  # of a node that ends while the laboratory starts
+_SHOWN = 1500  # characters of a log's end
 T = TypeVar("T")
 # A registration begins fenced; of a change 1 fences, -1 ends that, 0 leaves it.
 _REGISTRATION = re.compile(
@@ -112,11 +114,29 @@ class Lab:
             self.controller.start()
             for broker in self.brokers.values():
                 broker.start()
-            wait_until("all brokers are registered", lambda: self.registered() == set(self.brokers))
+            self._wait_for_the_brokers()
         except BaseException:
             self.close()
             raise
         return self
+
+    def _wait_for_the_brokers(self) -> None:
+        """Until all are registered. One that ended, as where the controller was slow, is started again."""
+
+        def are_registered() -> bool:
+            for node in (self.controller, *self.brokers.values()):
+                if node.has_ended:
+                    if len(node.starts) == _STARTS:
+                        raise LabError(f"{node.folder.name} ended {_STARTS} times: {node.said()[-_SHOWN:]}")
+                    node.state = State.DOWN
+                    node.start()
+            return self.registered() == set(self.brokers)
+
+        try:
+            wait_until("all brokers are registered", are_registered)
+        except LabError as error:
+            said = "\n".join(f"{node.folder.name}: {node.said()[-_SHOWN:]}" for node in (self.controller, *self.brokers.values()))
+            raise LabError(f"{error}\n{said}") from None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()

@@ -48,6 +48,11 @@ class Node:
         """Host and port."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process ended by itself."""
+        return self.state is State.UP and self.process is not None and self.process.poll() is not None
+
     def start(self) -> None:
         """Start the process; `starts` notes where in the log its lines begin."""
         assert self.state is State.DOWN
