@@ -135,7 +135,14 @@ open(sys.argv[1], "w").write(json.dumps([row.asDict() for row in frame.collect()
 """
 
 
+def packed(master: str) -> None:
+    """Make what a start sends to executors, which a dry run only names."""
+    script = 'source "$0/tools/environment.sh"; environment_for_executors'
+    subprocess.run(["bash", "-c", script, str(ROOT)], env={**os.environ, "SPARK_MASTER": master}, check=True, timeout=1200)
+
+
 def test_executors_use_what_was_sent_to_them(cluster: Cluster, tmp_path: Path) -> None:
+    packed(cluster.master)
     job = tmp_path / "probe.py"
     job.write_text(PROBE)
     line = submit("--master", cluster.master, "--dry-run", "audit", cwd=tmp_path, SPARK_SUBMIT_ARGS=AT_LOOPBACK).stdout
