@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -17,8 +16,9 @@ from pathlib import Path
 
 import pyspark
 
+from tests.kafka_lab.process import end_with_parent
+
 _WAIT_SECONDS = 600
-_SET_PARENT_DEATH_SIGNAL = 1
 _ANYWHERE = ("--port", "0", "--webui-port", "0")
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -93,12 +93,6 @@ class _Daemon:
         raise RuntimeError(f"{self.log.name} does not say {pattern}:\n{self.log.read_text(errors='replace')[-2000:]}")
 
 
-def ends_with_its_parent() -> None:
-    """Let Linux end this process when the tests are killed, which then cannot do it."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
 @contextmanager
 def _started(command: Sequence[str], log: Path, cwd: Path, variables: dict[str, str]) -> Iterator[_Daemon]:
     """A process in a session of its own, which is ended with whatever it started there."""
@@ -111,7 +105,7 @@ def _started(command: Sequence[str], log: Path, cwd: Path, variables: dict[str, 
             stdout=out,
             stderr=out,
             start_new_session=True,
-            preexec_fn=ends_with_its_parent,
+            preexec_fn=end_with_parent,
         )
     try:
         yield _Daemon(process, log)

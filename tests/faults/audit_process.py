@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.cluster_mode.standalone import ends_with_its_parent
 from tests.house.checkout import ROOT
+from tests.kafka_lab.process import end_with_parent
 
 _PROC = Path("/proc")
 _END_SECONDS = 600
@@ -167,7 +167,7 @@ def started(warehouse: Path, working: Path, *arguments: str, job: str = "audit",
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=ends_with_its_parent,
+        preexec_fn=end_with_parent,
     )
     audit = AuditProcess(process, warehouse)
     try:

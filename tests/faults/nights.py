@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from replica_audit import pipeline, tables
+from replica_audit import cli, pipeline, tables
 from replica_audit.config import Settings
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
     from replica_audit.report.facts.run_report import Report
@@ -46,6 +47,14 @@ def audit(spark: SparkSession, warehouse: Path, run_id: str, *inputs: Path) -> R
         inputs=tuple(map(str, inputs)), warehouse=str(warehouse), settings=Settings(), run_id=run_id, run_date=RUN_DATE
     )
     return pipeline.audit(spark, request, lambda _event: None)
+
+
+def reported(warehouse: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object]:
+    """What `report` shows, and its exit code."""
+    capsys.readouterr()
+    code = cli.main(["report", "--warehouse", str(warehouse), "--format", "json"])
+    said = capsys.readouterr()
+    return (code, json.loads(said.out)) if code == 0 else (code, said.err)
 
 
 def rows_of(warehouse: Path, run_id: str, names: Mapping[str, str]) -> Rows:

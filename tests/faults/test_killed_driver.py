@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit import cli, tables
+from replica_audit import tables
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from tests.faults.audit_process import AuditProcess, Moment, Victim, files_below, started
-from tests.faults.nights import LOSS, RUN_DATE, Rows, audit, rows_of, runs, second_night, unknown_files
+from tests.faults.nights import LOSS, RUN_DATE, Rows, audit, reported, rows_of, runs, second_night, unknown_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,14 +73,6 @@ def first_night(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("first")
     (folder / "warehouse").mkdir()
     return made(spark, folder, folder / "warehouse")
-
-
-def reported(warehouse: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object]:
-    """What `report` shows, and its exit code."""
-    capsys.readouterr()
-    code = cli.main(["report", "--warehouse", str(warehouse), "--format", "json"])
-    said = capsys.readouterr()
-    return (code, json.loads(said.out)) if code == 0 else (code, said.err)
 
 
 def drawn(point: int, files: int) -> tuple[Moment, Victim]:

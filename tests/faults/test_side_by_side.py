@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from datetime import timedelta
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica_audit import cli, tables
+from replica_audit import tables
 from tests.faults.audit_process import started
-from tests.faults.nights import LOSS, audit, read, rows_of, runs
+from tests.faults.nights import LOSS, audit, read, reported, rows_of, runs
 from tests.support.warehouse import STARTED, write_warehouse
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ OLD, LAST, TONIGHT = [f"old-{number}" for number in range(4)], "last", "tonight"
 NAMES = {run_id: run_id for run_id in (*OLD, LAST, TONIGHT)}
 
 
-def reported(warehouse: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert cli.main(["report", "--warehouse", str(warehouse), "--format", "json"]) == 0
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+def shown_now(warehouse: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    code, shown = reported(warehouse, capsys)
+    assert code == 0, shown
+    assert isinstance(shown, dict)
     return {name: value for name, value in shown.items() if name not in ("warehouse", "seconds", "started_at", "finished_at")}
 
 
@@ -39,7 +38,7 @@ def test_at_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixt
     write_warehouse(warehouse, LOSS, run_id=LAST, started_at=STARTED)
     shutil.copytree(warehouse, alone)
     audit(spark, alone, TONIGHT, LOSS)
-    expected = {LAST: reported(warehouse, capsys), TONIGHT: reported(alone, capsys)}
+    expected = {LAST: shown_now(warehouse, capsys), TONIGHT: shown_now(alone, capsys)}
 
     seen: list[str] = []
     failed: list[BaseException] = []
@@ -52,19 +51,19 @@ def test_at_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixt
 
     with started(warehouse, working, "--keep-days", "400", "--keep-runs", "1", job="maintain") as maintain:
         while not maintain.lines and maintain.is_running():
-            shown = reported(warehouse, capsys)
+            shown = shown_now(warehouse, capsys)
             assert shown == expected[shown["run_id"]]
         making = threading.Thread(target=make)
         making.start()
         while maintain.is_running() or making.is_alive():
-            shown = reported(warehouse, capsys)
+            shown = shown_now(warehouse, capsys)
             assert shown == expected[shown["run_id"]]
             seen.append(shown["run_id"])
             making.join(0.2)
         making.join()
         assert (maintain.end(), failed) == (0, []), maintain.lines
     assert seen[0] == LAST
-    assert reported(warehouse, capsys) == expected[TONIGHT]
+    assert shown_now(warehouse, capsys) == expected[TONIGHT]
     assert runs(warehouse) == {LAST: {"complete"}, TONIGHT: {"complete"}}
     for table in tables.TABLES:
         assert {row["run_id"] for row in read(warehouse, table)} <= {LAST, TONIGHT}, table.name

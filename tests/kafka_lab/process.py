@@ -17,7 +17,8 @@ _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 _LOWEST_PORT, _HIGHEST_PORT = 10_000, 30_000
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Between fork and exec: let Linux end this process when the thread that starts it ends, however it does."""
     if _PRCTL:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -32,7 +33,7 @@ def spawn(arguments: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             cwd=output.parent,
             start_new_session=True,  # an interrupt at the terminal is for the laboratory, which then ends them in order
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
 
 

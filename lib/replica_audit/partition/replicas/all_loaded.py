@@ -110,8 +110,8 @@ def _without_replaced(one: Loaded, segments: Sequence[Segment], loaded: Sequence
 
 def _known_end(one: Loaded) -> int:
     """The highest offset that a replica is known to have reached, without its segments where those contradict each other."""
-    ends_well = one.log is not None and one.log.broken_segment is None
-    return max(_reached(one.files), one.log.log_end_offset if one.log is not None and ends_well else 0)
+    end = one.log.log_end_offset if one.log is not None and one.log.broken_segment is None else 0
+    return max(end, _reached(one.files))
 
 
 def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], again: Again) -> list[Loaded]:
