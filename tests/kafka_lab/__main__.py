@@ -18,7 +18,7 @@ from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.perform import perform
 from tests.kafka_lab.predict import predict
-from tests.kafka_lab.quiet import quiet
+from tests.kafka_lab.quiet import PAUSE_S, quiet
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     two.add_argument("--audits", type=int, default=50, help="how many (default: %(default)s)")
     two.add_argument("--compare", choices=("content", "records"), default="records", help="as of audit (default: %(default)s)")
+    what = "seconds between two moves of a leader, of replicas, or of a broker that is restarted (default: %(default)s)"
+    two.add_argument("--pause", type=float, default=PAUSE_S, metavar="S", help=what)
     commands.add_parser("up", parents=[common], help="start a cluster, say where it is, and end it with the next interrupt")
     three = commands.add_parser("scenario", parents=[common], help="perform one history, and keep the diverged copies in --keep")
     three.add_argument("--partitions", type=int, default=20, help="how many (default: %(default)s)")
@@ -90,7 +92,7 @@ def main() -> int:
             hung = hanging(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
             return 1 if hung.wrong or hung.failed else 0
         case "quiet":
-            result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare)
+            result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare, pause_s=arguments.pause)
             return 1 if result.alarms or result.missed or result.clean_over_planted or result.found < result.planted else 0
     return 0
 

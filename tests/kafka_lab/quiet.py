@@ -36,8 +36,10 @@ from tests.support import in_process
 
 Row = dict[str, Any]
 _SERIOUS = {"error", "critical"}
-_WAYS = ("copies", "collections", "copies and collections")
+_AT_ONCE = "collections at once"
+_WAYS = ("copies", "collections", "copies and collections", _AT_ONCE)
 _PLANT_EVERY = 5
+PAUSE_S = 0.3
 _PAUSES_S = (0.0, 0.02, 0.08)  # before each file of a broker, on average: there are about 200
 _IN_A_RESTART = 0.3  # how often the files of a broker are copied while it restarts
 _STARTS = re.compile(r"UnifiedLog partition=(\S+)-(\d+), .*Incremented log start offset to (\d+) ")
@@ -47,25 +49,35 @@ _NOT_WHOLE = "not all batches could be compared"  # of two logs that do not reac
 Mode = Literal["content", "records"]
 
 
-def quiet(line: str, *, audits: int, seed: int, keep: Path | None, mode: Mode) -> Quiet:
+def quiet(line: str, *, audits: int, seed: int, keep: Path | None, mode: Mode, pause_s: float) -> Quiet:
     """Audits of a cluster at work, in a laboratory of its own; every alarm and the sums are printed."""
     with Lab(line) as lab:
-        result = quiet_in(lab, audits=audits, seed=seed, keep=keep, mode=mode)
+        result = quiet_in(lab, audits=audits, seed=seed, keep=keep, mode=mode, pause_s=pause_s)
     say(f"Kafka {VERSIONS[line]}, seed {seed}: {result}")
     return result
 
 
-def quiet_in(lab: Lab, *, audits: int, seed: int, keep: Path | None = None, warm_up_s: float = 10.0, mode: Mode = "records") -> Quiet:
-    """Audits of a laboratory at work, whose brokers all run."""
+def quiet_in(
+    lab: Lab,
+    *,
+    audits: int,
+    seed: int,
+    keep: Path | None = None,
+    warm_up_s: float = 10.0,
+    mode: Mode = "records",
+    pause_s: float = PAUSE_S,
+) -> Quiet:
+    """Audits of a laboratory at work, whose brokers all run; `pause_s` passes between two moves of leaders, replicas or brokers."""
     result, mover = Quiet(), Mover(lab, seed)
     with Workload(lab, seed) as load, ThreadPoolExecutor(1) as auditor:
         time.sleep(warm_up_s)
         stopped = threading.Event()
         auditing = auditor.submit(_audits, lab, mover, result, audits, random.Random(seed), mode, keep, stopped)  # noqa: S311
+        auditing.add_done_callback(lambda _audits: stopped.set())
         try:
             while not auditing.done():  # brokers end with the thread that starts them, so that has to be this one
                 mover.move()
-                time.sleep(0.3)
+                _rest(mover, stopped, pause_s)
         except KeyboardInterrupt:
             say("it ends with the audit that is under way")
         finally:
@@ -90,7 +102,7 @@ def _audits(
         root = Path(tempfile.mkdtemp(prefix="copy-", dir=lab.root))
         way = chance.choice(_WAYS)
         _copy(lab, mover, root, way, chance)
-        tables = _audit(root, result, f"audit {number}, {way}", keep, mode)
+        tables = _audit(root, result, number, way, keep, mode)
         say(f"audit {number + 1} of {audits}: {dict(result.verdicts)}")
         if number % _PLANT_EVERY == 0 and way == "copies":
             _plant(root, result, chance)
@@ -102,8 +114,13 @@ def _audits(
 
 
 def _copy(lab: Lab, mover: Mover, root: Path, way: str, chance: random.Random) -> None:
-    """Broker after broker with pauses, each as a copy of its files or by `collect`."""
+    """Broker after broker with pauses, each as a copy of its files or by `collect`; or all at once."""
     brokers = list(lab.brokers.values())
+    if way == _AT_ONCE:  # as timers on all of them do
+        with ThreadPoolExecutor(len(brokers)) as pool:
+            for collected in [pool.submit(_collect, broker, root) for broker in brokers]:
+                collected.result()
+        return
     for broker in chance.sample(brokers, len(brokers)):
         raw = chance.random() < 0.5 if way == "copies and collections" else way == "copies"
         if raw:
@@ -114,6 +131,13 @@ def _copy(lab: Lab, mover: Mover, root: Path, way: str, chance: random.Random) -
         else:
             _collect(broker, root)
         time.sleep(chance.uniform(0.2, 2.5))
+
+
+def _rest(mover: Mover, stopped: threading.Event, pause_s: float) -> None:
+    """Until the next move: a while, or until a broker is to be restarted."""
+    ends = time.monotonic() + pause_s
+    while mover.next_restart is None and not stopped.wait(min(0.3, pause_s)) and time.monotonic() < ends:
+        pass
 
 
 def _wait_for_its_end(broker: Node) -> None:
@@ -133,7 +157,8 @@ def _collect(broker: Node, root: Path) -> None:
     collect(CollectRequest(output=root, log_dirs=tuple(broker.log_dirs)), lambda _line: None)
 
 
-def _audit(root: Path, result: Quiet, name: str, keep: Path | None, mode: Mode) -> Tables:
+def _audit(root: Path, result: Quiet, number: int, way: str, keep: Path | None, mode: Mode) -> Tables:
+    name = f"audit {number}, {way}"
     tables = in_process.audit(root, settings=Settings(compare=mode))
     rows = [row for row in tables["replica_verdicts"] if row["topic"] in TOPICS or row["topic"].startswith("__")]
     ends = {(row["topic"], row["partition"], row["broker_id"]): row["log_end_offset"] for row in tables["replica_logs"]}
@@ -155,8 +180,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None, mode: Mode) 
         if row["affected"] and row["topic"] in TOPICS
     ]
     result.audits += 1
-    result.pairs += len(rows)
-    result.verdicts.update(row["verdict"] for row in rows)
+    result.by_way[way].update(row["verdict"] for row in rows)
     result.bounds.update(row["bounded_by"] for row in rows if row["bounded_by"])
     result.inconclusive.update(_without_numbers(row["reason"]) for row in rows if row["verdict"] == "inconclusive")
     result.problems.update(problem["code"] for problem in (*tables["input_errors"], *tables["problems"]))
@@ -164,7 +188,7 @@ def _audit(root: Path, result: Quiet, name: str, keep: Path | None, mode: Mode) 
     for alarm in alarms:
         say(alarm)
     if (serious or alarms) and keep:
-        shutil.copytree(root, keep / f"quiet-{name.split(',')[0].replace(' ', '-')}-{root.name}")
+        shutil.copytree(root, keep / f"quiet-audit-{number}-{root.name}")
     return tables
 
 

@@ -27,6 +27,7 @@ class LookedRun(ExplainedRun):
     basis: str | None = None
     full_run_id: str | None = None
     full_run_date: date | None = None
+    replicas: int | None = None
 
 
 def basis_of(settings: Settings) -> str:

@@ -43,6 +43,11 @@ class EarlierRuns:
         latest = latest_runs(self._warehouse.tables, request.run_id)
         self.base = None if request.full else base_of(latest, self._clusters, request.settings, request.run_date)
 
+    @property
+    def replicas(self) -> int:
+        """How many replicas there were in the runs that rows may be taken over from; 0 if there are none."""
+        return sum(run.replicas or 0 for run in (self.base or {}).values())
+
     def compare(self, now: DataFrame, looked: DataFrame) -> KeptPartitions | None:
         """Find what has not changed; None if everything is to be read.
 

@@ -127,6 +127,7 @@ class _Audit:
         earlier.look_up()
         # what may not have changed is looked at first, and read only if it has
         listed_now = None if earlier.base is None else frozenset[tuple[str, str, int]]()
+        suit_input(self.spark, earlier.replicas)  # they have a segment each at least
         looked = inventory(source_rows(self.spark, sources), settings.topics, looks=True, replicas=listed_now)
         looked = looked.persist(StorageLevel.MEMORY_AND_DISK)
         seen = Amounts.of(looked)

@@ -70,13 +70,11 @@ def _row(source: Row, **values: object) -> Row:
 
 def _list_broker(source: Row, listing: Listing) -> Iterator[Row]:
     wanted = partial(listing.wants, source["cluster_id"]) if listing.replicas is not None or not listing.rest else None
-    for found in broker_files.replicas_of(located(source["path"]), looks=listing.looks, wanted=wanted):
+    for found in broker_files.replicas_of(located(source["path"]), looks=listing.looks, wanted=wanted, rest=listing.rest):
         if isinstance(found, Problem):
-            if listing.rest:
-                yield _row(source, problem=as_dict(found))
+            yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
-            if listing.rest:
-                yield from _list_server_log({**source, "path": str(found.path)}, listing)
+            yield from _list_server_log({**source, "path": str(found.path)}, listing)
         elif isinstance(found, ReplicaAppearance):
             yield _row(source, topic=found.topic, partition=found.partition, look=as_dict(found.look))
         else:

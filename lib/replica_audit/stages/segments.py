@@ -68,7 +68,7 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for (cluster_id, broker_id, scans, place), directories in wanted.items():
         keys = {"cluster_id": cluster_id, "broker_id": broker_id}
         try:
-            for rows in collected.log_dir_of(located(scans)).scans(directories):
+            for rows in collected.log_dir_of(located(scans), directories).scans(directories):
                 of_broker = pa.RecordBatch.from_pylist([keys] * rows.num_rows, schema=_OF_BROKER)
                 yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
         except (OSError, InputError) as error:

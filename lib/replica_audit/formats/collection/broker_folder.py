@@ -11,7 +11,7 @@ Everything is told by where it lay on the broker: tables made of a collection na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,7 +36,15 @@ from replica_audit.formats.collection.collected_rows import (
     told,
     without_claims,
 )
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.collection.collection_manifest import (
+    MANIFEST,
+    SEGMENTS_FILE,
+    CapturedLogDir,
+    CapturedReplica,
+    IsWanted,
+    Manifest,
+    read,
+)
 from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
@@ -63,7 +71,7 @@ class CollectedLogDir:
     """One log directory of a collection: where it is, and what the manifest says of it."""
 
     folder: Path
-    said: CapturedLogDir
+    said: CapturedLogDir  # with those of its replicas that are wanted
     captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory, of two the first
 
     def __post_init__(self) -> None:
@@ -268,24 +276,24 @@ def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -
     return problem
 
 
-def log_dirs_of(folder: Path) -> tuple[Manifest, dict[str, CollectedLogDir]]:
-    """The manifest of a collection, and its log directories by the folders that they are in.
+def log_dirs_of(folder: Path, wanted: IsWanted | None = None) -> tuple[Manifest, dict[str, CollectedLogDir]]:
+    """The manifest of a collection, and its log directories by the folders that they are in; of replicas only those that are wanted.
 
     Raises:
         MetadataError: the manifest cannot be understood.
         OSError: it cannot be read.
     """
-    manifest = read(folder / MANIFEST)
+    manifest = read(folder / MANIFEST, wanted)
     return manifest, {str(folder / said.folder): CollectedLogDir(folder=folder / said.folder, said=said) for said in manifest.log_dirs}
 
 
-def log_dir_of(store: Path) -> CollectedLogDir:
-    """The log directory of a `segments.parquet`.
+def log_dir_of(store: Path, directories: Collection[str] | None = None) -> CollectedLogDir:
+    """The log directory of a `segments.parquet`, with some of its replica directories, or all.
 
     Raises:
         MetadataError, OSError: as `log_dirs_of`, or the manifest does not name it.
     """
-    _manifest, found = log_dirs_of(store.parent.parent)
+    _manifest, found = log_dirs_of(store.parent.parent, None if directories is None else directories.__contains__)
     if str(store.parent) not in found:
         raise MetadataError(f"the manifest does not name {store.parent.name}")
     return found[str(store.parent)]

@@ -6,7 +6,7 @@ A folder that has one is whole. Files are named by where they lay on the broker.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
+IsWanted = Callable[[str], bool]  # of the name of a replica directory
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
@@ -136,8 +137,12 @@ def utc_text(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse(content: bytes) -> Manifest:
+def parse(content: bytes, wanted: IsWanted | None = None) -> Manifest:
     """Read a manifest.
+
+    Args:
+        content: the file's bytes.
+        wanted: tells by the name of a replica directory whether to read what is said of it; None for all.
 
     Raises:
         MetadataError: it is none, or is of a later version.
@@ -157,7 +162,7 @@ def parse(content: bytes) -> Manifest:
         host=top.text("host"),
         started_at_ms=top.time("started_at"),
         finished_at_ms=top.time("finished_at"),
-        log_dirs=tuple(_log_dir(fields) for fields in top.objects("log_dirs")),
+        log_dirs=tuple(_log_dir(fields, wanted) for fields in top.objects("log_dirs")),
         unread=tuple(_unread(fields) for fields in top.objects("unread")),
         counts=top.mapping("counts"),
         options=top.mapping("options"),
@@ -167,17 +172,17 @@ def parse(content: bytes) -> Manifest:
     )
 
 
-def read(path: Path) -> Manifest:
-    """Read a manifest file.
+def read(path: Path, wanted: IsWanted | None = None) -> Manifest:
+    """Read a manifest file; `wanted` as of `parse`.
 
     Raises:
         MetadataError: as `parse`.
         OSError: it cannot be read.
     """
-    return parse(whole_content(path, DOCUMENT_LIMIT))
+    return parse(whole_content(path, DOCUMENT_LIMIT), wanted)
 
 
-def _log_dir(fields: Fields) -> CapturedLogDir:
+def _log_dir(fields: Fields, wanted: IsWanted | None) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
     return CapturedLogDir(
         path=fields.text("path"),
@@ -187,7 +192,9 @@ def _log_dir(fields: Fields) -> CapturedLogDir:
         segments_bytes=fields.integer("segments_bytes"),
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
-        replicas=tuple(_replica(replica) for replica in fields.objects("replicas")),
+        replicas=tuple(
+            _replica(replica) for replica in fields.objects("replicas") if wanted is None or wanted(replica.file_name("directory"))
+        ),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
     )

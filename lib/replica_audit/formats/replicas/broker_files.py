@@ -45,7 +45,7 @@ class ServerLog(NamedTuple):
 
 
 def replicas_of(
-    folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None
+    folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None, rest: bool = True
 ) -> Iterator[ReplicaFiles | ReplicaAppearance | ServerLog | Problem]:
     """Walk one broker's folder.
 
@@ -53,26 +53,29 @@ def replicas_of(
         folder: the broker's; or, with `is_replica`, what is known to be one replica's.
         is_replica: whether it is that.
         looks: whether to tell how each replica directory looks, too.
-        wanted: which partitions' replicas are read; None for all. Problems that belong to no replica are the same.
+        wanted: which partitions' replicas are read; None for all. All else is the same.
+        rest: whether to tell what else there is; without it, of a collection no more is read than what is wanted.
 
     Yields:
         One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `ReplicaAppearance` per replica
         directory if asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
     """
-    walk = _Walk(looks=looks, wanted=wanted)
+    walk = _Walk(looks=looks, wanted=wanted, rest=rest)
     walk.visit_all(folder, is_replica=is_replica)
     if wanted is not None and walk.texts.tell_of_replicas:  # of any of them
         walk = _Walk(looks=looks, wanted=None)
         walk.visit_all(folder, is_replica=is_replica)
     for found in walk.found(folder):
-        if wanted is None or not isinstance(found, ReplicaFiles) or wanted(found.topic, found.partition):
+        is_told = (wanted is None or wanted(found.topic, found.partition)) if isinstance(found, ReplicaFiles) else rest
+        if is_told:
             yield found
 
 
 class _Walk:
-    def __init__(self, *, looks: bool, wanted: IsWanted | None) -> None:
+    def __init__(self, *, looks: bool, wanted: IsWanted | None, rest: bool = True) -> None:
         self.looks = SeenReplicas() if looks else None
         self.wanted = wanted
+        self.of_manifests = None if rest else self._is_wanted  # the directories of which it is read what a manifest says
         self.known: set[tuple[str, str]] = set()  # replicas, also those that are not wanted
         self.log_dirs: dict[str, LogDirFiles] = {}
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
@@ -122,7 +125,7 @@ class _Walk:
             files.remove(MANIFEST)
         name = log_dir.replica_directory(path.name)
         if name and self._holds_a_replica(folder, is_top=is_top):
-            self._replica(folder, name)
+            self._replica(folder, str(path.parent), name)
         else:
             if any(file in folder.names for file in _OF_A_LOG_DIR):
                 self._log_dir(folder)
@@ -134,10 +137,14 @@ class _Walk:
             if not log_dir.is_known(other):
                 self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
 
+    def _is_wanted(self, directory: str) -> bool:
+        name = log_dir.replica_directory(directory)
+        return name is not None and (self.wanted is None or self.wanted(name.topic, name.partition))
+
     def _open_collection(self, folder: Folder) -> bool:
         """Learn what is in a collection; False if the manifest is not one of ours."""
         try:
-            manifest, found = log_dirs_of(folder.path)
+            manifest, found = log_dirs_of(folder.path, self.of_manifests)
         except OSError as error:
             self.problems.append(cannot_read(folder.path / MANIFEST, "collection", error))
             return True
@@ -173,7 +180,7 @@ class _Walk:
             name = log_dir.replica_directory(replica.directory)
             if name:
                 held = tuple(segments[replica.directory]), tuple(rows.get(replica.directory, ()))
-                self._replica(store.listed(replica), name, CollectedReplica(store, replica, *held))
+                self._replica(store.listed(replica), str(folder.path), name, CollectedReplica(store, replica, *held))
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -199,8 +206,9 @@ class _Walk:
         """An empty folder named TOPIC-PARTITION among replicas is one, too."""
         for folder in self.empty:
             name = log_dir.replica_directory(folder.path.name)
-            if name and str(folder.path.parent) in self.parents:
-                self._replica(folder, name)
+            parent = str(folder.path.parent)
+            if name and parent in self.parents:
+                self._replica(folder, parent, name)
 
     def _tell(self, path: Path, kind: str, code: str, detail: str, remedy: str) -> None:
         self.problems.append(Problem(path=str(path), kind=kind, code=code, detail=detail, remedy=remedy))
@@ -214,22 +222,22 @@ class _Walk:
             self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
         self.small.offset_checkpoints(folder, found, self.problems)
 
-    def _replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: CollectedReplica | None = None) -> None:
-        path, parent = folder.path, str(folder.path.parent)
+    def _replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: CollectedReplica | None = None) -> None:
+        directory = folder.path.name
         self.parents[parent] = None
         if log_dir.PARTITION_METADATA in folder.names or log_dir.EPOCH_CHECKPOINT in folder.names:
             self.copied.add(parent)
         self.problems += folders_in(folder)
         if self.looks is not None:
-            self.looks.add(folder, name, self.log_dirs.get(parent) or NO_FILES, collected)
-        self.known.add((parent, path.name))
+            self.looks.add(folder, parent, name, self.log_dirs.get(parent) or NO_FILES, collected)
+        self.known.add((parent, directory))
         if self.wanted is None or self.wanted(name.topic, name.partition):
-            self._read_replica(folder, name, None if collected is None else collected.segments)
+            self._read_replica(folder, parent, name, None if collected is None else collected.segments)
         elif collected is None:
             list(segment_files(folder, [], self.texts.takes_segment))  # one of them may be text
 
-    def _read_replica(self, folder: Folder, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None) -> None:
-        path, parent = folder.path, str(folder.path.parent)
+    def _read_replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None) -> None:
+        path = folder.path
         problems: list[Problem] = []
         checkpoint = self.small.epoch_checkpoint(folder, problems)
         segments = tuple(segment_files(folder, problems, self.texts.takes_segment)) if collected is None else collected

@@ -47,19 +47,21 @@ class SeenReplicas:
         """None yet."""
         self._seen: dict[tuple[str, str], ReplicaAppearance] = {}
 
-    def add(self, folder: Folder, name: log_dir.ReplicaDirectory, owner: LogDirFiles, collected: CollectedReplica | None) -> None:
-        """Look at a replica directory; `owner` are the files of its log directory."""
+    def add(
+        self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles, collected: CollectedReplica | None
+    ) -> None:
+        """Look at a replica directory; `owner` are the files of its log directory, which is `parent`."""
         said = None if collected is None else collected.said
-        parent, beside = str(folder.path.parent), _of_log_dir(owner, (name.topic, name.partition))
+        beside, directory = _of_log_dir(owner, (name.topic, name.partition)), folder.path.name
         look = Appearance(
             identity=_of_directory(folder, beside) if collected is None else _of_collected(folder, collected, beside),
             log_dir=parent if collected is None else collected.store.said.path,
-            directory=folder.path.name,
+            directory=directory,
             captured_at_ms=None if said is None else said.captured_at_ms,
             verified_at_ms=None if said is None else said.verified_at_ms,
             looked_at_ms=None if said is None or said.second_look is None else said.second_look.looked_at_ms,
         )
-        self._seen[parent, folder.path.name] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+        self._seen[parent, directory] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
 
     def found(
         self, copied: Collection[str], replicas: Mapping[tuple[str, str], ReplicaFiles], *, is_sure: bool
