@@ -50,7 +50,7 @@ from replica_audit.report.text import first_findings
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
-from replica_audit.storage.session import StageProgress, name_run, suit_input
+from replica_audit.storage.session import LOOKS_OF_A_TASK, StageProgress, SuitedSession, name_run
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
@@ -127,7 +127,8 @@ class _Audit:
         earlier.look_up()
         # what may not have changed is looked at first, and read only if it has
         listed_now = None if earlier.base is None else frozenset[tuple[str, str, int]]()
-        suit_input(self.spark, earlier.replicas)  # they have a segment each at least
+        session = SuitedSession(self.spark)
+        session.suit(earlier.replicas, LOOKS_OF_A_TASK)
         looked = inventory(source_rows(self.spark, sources), settings.topics, looks=True, replicas=listed_now)
         looked = looked.persist(StorageLevel.MEMORY_AND_DISK)
         seen = Amounts.of(looked)
@@ -154,7 +155,7 @@ class _Audit:
         now = fingerprints(looked, committed, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         listed = looked if earlier.base is None else self._listed_again(sources, looked, now)
         there = seen if listed is looked else Amounts.of(listed)
-        suit_input(self.spark, there.files)
+        session.suit(there.files)
         said = f"reading {count(there.files, 'segment')} of {count(there.to_read, 'replica')}, {there.size / 1e6:.1f} MB"
         self.progress.begin(Stage.READING, said, segments=there.files, replicas=there.to_read, bytes=there.size)
         scanned = gather(listed, self._reading(there)(listed))

@@ -58,6 +58,7 @@ SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCA
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256
+_ROWS_OF_DIGESTS = 2048  # they stay in Arrow
 _CHUNK = 1 << 20
 
 
@@ -125,7 +126,7 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         found: dict[str, list[int]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"]):
+        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _ROWS_OF_DIGESTS):
             for directory, one in zip(_values(rows, "directory"), row_digests(rows.drop_columns(["capture"])), strict=True):
                 found[directory].append(one)
         return found
@@ -158,7 +159,7 @@ class CollectedLogDir:
             with suppress(OSError):
                 if located(path).stat().st_size == row["index_bytes"]:
                     return path
-        return str(self.store) if row["batch_count"] else None
+        return f"{self.folder}/{SEGMENTS_FILE}" if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
         """The scans of some replica directories, in the order of the file, as rows of SCANNED; one that cannot be a scan as a failed one.
@@ -194,12 +195,12 @@ class CollectedLogDir:
         segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
         return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
 
-    def _rows(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, columns: list[str], at_once: int = _ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
         with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             left = check_file(file, self.said.segments_bytes, ROWS)
-            for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+            for rows in file.iter_batches(batch_size=at_once, columns=columns):
                 left -= rows.num_rows
                 for name in (name for name in LATER_COLUMNS if name in columns and name not in rows.schema.names):
                     rows = rows.append_column(ROWS.field(name), pa.nulls(rows.num_rows, ROWS.field(name).type))
@@ -223,10 +224,15 @@ class CollectedLogDir:
         What could not be read on the broker is there, too, but as no ordinary file.
         """
         path = self.folder / replica.directory if replica else self.folder
-        place = Path(self.original(str(path))) if self.said.unread else path
-        unread = [Path(one.path).name for one in self.said.unread if Path(one.path).parent == place]
-        small = [name for name in unread if log_dir.is_known(name) and not log_dir.segment_name(name)]
-        return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=tuple(sorted(small)))
+        return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=self.unread_of(replica))
+
+    def unread_of(self, replica: CapturedReplica | None) -> tuple[str, ...]:
+        """The small files, of a replica or of the log directory itself, that could not be read on the broker, by their names."""
+        if not self.said.unread:
+            return ()
+        place = f"{self.said.path}/{replica.directory}" if replica else self.said.path
+        names = [name for parent, _, name in (one.path.rpartition("/") for one in self.said.unread) if parent == place]
+        return tuple(sorted(name for name in names if log_dir.is_known(name) and not log_dir.segment_name(name)))
 
     def unread(self) -> dict[str, str]:
         """Why small files could not be read on the broker, by where their copies would be."""

@@ -5,7 +5,7 @@ Files are known by name and content. Nothing here decides about the protocol, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -176,11 +176,20 @@ class _Walk:
         if store.lacks_indexes(segments):
             detail = "some batch indexes are missing: what a truncation removes is known by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
+        parent = str(folder.path)
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)
             if name:
                 held = tuple(segments[replica.directory]), tuple(rows.get(replica.directory, ()))
-                self._replica(store.listed(replica), str(folder.path), name, CollectedReplica(store, replica, *held))
+                self._collected_replica(parent, name, CollectedReplica(store, replica, *held))
+
+    def _collected_replica(self, parent: str, name: log_dir.ReplicaDirectory, found: CollectedReplica) -> None:
+        directory, others = found.said.directory, found.store.unread_of(found.said)
+        self._seen(parent, directory, (*found.said.files, *others))
+        if self.looks is not None:
+            self.looks.add_collected(parent, name, self.log_dirs.get(parent) or NO_FILES, found, others)
+        if self.wanted is None or self.wanted(name.topic, name.partition):
+            self._read_replica(found.store.listed(found.said), parent, name, found.segments)
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -222,21 +231,26 @@ class _Walk:
             self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
         self.small.offset_checkpoints(folder, found, self.problems)
 
-    def _replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: CollectedReplica | None = None) -> None:
-        directory = folder.path.name
+    def _seen(self, parent: str, directory: str, names: Collection[str]) -> None:
+        """Know a replica directory, with the names in it, and its log directory."""
         self.parents[parent] = None
-        if log_dir.PARTITION_METADATA in folder.names or log_dir.EPOCH_CHECKPOINT in folder.names:
+        if log_dir.PARTITION_METADATA in names or log_dir.EPOCH_CHECKPOINT in names:
             self.copied.add(parent)
+        self.known.add((parent, directory))
+
+    def _replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory) -> None:
+        self._seen(parent, folder.path.name, folder.names)
         self.problems += folders_in(folder)
         if self.looks is not None:
-            self.looks.add(folder, parent, name, self.log_dirs.get(parent) or NO_FILES, collected)
-        self.known.add((parent, directory))
+            self.looks.add(folder, parent, name, self.log_dirs.get(parent) or NO_FILES)
         if self.wanted is None or self.wanted(name.topic, name.partition):
-            self._read_replica(folder, parent, name, None if collected is None else collected.segments)
-        elif collected is None:
+            self._read_replica(folder, parent, name)
+        else:
             list(segment_files(folder, [], self.texts.takes_segment))  # one of them may be text
 
-    def _read_replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None) -> None:
+    def _read_replica(
+        self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None = None
+    ) -> None:
         path = folder.path
         problems: list[Problem] = []
         checkpoint = self.small.epoch_checkpoint(folder, problems)

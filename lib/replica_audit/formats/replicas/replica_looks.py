@@ -27,6 +27,7 @@ _AT_REST_NS = 2_000_000_000  # a file that was written so shortly before may be 
 # What each collection says anew of what did not change, or of itself. A new field of a manifest counts unless it is named here.
 _MOVING_OF_REPLICA = frozenset({"capture", "captured_at_ms", "verified_at_ms", "taken_over", "second_look", "later"})
 _MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "replicas"})
+_OFFSETS = frozenset(log_dir.OFFSET_CHECKPOINTS)
 _OF_REPLICA = attrgetter(*(one.name for one in fields(CapturedReplica) if one.name not in _MOVING_OF_REPLICA))
 _OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.name not in _MOVING_OF_LOG_DIR))
 
@@ -46,22 +47,30 @@ class SeenReplicas:
     def __init__(self) -> None:
         """None yet."""
         self._seen: dict[tuple[str, str], ReplicaAppearance] = {}
+        self._collected: dict[str, str] = {}  # what is said of log directories of a collection, as digests
 
-    def add(
-        self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles, collected: CollectedReplica | None
+    def add(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles) -> None:
+        """Look at a replica directory as a broker or a copy has it; `owner` are the files of its log directory, which is `parent`."""
+        identity = _of_directory(folder, _of_log_dir(owner, (name.topic, name.partition)))
+        look = Appearance(identity=identity, log_dir=parent, directory=folder.path.name)
+        self._seen[parent, folder.path.name] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+
+    def add_collected(
+        self, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles, found: CollectedReplica, unread: tuple[str, ...]
     ) -> None:
-        """Look at a replica directory; `owner` are the files of its log directory, which is `parent`."""
-        said = None if collected is None else collected.said
-        beside, directory = _of_log_dir(owner, (name.topic, name.partition)), folder.path.name
+        """The same of a replica directory of a collection; `unread` are its small files that could not be read on the broker."""
+        said = found.said
+        if parent not in self._collected:
+            self._collected[parent] = _digest(_OF_LOG_DIR(found.store.said))
         look = Appearance(
-            identity=_of_directory(folder, beside) if collected is None else _of_collected(folder, collected, beside),
-            log_dir=parent if collected is None else collected.store.said.path,
-            directory=directory,
-            captured_at_ms=None if said is None else said.captured_at_ms,
-            verified_at_ms=None if said is None else said.verified_at_ms,
-            looked_at_ms=None if said is None or said.second_look is None else said.second_look.looked_at_ms,
+            identity=_of_collected(found, unread, (self._collected[parent], _of_log_dir(owner, (name.topic, name.partition)))),
+            log_dir=found.store.said.path,
+            directory=said.directory,
+            captured_at_ms=said.captured_at_ms,
+            verified_at_ms=said.verified_at_ms,
+            looked_at_ms=None if said.second_look is None else said.second_look.looked_at_ms,
         )
-        self._seen[parent, directory] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+        self._seen[parent, said.directory] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
 
     def found(
         self, copied: Collection[str], replicas: Mapping[tuple[str, str], ReplicaFiles], *, is_sure: bool
@@ -100,7 +109,7 @@ def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
     Returns:
         None if that cannot be told: of a store that knows no inodes, of files that cannot be looked at, or that are being written.
     """
-    if is_stored(folder.path) or any(name in folder.names for name in log_dir.OFFSET_CHECKPOINTS):
+    if is_stored(folder.path) or not _OFFSETS.isdisjoint(folder.names):
         return None
     place, latest = str(folder.path), time.time_ns() - _AT_REST_NS
     files: list[tuple[object, ...]] = []
@@ -117,25 +126,21 @@ def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
     return _digest((place, folder.files, folder.folders, folder.others, files, beside))
 
 
-def _of_collected(folder: Folder, collected: CollectedReplica, beside: tuple[object, ...]) -> str | None:
+def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: tuple[object, ...]) -> str | None:
     """The identity of a replica directory of a collection, wherever the collection lies.
 
     The paths of batch indexes and of copied segments do not count, but whether they are there.
     """
     store, replica = collected.store, collected.said
-    if is_stored(store.folder) or any(name in folder.names for name in log_dir.OFFSET_CHECKPOINTS):
+    if is_stored(store.folder) or not _OFFSETS.isdisjoint((*replica.files, *unread)):
         return None
-    rows = f"{store.folder}/{SEGMENTS_FILE}"  # a Path made for each of them takes longer than all else
+    place = str(store.folder)  # a Path made for each of them takes longer than all else
+    rows = f"{place}/{SEGMENTS_FILE}"
     files = [(one.path, one.base_offset, one.size_bytes, one.swap, _kind(one, rows), one.copy is not None) for one in collected.segments]
     look = replica.second_look
-    known = (
-        _OF_LOG_DIR(store.said),
-        _OF_REPLICA(replica),
-        look and (look.log_start_offset, look.log_end_offset, look.epochs),
-        folder.others,
-    )
+    known = _OF_REPLICA(replica), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
     try:
-        small = [_content(f"{store.folder}/{replica.directory}/{name}") for name in replica.files]
+        small = [_content(f"{place}/{replica.directory}/{name}") for name in replica.files]
     except OSError:
         return None
     return _digest((known, sorted(replica.later.items()), files, collected.rows, small, beside))
