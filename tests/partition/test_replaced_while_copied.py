@@ -39,7 +39,7 @@ def _verdict(root: Path, segments: Mapping[int, Iterable[int]], cleaned: int | N
     _metadata(root, LEADER, epoch=0, brokers=[LEADER, FOLLOWER], isr=[LEADER, FOLLOWER], state="up")
     _in_states(root, given.pop("states", {}))
     tables = in_process.audit(root, settings=Settings(**given))
-    (row,) = [row for row in tables["replica_verdicts"] if row["topic"] == "t"]
+    (row,) = [row for row in tables["replica_verdicts"] if (row["topic"], row["follower_id"]) == ("t", FOLLOWER)]
     return row["verdict"], sorted(problem["code"] for problem in tables["input_errors"])
 
 
@@ -73,5 +73,12 @@ def test_an_overlap_stays_an_alarm(tmp_path: Path, segments: Mapping[int, Iterab
 
 def test_an_overlap_that_may_be_either_is_left_open(tmp_path: Path) -> None:
     # cleaned while much was written, or its base offset rotted
+    verdict, _problems = _verdict(tmp_path, {0: (2, 9, 40), 33: (33, 34), 35: (35,)})
+    assert verdict == "inconclusive"
+
+
+def test_a_log_of_an_earlier_topic_of_the_name_proves_nothing(tmp_path: Path) -> None:
+    _replica(tmp_path, 9, {0: range(50)}, None)
+    (tmp_path / "broker-9" / "data-0" / "t-0" / "partition.metadata").write_bytes(kafka_files.partition_metadata("BBBBBBBBBBBBBBBBBBBBBA"))
     verdict, _problems = _verdict(tmp_path, {0: (2, 9, 40), 33: (33, 34), 35: (35,)})
     assert verdict == "inconclusive"

@@ -97,7 +97,7 @@ def _without_replaced(one: Loaded, segments: Sequence[Segment], loaded: Sequence
     left = again(one.broker_id, one.files, bases - replaced)
     if max(bases) not in replaced or left.log is None:
         return left
-    end, known_end = left.log.log_end_offset, max(_known_end(other) for other in loaded)
+    end, known_end = left.log.log_end_offset, max(_known_end(other) for other in loaded if _is_same_topic(one, other))
     if end <= known_end:
         return left
     why = (
