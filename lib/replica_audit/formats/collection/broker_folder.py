@@ -11,7 +11,7 @@ Everything is told by where it lay on the broker: tables made of a collection na
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,15 +36,7 @@ from replica_audit.formats.collection.collected_rows import (
     told,
     without_claims,
 )
-from replica_audit.formats.collection.collection_manifest import (
-    MANIFEST,
-    SEGMENTS_FILE,
-    CapturedLogDir,
-    CapturedReplica,
-    IsWanted,
-    Manifest,
-    read,
-)
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
 from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
@@ -282,7 +274,7 @@ def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -
     return problem
 
 
-def log_dirs_of(folder: Path, wanted: IsWanted | None = None) -> tuple[Manifest, dict[str, CollectedLogDir]]:
+def log_dirs_of(folder: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Manifest, dict[str, CollectedLogDir]]:
     """The manifest of a collection, and its log directories by the folders that they are in; of replicas only those that are wanted.
 
     Raises:

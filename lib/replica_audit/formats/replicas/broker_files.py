@@ -24,8 +24,9 @@ from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
+from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, LogDirFiles, SmallFiles
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
+from replica_audit.formats.replicas.replica_files import OwnFiles, replica_files
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
 from replica_audit.model import Problem, ReplicaAppearance, ReplicaFiles, SegmentFile
@@ -260,60 +261,18 @@ class _Walk:
             topic_id = self.small.parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
         if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
             self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
-        found = self._files(path, parent, name, segments=segments, topic_id=topic_id, checkpoint=checkpoint, problems=problems)
+        found = self._files(path, parent, name, OwnFiles(segments, checkpoint, topic_id, problems))
         told = log_dir.producer_files(folder.files) if collected is None else ()
         self.replicas[(found.log_dir, found.directory)] = replace(found, producer_files=told) if told else found
 
-    def _files(
-        self,
-        path: Path,
-        parent: str,
-        name: log_dir.ReplicaDirectory,
-        *,
-        segments: tuple[SegmentFile, ...],
-        topic_id: str | None,
-        checkpoint: EpochCheckpoint,
-        problems: list[Problem],
-    ) -> ReplicaFiles:
-        """A replica with the entries of its log directory's offset checkpoints."""
+    def _files(self, path: Path, parent: str, name: log_dir.ReplicaDirectory, held: OwnFiles) -> ReplicaFiles:
         owner, own = (self.log_dirs.get(place) or NO_FILES for place in (parent, str(path)))
-        collected = {*owner.offsets, *own.offsets}
-
-        def offset(file: str) -> int | None:
-            found = [one.offset(file, (name.topic, name.partition)) for one in (owner, own)]
-            return found[1] if found[0] is None else found[0]
-
-        offline = owner.offline_reason or own.offline_reason
-        if checkpoint.state == "unreadable":
-            offline = why_offline(log_dir.EPOCH_CHECKPOINT, problems[0])
-        return ReplicaFiles(
-            log_dir=parent,
-            directory=path.name,
-            topic=name.topic,
-            partition=name.partition,
-            state=name.state,
-            topic_id=topic_id,
-            segments=segments,
-            checkpoint_state=checkpoint.state,
-            checkpoint=tuple(checkpoint.lines),
-            epochs=checkpoint.epochs,
-            high_watermark=offset(log_dir.HIGH_WATERMARKS),
-            high_watermarks_collected=log_dir.HIGH_WATERMARKS in collected,
-            recovery_point=offset(log_dir.RECOVERY_POINTS),
-            log_start_offset=offset(log_dir.LOG_STARTS),
-            cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
-            cleaner_offsets_collected=log_dir.CLEANER_OFFSETS in collected,
-            clean_shutdown=owner.clean_shutdown,
-            clean_shutdown_epoch=owner.clean_shutdown_epoch,
-            has_lock=owner.has_lock,
-            offline_reason=offline,
-            problems=tuple(problems),
-        )
+        return replica_files(parent, path.name, name, held, owner, own)
 
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""
         path = located(parent) / directory
-        return self._files(path, str(path.parent), name, segments=(), topic_id=None, checkpoint=NO_CHECKPOINT, problems=[])
+        return self._files(path, str(path.parent), name, OwnFiles((), NO_CHECKPOINT))
 
     def _tell_missing_from_not_collected(self) -> None:
         """Where no replica of a log directory has any small file, none was copied; where some have, the checkpoint is missing."""
