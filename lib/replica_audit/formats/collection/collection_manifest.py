@@ -23,7 +23,7 @@ SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
-IsWanted = Callable[[str], bool]  # of the name of a replica directory
+IsWantedDirectory = Callable[[str], bool]  # of the name of a replica directory
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
@@ -137,7 +137,7 @@ def utc_text(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse(content: bytes, wanted: IsWanted | None = None) -> Manifest:
+def parse(content: bytes, wanted: IsWantedDirectory | None = None) -> Manifest:
     """Read a manifest.
 
     Args:
@@ -172,7 +172,7 @@ def parse(content: bytes, wanted: IsWanted | None = None) -> Manifest:
     )
 
 
-def read(path: Path, wanted: IsWanted | None = None) -> Manifest:
+def read(path: Path, wanted: IsWantedDirectory | None = None) -> Manifest:
     """Read a manifest file; `wanted` as of `parse`.
 
     Raises:
@@ -182,7 +182,7 @@ def read(path: Path, wanted: IsWanted | None = None) -> Manifest:
     return parse(whole_content(path, DOCUMENT_LIMIT), wanted)
 
 
-def _log_dir(fields: Fields, wanted: IsWanted | None) -> CapturedLogDir:
+def _log_dir(fields: Fields, wanted: IsWantedDirectory | None) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
     return CapturedLogDir(
         path=fields.text("path"),
