@@ -168,9 +168,9 @@ class Maker:
         return logs.base[:, -1] + self.batches.records[logs.batch[:, -1]]
 
     def write(self, root: Path, *, is_collected: bool) -> None:
-        """Write the cluster below a folder, which is made."""
-        root.mkdir(parents=True)
-        (root / "cluster-metadata.json").write_text(json.dumps(self._metadata(), separators=(",", ":")), encoding="utf-8")
+        """Write the cluster below a folder, which is made; over the log directories of another night, of which the same files stay."""
+        root.mkdir(parents=True, exist_ok=not is_collected)
+        _put(root / "cluster-metadata.json", json.dumps(self._metadata(), separators=(",", ":")))
         for broker in range(1, self.cluster.brokers + 1):
             _Broker(self, broker, root / f"broker-{broker}").write(is_collected=is_collected)
 
@@ -209,7 +209,7 @@ class _Broker:
 
     def write(self, *, is_collected: bool) -> None:
         place = self.folder / "data-0"
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=not is_collected)
         writer = pq.ParquetWriter(place / manifests.SEGMENTS_FILE, ROWS, compression="zstd") if is_collected else None
         for logs in self.maker.on_broker(self.broker):
             names = self.maker.names(logs)
@@ -244,11 +244,11 @@ class _Broker:
             names, logs.epoch.tolist(), logs.base.tolist(), own_ends, leader_ends, other, strict=True
         ):
             folder = place / name
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             starts = dict(reversed(list(zip(epochs, bases, strict=True))))
             lines = [f"{epoch} {start}" for epoch, start in sorted(starts.items())]
-            (folder / OF_REPLICA[0]).write_text("\n".join(["0", str(len(lines)), *lines, ""]), encoding="ascii")
-            (folder / OF_REPLICA[1]).write_text(f"version: 0\ntopic_id: {topic_ids[name.rpartition('-')[0]]}", encoding="ascii")
+            _put(folder / OF_REPLICA[0], "\n".join(["0", str(len(lines)), *lines, ""]))
+            _put(folder / OF_REPLICA[1], f"version: 0\ntopic_id: {topic_ids[name.rpartition('-')[0]]}")
             self.ends[name] = end, common if is_other else end
 
     def _offsets(self, place: Path) -> None:
@@ -259,9 +259,9 @@ class _Broker:
         }
         for file, offsets in lines.items():
             named = [f"{' '.join(name.rsplit('-', 1))} {offset}" for name, offset in zip(self.ends, offsets, strict=False)]
-            (place / file).write_text("\n".join(["0", str(len(named)), *named, ""]), encoding="ascii")
+            _put(place / file, "\n".join(["0", str(len(named)), *named, ""]))
         properties = {"version": 1, "node.id": self.broker, "cluster.id": self.maker.id, "directory.id": _uuid(str(self.broker))}
-        (place / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="ascii")
+        _put(place / "meta.properties", "".join(f"{key}={value}\n" for key, value in properties.items()))
 
     def _manifest(self, place: Path) -> None:
         content = (place / manifests.SEGMENTS_FILE).read_bytes()
@@ -294,7 +294,14 @@ def _write_segments(place: Path, logs: Logs, names: list[str], batches: Batches)
             content += batches.content[which]
             struct.pack_into(">q", content, start, base)  # the CRC covers neither of these
             struct.pack_into(">i", content, start + 12, epoch)
-        (place / name / SEGMENT).write_bytes(content)
+        _put(place / name / SEGMENT, bytes(content))
+
+
+def _put(path: Path, content: str | bytes) -> None:
+    """Write a file, unless it has this content: brokers do not write again what did not change."""
+    wanted = content.encode() if isinstance(content, str) else content
+    if not path.exists() or path.read_bytes() != wanted:
+        path.write_bytes(wanted)
 
 
 def _rows(logs: Logs, names: list[str], batches: Batches) -> pa.Table:
@@ -385,7 +392,7 @@ def _uuid(name: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="folder to make; it must not be there yet")
+    parser.add_argument("--output", type=Path, required=True, help="folder to make; only of raw log directories it may be there")
     parser.add_argument("--form", choices=("raw", "collected"), default="collected", help="log directories, or what collect writes of them")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=3)
