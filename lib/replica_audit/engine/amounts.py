@@ -23,6 +23,7 @@ class Amounts:
         states: replicas of `__transaction_state`.
         copies: of the metadata log.
         collections: replicas that were scanned on their brokers.
+        logs: the others that are read.
         versions: that server logs tell.
         captured: replicas of which is known when they were collected.
     """
@@ -35,6 +36,7 @@ class Amounts:
     states: int
     copies: int
     collections: int
+    logs: int
     versions: int
     captured: int
 
@@ -51,6 +53,7 @@ class Amounts:
             F.count(F.when(F.col("topic") == F.lit(TRANSACTIONS_TOPIC), replica)),
             F.count("metadata_copy"),
             F.count("replica.scans"),
+            F.count(F.when(replica.isNotNull() & replica.scans.isNull(), 1)),
             F.count("versions"),
             F.count("look.captured_at_ms"),
         ).first()

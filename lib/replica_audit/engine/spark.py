@@ -11,10 +11,11 @@ from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -46,7 +47,6 @@ class RowFiles(Protocol):
 
 
 OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
-_BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
 
 
 def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, str, str]]) -> DataFrame:
@@ -95,7 +95,9 @@ def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:
     return found
 
 
-def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool, compare: str = "content") -> DataFrame:
+def segments(
+    inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool, has_logs: bool = True, compare: str = "content"
+) -> DataFrame:
     """Scan every segment.
 
     Args:
@@ -103,12 +105,23 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
         tasks: over how many tasks the segments are spread, by bytes.
         total_bytes: the sum of the segments' sizes.
         has_collections: whether any replica was scanned on its broker; if none was, nothing is started to look for such scans.
+        has_logs: whether any was not; if all were, nothing is started to scan segments.
         compare: how closely replicas are compared, a `CompareMode`.
 
     Returns:
         Rows of the shape SEGMENTS, one per segment file.
     """
     replicas = inventory.where(F.col("replica").isNotNull())
+    if not has_collections:
+        return _scanned_here(replicas, tasks, total_bytes, CompareMode(compare))
+    is_collected = F.col("replica.scans").isNotNull()
+    places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
+    # the replicas of a broker's folder come from one task, so each file of scans is read by one
+    collected = places.mapInArrow(collected_scans, spark_schema(SEGMENTS))
+    return _scanned_here(replicas, tasks, total_bytes, CompareMode(compare)).unionByName(collected) if has_logs else collected
+
+
+def _scanned_here(replicas: DataFrame, tasks: int, total_bytes: int, mode: CompareMode) -> DataFrame:
     files = replicas.where(F.col("replica.scans").isNull()).select(
         "cluster_id",
         "broker_id",
@@ -118,37 +131,7 @@ def segments(inventory: DataFrame, tasks: int, total_bytes: int, *, has_collecti
         F.col("replica.directory").alias("directory"),
         F.explode("replica.segments").alias("file"),
     )
-    scanned_here = spread(files, tasks, total_bytes).mapInArrow(partial(scan_segments, mode=CompareMode(compare)), spark_schema(SEGMENTS))
-    if not has_collections:
-        return scanned_here
-    is_collected = F.col("replica.scans").isNotNull()
-    places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
-    # the replicas of a broker's folder come from one task, so each file of scans is read by one
-    return scanned_here.unionByName(places.mapInArrow(collected_scans, spark_schema(SEGMENTS)))
-
-
-def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
-    """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
-
-    The parts of a packed text are one file here, because its beginning has to be unpacked to read its end.
-
-    Args:
-        files: rows with a struct `file` of the shape SEGMENT_FILE.
-        tasks: partitions of the result.
-        total_bytes: the sum of the sizes.
-
-    Returns:
-        The rows of every task ordered by path, those of a text by their place in it.
-    """
-    is_packed = F.col("file.unpacked_bytes") > 0
-    size = F.when(is_packed, F.col("file.unpacked_bytes")).otherwise(F.col("file.size_bytes"))
-    begin = F.when(is_packed, 0).otherwise(F.col("file.byte_start"))
-    # at most a few files for each task, so that ranking them in one place costs nothing
-    is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
-    by_size = Window.orderBy(size.desc(), "file.path", begin)
-    big = files.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
-    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", begin), F.lit(tasks)).cast("int"))
-    return big.unionByName(small).repartitionById(tasks, "task").sortWithinPartitions("file.path", "file.byte_start").drop("task")
+    return spread(files, tasks, total_bytes).mapInArrow(partial(scan_segments, mode=mode), spark_schema(SEGMENTS))
 
 
 def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:

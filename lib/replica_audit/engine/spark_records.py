@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
-from replica_audit.engine.spark import spread
+from replica_audit.engine.spreading import spread
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.mapping import map_rows

@@ -206,7 +206,8 @@ class _Audit:
     def _reading(self, there: Amounts) -> Callable[[DataFrame], DataFrame]:
         """What reads the segments of a listing that has so much."""
         compare, tasks = self.request.settings.compare, self._tasks_for(there.files)
-        return partial(segments, tasks=tasks, total_bytes=there.size, has_collections=bool(there.collections), compare=compare)
+        has_collections, has_logs = bool(there.collections), bool(there.logs)
+        return partial(segments, tasks=tasks, total_bytes=there.size, has_collections=has_collections, has_logs=has_logs, compare=compare)
 
     def _conclude(self, found: Tally, held: Hold) -> None:
         """Write the run down as complete."""
