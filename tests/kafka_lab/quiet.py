@@ -118,8 +118,7 @@ def _copy(lab: Lab, mover: Mover, root: Path, way: str, chance: random.Random) -
     brokers = list(lab.brokers.values())
     if way == _AT_ONCE:  # as timers on all of them do
         with ThreadPoolExecutor(len(brokers)) as pool:
-            for collected in [pool.submit(_collect, broker, root) for broker in brokers]:
-                collected.result()
+            list(pool.map(partial(_collect, root=root), brokers))
         return
     for broker in chance.sample(brokers, len(brokers)):
         raw = chance.random() < 0.5 if way == "copies and collections" else way == "copies"

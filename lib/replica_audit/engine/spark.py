@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import partial, reduce
 from typing import Protocol
 
 import pyarrow as pa
@@ -112,13 +112,19 @@ def segments(
         Rows of the shape SEGMENTS, one per segment file.
     """
     replicas = inventory.where(F.col("replica").isNotNull())
-    if not has_collections:
-        return _scanned_here(replicas, tasks, total_bytes, CompareMode(compare))
+    made = []
+    if has_logs or not has_collections:
+        made.append(_scanned_here(replicas, tasks, total_bytes, CompareMode(compare)))
+    if has_collections:
+        made.append(_scanned_on_brokers(replicas))
+    return reduce(DataFrame.unionByName, made)
+
+
+def _scanned_on_brokers(replicas: DataFrame) -> DataFrame:
     is_collected = F.col("replica.scans").isNotNull()
     places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
     # the replicas of a broker's folder come from one task, so each file of scans is read by one
-    collected = places.mapInArrow(collected_scans, spark_schema(SEGMENTS))
-    return _scanned_here(replicas, tasks, total_bytes, CompareMode(compare)).unionByName(collected) if has_logs else collected
+    return places.mapInArrow(collected_scans, spark_schema(SEGMENTS))
 
 
 def _scanned_here(replicas: DataFrame, tasks: int, total_bytes: int, mode: CompareMode) -> DataFrame:

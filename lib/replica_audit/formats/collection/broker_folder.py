@@ -76,6 +76,11 @@ class CollectedLogDir:
         """Its `segments.parquet`."""
         return self.folder / SEGMENTS_FILE
 
+    @property
+    def rows_path(self) -> str:
+        """The same as a text: a Path made for each of tens of thousands of replicas takes longer than all else."""
+        return f"{self.folder}/{SEGMENTS_FILE}"
+
     def original(self, path: str) -> str:
         """Where a file of the collection lay on the broker; other paths stay as they are."""
         below = str(self.folder)
@@ -151,7 +156,7 @@ class CollectedLogDir:
             with suppress(OSError):
                 if located(path).stat().st_size == row["index_bytes"]:
                     return path
-        return f"{self.folder}/{SEGMENTS_FILE}" if row["batch_count"] else None
+        return self.rows_path if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
         """The scans of some replica directories, in the order of the file, as rows of SCANNED; one that cannot be a scan as a failed one.
@@ -211,12 +216,9 @@ class CollectedLogDir:
         return []
 
     def listed(self, replica: CapturedReplica | None = None) -> Folder:
-        """The folder with the copies of the small files, of a replica or of the log directory itself, as the manifest says it should be.
-
-        What could not be read on the broker is there, too, but as no ordinary file.
-        """
-        path = self.folder / replica.directory if replica else self.folder
-        return Folder(path=path, files=replica.files if replica else self.said.files, folders=(), others=self.unread_of(replica))
+        """The copied small files, of a replica or the log directory, as a folder: what was not read on the broker is no ordinary file."""
+        path, files = (self.folder / replica.directory, replica.files) if replica else (self.folder, self.said.files)
+        return Folder(path=path, files=files, folders=(), others=self.unread_of(replica))
 
     def unread_of(self, replica: CapturedReplica | None) -> tuple[str, ...]:
         """The small files, of a replica or of the log directory itself, that could not be read on the broker, by their names."""
@@ -240,7 +242,7 @@ class CollectedLogDir:
 
     def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
         """Whether the batches of any segment are to be made up from its runs."""
-        return any(file.batch_index == str(self.store) and file.copy is None for segments in files.values() for file in segments)
+        return any(file.batch_index == self.rows_path and file.copy is None for segments in files.values() for file in segments)
 
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
@@ -256,7 +258,7 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
         replica,
         log_dir=store.said.path,
         folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
-        scans=f"{store.folder}/{SEGMENTS_FILE}",
+        scans=store.rows_path,
         captured_at_ms=said.captured_at_ms,
         verified_at_ms=said.verified_at_ms,
         in_use=store.said.in_use is True,

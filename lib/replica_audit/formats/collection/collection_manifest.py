@@ -23,7 +23,6 @@ SEGMENTS_FILE = "segments.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 1
-IsWantedDirectory = Callable[[str], bool]  # of the name of a replica directory
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
@@ -137,12 +136,12 @@ def utc_text(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse(content: bytes, wanted: IsWantedDirectory | None = None) -> Manifest:
+def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manifest:
     """Read a manifest.
 
     Args:
         content: the file's bytes.
-        wanted: tells by the name of a replica directory whether to read what is said of it; None for all.
+        wanted: which replica directories to read, by their names; None for all of them.
 
     Raises:
         MetadataError: it is none, or is of a later version.
@@ -172,7 +171,7 @@ def parse(content: bytes, wanted: IsWantedDirectory | None = None) -> Manifest:
     )
 
 
-def read(path: Path, wanted: IsWantedDirectory | None = None) -> Manifest:
+def read(path: Path, wanted: Callable[[str], bool] | None = None) -> Manifest:
     """Read a manifest file; `wanted` as of `parse`.
 
     Raises:
@@ -182,7 +181,7 @@ def read(path: Path, wanted: IsWantedDirectory | None = None) -> Manifest:
     return parse(whole_content(path, DOCUMENT_LIMIT), wanted)
 
 
-def _log_dir(fields: Fields, wanted: IsWantedDirectory | None) -> CapturedLogDir:
+def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
     return CapturedLogDir(
         path=fields.text("path"),

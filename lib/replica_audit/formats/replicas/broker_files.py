@@ -25,8 +25,8 @@ from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, LogDirFiles, SmallFiles
+from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_replica
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
-from replica_audit.formats.replicas.replica_files import OwnFiles, replica_files
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
 from replica_audit.model import Problem, ReplicaAppearance, ReplicaFiles, SegmentFile
@@ -138,9 +138,12 @@ class _Walk:
             if not log_dir.is_known(other):
                 self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
 
+    def _reads(self, name: log_dir.ReplicaDirectory) -> bool:
+        return self.wanted is None or self.wanted(name.topic, name.partition)
+
     def _is_wanted(self, directory: str) -> bool:
         name = log_dir.replica_directory(directory)
-        return name is not None and (self.wanted is None or self.wanted(name.topic, name.partition))
+        return name is not None and self._reads(name)
 
     def _open_collection(self, folder: Folder) -> bool:
         """Learn what is in a collection; False if the manifest is not one of ours."""
@@ -189,7 +192,7 @@ class _Walk:
         self._seen(parent, directory, (*found.said.files, *others))
         if self.looks is not None:
             self.looks.add_collected(parent, name, self.log_dirs.get(parent) or NO_FILES, found, others)
-        if self.wanted is None or self.wanted(name.topic, name.partition):
+        if self._reads(name):
             self._read_replica(found.store.listed(found.said), parent, name, found.segments)
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
@@ -244,7 +247,7 @@ class _Walk:
         self.problems += folders_in(folder)
         if self.looks is not None:
             self.looks.add(folder, parent, name, self.log_dirs.get(parent) or NO_FILES)
-        if self.wanted is None or self.wanted(name.topic, name.partition):
+        if self._reads(name):
             self._read_replica(folder, parent, name)
         else:
             list(segment_files(folder, [], self.texts.takes_segment))  # one of them may be text
@@ -267,7 +270,7 @@ class _Walk:
 
     def _files(self, path: Path, parent: str, name: log_dir.ReplicaDirectory, held: OwnFiles) -> ReplicaFiles:
         owner, own = (self.log_dirs.get(place) or NO_FILES for place in (parent, str(path)))
-        return replica_files(parent, path.name, name, held, owner, own)
+        return listed_replica(parent, path.name, name, held, owner, own)
 
     def _only_dumped(self, parent: str, directory: str, name: log_dir.ReplicaDirectory) -> ReplicaFiles:
         """A replica without files of its own: text of kafka-dump-log, perhaps with the offset checkpoints of its log directory."""

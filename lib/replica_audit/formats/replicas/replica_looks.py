@@ -17,7 +17,7 @@ from typing import NamedTuple
 from replica_audit.files.locations import is_stored
 from replica_audit.files.tree_walk import Folder
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
-from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica
+from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import LogDirFiles
 from replica_audit.model import Appearance, ReplicaAppearance, ReplicaFiles, SegmentFile
@@ -134,8 +134,7 @@ def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: 
     store, replica = collected.store, collected.said
     if is_stored(store.folder) or not _OFFSETS.isdisjoint((*replica.files, *unread)):
         return None
-    place = str(store.folder)  # a Path made for each of them takes longer than all else
-    rows = f"{place}/{SEGMENTS_FILE}"
+    place, rows = str(store.folder), store.rows_path
     files = [(one.path, one.base_offset, one.size_bytes, one.swap, _kind(one, rows), one.copy is not None) for one in collected.segments]
     look = replica.second_look
     known = _OF_REPLICA(replica), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread

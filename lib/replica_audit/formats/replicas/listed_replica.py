@@ -19,7 +19,7 @@ class OwnFiles(NamedTuple):
     problems: Sequence[Problem] = ()
 
 
-def replica_files(
+def listed_replica(
     log_dir_path: str, directory: str, name: log_dir.ReplicaDirectory, held: OwnFiles, owner: LogDirFiles, own: LogDirFiles
 ) -> ReplicaFiles:
     """A replica with the entries of its log directory's offset checkpoints.
