@@ -8,7 +8,7 @@ import pytest
 
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.running import is_alive, may_be_of_different_times
+from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
 from replica_audit.protocol.cluster.generation import generation
 from tests.formats import kafka_files
 from tests.formats import metadata_files as mf
@@ -57,6 +57,21 @@ def test_a_broker_that_registered_again_since_its_marker_was_written_has_started
 )
 def test_a_marker_counts_where_no_start_is_known(files: dict[str, object], cluster: ClusterFacts) -> None:
     assert is_alive(3, _files(**files), cluster) is False
+
+
+@pytest.mark.parametrize(
+    ("files", "state", "expected"),
+    [
+        pytest.param({"clean_shutdown": False}, "stopped", True, id="neither the marker nor the lock was copied"),
+        pytest.param({"clean_shutdown": False, "has_lock": True}, "stopped", True, id="copied before it stopped"),
+        pytest.param({}, "stopped", False, id="copied after it had stopped"),
+        pytest.param({"clean_shutdown": False}, "up", True, id="it runs"),
+        pytest.param({"clean_shutdown": False}, "down", False, id="it was down"),
+        pytest.param({"clean_shutdown": False}, "", False, id="nothing tells of it"),
+    ],
+)
+def test_who_may_have_run_while_it_was_copied(files: dict[str, object], state: str, expected: bool) -> None:
+    assert may_have_run(3, _files(**files), _cluster(state, epoch=40)) is expected
 
 
 def _replica(root: Path, broker: int, *batches: tuple[int, int, int], table: list[tuple[int, int]], high_watermark: int) -> Path:
@@ -115,3 +130,30 @@ def test_a_leaders_high_watermark_of_after_the_start_does_not_say_that_its_log_i
     _replica(tmp_path, LEADER, (0, 0, 8), (8, 0, 2), table=[(0, 0)], high_watermark=18)
     _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 1, 12), table=[(0, 0), (1, 8)], high_watermark=20)
     assert _verdict(_metadata(tmp_path, 7))["verdict"] == "inconclusive"
+
+
+def _stopped(root: Path) -> Path:
+    """The metadata log: broker 1 leads; broker 3 stopped, once its files had been copied."""
+    registered = [mf.record("REGISTER_BROKER_RECORD", **_REGISTRATION, brokerId=one, brokerEpoch=one) for one in (LEADER, FOLLOWER)]
+    created = [mf.topic("t"), mf.partition(replicas=[LEADER, FOLLOWER], isr=[LEADER], leaderEpoch=1)]
+    stops = [
+        mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=FOLLOWER, brokerEpoch=FOLLOWER, **changed)
+        for changed in ({"fenced": -1}, {"inControlledShutdown": 1}, {"fenced": 1})
+    ]
+    level = mf.record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=25)
+    mf.log(root / f"broker-{LEADER}" / "data-0" / "__cluster_metadata-0", [level, *registered, *created, *stops])
+    return root
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_hole_in_the_copy_of_a_broker_that_stopped_later_may_be_the_copys_own(tmp_path: Path, is_marked: bool) -> None:
+    """Seen on Kafka 4.3.1: it started while it was copied, no marker nor lock was, a reassignment deleted the replica meanwhile."""
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 0, 12), table=[(0, 0)], high_watermark=20)
+    log_dir = _replica(tmp_path, FOLLOWER, (0, 0, 4), table=[(0, 0)], high_watermark=20)
+    kafka_files.segment(log_dir / "t-0", 12, kafka_files.batch(12, 0, deltas=range(8), value=b"0"))
+    if is_marked:  # nothing is deleted after it
+        (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{FOLLOWER}}}')
+    row = _verdict(_stopped(tmp_path))
+    expected = ("log_matching_violation", None) if is_marked else ("inconclusive", "deleted while copied")
+    assert (row["verdict"], row["cause"]) == expected
+    assert is_marked or "the broker may have run then, before it was stopped" in row["reason"]

@@ -21,7 +21,7 @@ from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cleaning import is_compacted
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
-from replica_audit.partition.known.running import is_alive, may_be_of_different_times
+from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
@@ -78,7 +78,9 @@ class PartitionAudit:
         self.metadata = replace(told, compacted=compacted)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
-        self.loaded = load_all(known, self.readers, alive=self._alive, changes=self._changes, compacted=compacted)
+        self.loaded = load_all(
+            known, self.readers, alive=self._alive, may_have_run=self._may_have_run, changes=self._changes, compacted=compacted
+        )
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.outdated = self._outdated()
         if self.outdated:
@@ -246,6 +248,9 @@ class PartitionAudit:
 
     def _changes(self, broker_id: int, files: ReplicaFiles) -> bool:
         return may_be_of_different_times(broker_id, files, self.cluster)
+
+    def _may_have_run(self, broker_id: int, files: ReplicaFiles) -> bool:
+        return may_have_run(broker_id, files, self.cluster)
 
     def _runs(self, one: replicas.Loaded) -> bool | None:
         return self._alive(one.broker_id, one.files)

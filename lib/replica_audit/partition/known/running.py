@@ -28,6 +28,16 @@ def is_alive(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool
     return False if files.clean_shutdown else _ALIVE.get(state)
 
 
+def may_have_run(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
+    """Whether a broker of which the metadata log tells ran, for all that is known, while files of it were copied.
+
+    Of one that stopped later the copy may have neither the marker nor `.lock`: it began while the broker was down, where there is no
+    `.lock`, and the broker had started before the marker's turn came.
+    """
+    alive = is_alive(broker_id, files, cluster)
+    return alive is True or (alive is None and cluster.broker_states.get(broker_id) == "stopped")
+
+
 def may_be_of_different_times(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
     """Whether a broker may have gone on, or started, while its files were copied one by one; `collect` sees to that itself."""
     state = cluster.broker_states.get(broker_id)

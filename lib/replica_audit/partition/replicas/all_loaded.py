@@ -26,6 +26,7 @@ def load_all(
     readers: Readers,
     *,
     alive: Callable[[int, ReplicaFiles], bool | None],
+    may_have_run: Callable[[int, ReplicaFiles], bool],
     changes: Callable[[int, ReplicaFiles], bool],
     compacted: bool,
 ) -> list[Loaded]:
@@ -35,6 +36,7 @@ def load_all(
         known: what was read of it.
         readers: read batches, their bytes, and producer snapshots again.
         alive: whether the broker of a replica ran when its files were copied; None if unknown.
+        may_have_run: whether it ran then, for all that is known.
         changes: whether its files may have changed while they were copied one after the other.
         compacted: whether batches may be missing without harm.
     """
@@ -55,15 +57,17 @@ def load_all(
 
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-    found = [_never_copied(one, found, changed, alive) for one in found]
+    found = [_never_copied(one, found, changed, may_have_run) for one in found]
     found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
     found = _without_deleted(found, changed, loaded)
-    found = [_perhaps_deleted(one) if changed(one) and alive(one.broker_id, one.files) and not compacted else one for one in found]
+    found = [
+        _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
+    ]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
 
 
 def _never_copied(
-    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: Callable[[int, ReplicaFiles], bool | None]
+    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], may_have_run: Callable[[int, ReplicaFiles], bool]
 ) -> Loaded:
     """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
 
@@ -74,7 +78,7 @@ def _never_copied(
     front = _known_front(one, loaded, changed)
     if 0 < _reached(one.files) <= front:
         why = f"everything that was copied lies below offset {front}, where the log of a running replica starts"
-    elif alive(one.broker_id, one.files):
+    elif may_have_run(one.broker_id, one.files):
         why = "the copy has no segment, but a running broker always has one: it was created or deleted while the others were copied"
     else:
         return one
@@ -126,13 +130,14 @@ def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]
     return made
 
 
-def _perhaps_deleted(one: Loaded) -> Loaded:
-    """A running broker's log as one that is not whole, where it has a hole between two segments: only another copy tells whose it is."""
+def _perhaps_deleted(one: Loaded, alive: Callable[[int, ReplicaFiles], bool | None]) -> Loaded:
+    """The log of a broker that may have run as not whole, where it has a hole between two segments: only another copy tells whose it is."""
     if one.log is None or not one.log.missing or one.unreadable:
         return one
     first, last = one.log.missing[-1]
+    runs = "runs" if alive(one.broker_id, one.files) else "may have run then, before it was stopped"
     why = (
-        f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker runs, and may have deleted them "
+        f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker {runs}, and may have deleted them "
         "between the copies of two files; copy it again, or run collect there: a hole that remains is the broker's"
     )
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
