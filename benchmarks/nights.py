@@ -38,7 +38,7 @@ from deltalake import DeltaTable
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, TABLES, Table  # noqa: E402 - it need not be installed
+from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, KEPT_BY_PARTITION, TABLES, Table  # noqa: E402 - it need not be installed
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, as in audit.py
 _FINDINGS = 1  # the exit code of an audit that found what was made
@@ -66,7 +66,7 @@ def add_nights(warehouse: Path, nights: int) -> None:
 
     tables = DeltaWarehouse(session(), str(warehouse))
     tables.create_missing()
-    places = tables.places_of_files(OF_PARTITIONS)
+    places = tables.places_of_files(KEPT_BY_PARTITION)
     if not places:
         raise SystemExit("tasks cannot write files into these tables")
     kept = {table.name: _files_of(warehouse, table, run_id(2)) for table in TABLES}
@@ -110,7 +110,7 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
 
     with take(tables, run, write, started_at=datetime.now(UTC)) as held:
         jobs: list[tuple[Table, Any]] = []
-        for table in (table for table in OF_PARTITIONS if kept[table.name]):
+        for table in (table for table in KEPT_BY_PARTITION if kept[table.name]):
             written = []
             for rows in kept[table.name]:
                 with TableFiles(places, run) as files:

@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit.model import Appearance, Election, PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.fingerprint import UNKNOWN, ClusterIdentity, Fingerprint, fingerprint
+from replica_audit.partition.known.fingerprint import UNKNOWN, ClusterIdentity, Fingerprint, Standing, fingerprint, standing
 from replica_audit.partition.known.looks import claim_look, commits_identity, event_look
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
 from replica_audit.protocol.cluster.generation import Generation
@@ -191,3 +191,23 @@ def test_when_crcs_were_verified_does_not_count() -> None:
 def test_what_cannot_be_told_is_never_the_same() -> None:
     assert made(with_look(2, identity=None)) == UNKNOWN
     assert made([*LOOKS, (1, REPLICA)]) == UNKNOWN, "two copies of one directory"
+
+
+A, B = Fingerprint(exact="a", quiet="q"), Fingerprint(exact="b", quiet="q")
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        pytest.param(A, None, Standing.NEW, id="the earlier run did not know it"),
+        pytest.param(None, A, Standing.GONE, id="nothing is there any more"),
+        pytest.param(A, Fingerprint(exact="a", quiet=None), Standing.SAME, id="with findings, and all of it is as it was"),
+        pytest.param(A, Fingerprint(exact=None, quiet="q"), Standing.SAME, id="quiet, and what decides is as it was"),
+        pytest.param(B, Fingerprint(exact="a", quiet=None), Standing.CHANGED, id="with findings, and a moment is another"),
+        pytest.param(replace(A, quiet="r"), Fingerprint(exact=None, quiet="q"), Standing.CHANGED, id="quiet no more"),
+        pytest.param(A, UNKNOWN, Standing.CHANGED, id="it may not be compared by anything"),
+        pytest.param(UNKNOWN, UNKNOWN, Standing.CHANGED, id="it cannot be told"),
+    ],
+)
+def test_what_a_partition_is_against_an_earlier_run(now: Fingerprint | None, before: Fingerprint | None, expected: Standing) -> None:
+    assert standing(now, before) is expected

@@ -71,4 +71,4 @@ def test_texts(tmp_path: Path) -> None:
     (cluster.root / "broker-1" / "some.txt").write_bytes(text)
     check(cluster.root)
     of_broker = [row for row in listed(cluster.root, Listing(looks=True)) if row["broker_id"] == 1 and row.get("look")]
-    assert {row["look"]["identity"] for row in of_broker if not row.get("event")} == {None}
+    assert {row["look"].identity for row in of_broker if not row.get("event")} == {None}

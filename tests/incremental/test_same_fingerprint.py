@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from replica_audit.config import Settings
@@ -20,10 +22,11 @@ from replica_audit.engine.spark_unchanged import _TIMES
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint
-from replica_audit.stages.fingerprints import list_fingerprint
+from replica_audit.stages.fingerprints import compared
 from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
 from replica_audit.storage.inputs.sources import discover
-from replica_audit.tables import OF_PARTITIONS
+from replica_audit.tables import OF_PARTITIONS, SEEN
+from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
@@ -50,18 +53,21 @@ def fingerprints_of(root: Path, facts: ClusterFacts) -> dict[Key, Fingerprint]:
     """The fingerprint of each partition, of the rows that Spark would gather."""
     (cluster,) = discover([str(root)]).roots
     sources = list(cluster.sources())
-    looks: dict[Key, list[Row]] = defaultdict(list)
+    keys = ("cluster_id", "topic", "partition")
+    seen: list[Row] = []
     for source in sources:
         for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), Listing(looks=True, replicas=frozenset())):
             if row.get("look"):
-                looks[row["topic"], row["partition"]].append({"broker_id": row["broker_id"], "look": row["look"]})
-    commits = commits_of(sources, facts)
-    identity = {cluster.cluster_id: ClusterIdentity.of(facts)}
+                seen.append({**row, "look": as_dict(row["look"])})
+    for (topic, partition), commits in commits_of(sources, facts).items():
+        seen += ({**dict(zip(keys, (cluster.cluster_id, topic, partition), strict=True)), "commit": commit} for commit in commits)
+    random.Random(1).shuffle(seen)  # noqa: S311 - as a shuffle of Spark's leaves them
+    rows = pa.Table.from_pylist([{name: row.get(name) for name in SEEN.names} for row in seen], schema=SEEN)
     found = {}
-    for (topic, partition), of_one in looks.items():
-        gathered = {"cluster_id": cluster.cluster_id, "topic": topic, "partition": partition, "looks": of_one}
-        (made,) = list_fingerprint({**gathered, "commits": commits.get((topic, partition))}, identity)
-        found[topic, partition] = Fingerprint(exact=made["fingerprint"], quiet=made["quiet_fingerprint"])
+    for batch in compared(rows.to_batches(max_chunksize=7), {cluster.cluster_id: ClusterIdentity.of(facts)}):
+        for row in batch.to_pylist():
+            assert row["standing"] == "new"
+            found[row["topic"], row["partition"]] = Fingerprint(exact=row["fingerprint"], quiet=row["quiet_fingerprint"])
     return found
 
 

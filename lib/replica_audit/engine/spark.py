@@ -26,7 +26,7 @@ from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
-from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
+from replica_audit.stages.valid_rows import encoded_audits, encoded_listing, outcomes, refuse_with_problem
 from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.encoding import as_dict
@@ -75,7 +75,7 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
         leaves them out, since they show who reads and writes the others: `is_audited` is then false.
     """
     listing = Listing(topics=topics, looks=looks, replicas=replicas, rest=rest)
-    return sources.mapInArrow(map_rows(partial(list_source, listing=listing), INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
+    return sources.mapInArrow(mapped(partial(list_source, listing=listing), encoded_listing), spark_schema(INVENTORY))
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:

@@ -1,12 +1,12 @@
-"""Which partitions look as they did in an earlier run, and what that run knows of them.
+"""What is seen of each partition brought together, and what an earlier run knows of those that look as they did.
 
-Nothing here is decided but by comparing fingerprints; the rows of tables stay where they are until they are copied.
+Nothing is decided here; the rows of tables stay where they are until they are copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,10 +15,9 @@ from replica_audit.engine.arrow import spark_schema
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity
 from replica_audit.stages.commits import KEYS
-from replica_audit.stages.fingerprints import list_fingerprint
-from replica_audit.stages.mapping import map_rows
-from replica_audit.tables import COUNTED, OUTCOMES, PARTITION_FINGERPRINTS
-from replica_audit.tables.fingerprints import FINGERPRINTS, NEVER_TAKEN_OVER, QUIET_TABLES
+from replica_audit.stages.fingerprints import compared
+from replica_audit.tables import COUNTED, FINGERPRINTS, OUTCOMES, PARTITION_FINGERPRINTS, SEEN
+from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
 _REPLICA = ("broker_id", "log_dir", "directory")
@@ -27,38 +26,36 @@ _TIMES = {"captured_at": "captured_at_ms", "crcs_verified_at": "verified_at_ms",
 _OF_OUTCOME = {"sizes": "row_counts", "verdicts": "verdicts", "input_errors": "input_errors", "found": "found", "checked": "checked"}
 
 
-def fingerprints(listed: DataFrame, committed: DataFrame | None, clusters: Mapping[str, ClusterFacts]) -> DataFrame:
+def fingerprints(
+    listed: DataFrame, committed: DataFrame | None, clusters: Mapping[str, ClusterFacts], before: DataFrame | None = None
+) -> DataFrame:
     """The fingerprint of every partition that is audited.
 
     Args:
         listed: rows of the shape INVENTORY, with looks.
         committed: what groups committed, as of `engine.spark.commits`; None where no group's offsets are in the input.
         clusters: the facts of each.
+        before: rows of `partition_fingerprints` of the run that is compared with; None if there is none.
 
     Returns:
-        Rows of the shape FINGERPRINTS.
+        Rows of the shape FINGERPRINTS, among them one for each partition that is only in the earlier run.
     """
-    looks = listed.where(F.col("look").isNotNull() & F.col("is_audited")).select(*KEYS, F.struct("broker_id", "look").alias("look"))
-    looks = looks.groupBy(*KEYS).agg(F.collect_list("look").alias("looks"))
-    if committed is None:
-        looks = looks.withColumn("commits", F.lit(None).cast("array<string>"))
-    else:
-        of_partition = committed.where(F.col("commit").isNotNull()).groupBy(*KEYS).agg(F.collect_list("commit").alias("commits"))
-        looks = looks.join(of_partition, on=list(KEYS), how="left")
+    seen = [_seen(listed.where(F.col("look").isNotNull() & F.col("is_audited")), broker_id=F.col("broker_id"), look=F.col("look"))]
+    if committed is not None:
+        seen.append(_seen(committed.where(F.col("commit").isNotNull()), commit=F.col("commit")))
+    if before is not None:
+        seen.append(_seen(before, before=F.struct(*_DIGESTS)))
     identities = {cluster: ClusterIdentity.of(facts) for cluster, facts in clusters.items()}
-    return looks.mapInArrow(map_rows(partial(list_fingerprint, clusters=identities), FINGERPRINTS), spark_schema(FINGERPRINTS))
+    of_partitions = reduce(DataFrame.unionByName, seen).repartition(*KEYS)
+    return of_partitions.mapInArrow(partial(compared, clusters=identities), spark_schema(FINGERPRINTS))
 
 
-def unchanged(now: DataFrame, before: DataFrame) -> DataFrame:
-    """The rows of `partition_fingerprints` of partitions that look as they did.
-
-    Args:
-        now: rows of the shape FINGERPRINTS.
-        before: rows of `partition_fingerprints` of the run before.
-    """
-    digests = now.select(*KEYS, *(F.col(name).alias(f"now_{name}") for name in _DIGESTS))
-    same = [F.col(name) == F.col(f"now_{name}") for name in _DIGESTS]
-    return before.join(digests, on=list(KEYS)).where(same[0] | same[1]).drop(*(f"now_{name}" for name in _DIGESTS))
+def _seen(rows: DataFrame, **found: Column) -> DataFrame:
+    """Rows of the shape SEEN, in which all but the given columns is null."""
+    types = spark_schema(SEEN)
+    return rows.select(
+        *(found.get(name, F.col(name) if name in KEYS else F.lit(None)).cast(types[name].dataType).alias(name) for name in SEEN.names)
+    )
 
 
 def outcomes_before(kept: DataFrame) -> DataFrame:
@@ -73,7 +70,7 @@ def fingerprint_rows(outcomes: DataFrame, now: DataFrame) -> DataFrame:
     """The rows of `partition_fingerprints`, without `run_id`.
 
     Args:
-        outcomes: rows of the shape OUTCOMES, of all partitions.
+        outcomes: rows of the shape OUTCOMES, of partitions that were audited.
         now: rows of the shape FINGERPRINTS.
     """
     checked = F.col("checked")[0]
@@ -86,7 +83,8 @@ def fingerprint_rows(outcomes: DataFrame, now: DataFrame) -> DataFrame:
     rows = found.join(now, on=list(KEYS), how="left")
     is_open, is_quiet = _any_row(NEVER_TAKEN_OVER), ~_any_row(tuple(t.name for t in COUNTED if t.name not in QUIET_TABLES))
     is_quiet = is_quiet & (F.size("found") == 0)
-    kept = {"fingerprint": ~is_open, "quiet_fingerprint": is_quiet & ~is_open}
+    # one of the two: where the exact digest is the same, so is the quiet one
+    kept = {"fingerprint": ~is_quiet & ~is_open, "quiet_fingerprint": is_quiet & ~is_open}
     names = [column.name for column in PARTITION_FINGERPRINTS.columns if column.name != "run_id"]
     return rows.select(*(F.when(kept[name], F.col(name)).alias(name) if name in kept else F.col(name) for name in names))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,18 +12,16 @@ from pyspark.sql import functions as F
 from replica_audit import tables
 from replica_audit.engine import findings as findings_of
 from replica_audit.engine.amounts import Amounts
-from replica_audit.engine.tally import Tally
 from replica_audit.errors import UsageError
 from replica_audit.past.base_run import LookedRun, base_of, is_still_there, latest_runs
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.run import RunRow
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.storage.warehouse.tables import DeltaWarehouse, WrittenRows
-from replica_audit.storage.warehouse.taken_over import KeptPartitions
+from replica_audit.storage.warehouse.tables import DeltaWarehouse, RowsAndFiles, WrittenRows
+from replica_audit.storage.warehouse.taken_over import KeptPartitions, rows_of_runs
 from replica_audit.tables.outcomes import WrittenFile
 
-Rows = Callable[[tables.Table], WrittenRows]  # of a table of partitions
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
@@ -36,6 +33,7 @@ class EarlierRuns:
         self._warehouse, self._request, self._clusters = warehouse, request, clusters
         self.base: Mapping[str, LookedRun] | None = None
         self.taken: KeptPartitions | None = None
+        self._copied: dict[str, list[WrittenFile]] = {}  # by table
 
     def look_up(self) -> None:
         """See which runs there are."""
@@ -44,55 +42,51 @@ class EarlierRuns:
         self.base = None if request.full else base_of(latest, self._clusters, request.settings, request.run_date)
 
     @property
+    def _runs(self) -> dict[str, str]:
+        return {cluster: run.run_id for cluster, run in (self.base or {}).items()}
+
+    @property
     def replicas(self) -> int:
         """How many replicas there were in the runs that rows may be taken over from; 0 if there are none."""
         return sum(run.replicas or 0 for run in (self.base or {}).values())
+
+    def fingerprints(self) -> DataFrame | None:
+        """The rows of `partition_fingerprints` of the runs that rows may be taken over from; None if there are none."""
+        return rows_of_runs(self._warehouse, tables.PARTITION_FINGERPRINTS, self._runs) if self._runs else None
 
     def compare(self, now: DataFrame, looked: DataFrame) -> KeptPartitions | None:
         """Find what has not changed; None if everything is to be read.
 
         Args:
-            now: rows of the shape FINGERPRINTS.
+            now: rows of the shape FINGERPRINTS, compared with `fingerprints`.
             looked: rows of the shape INVENTORY, with looks.
         """
-        runs = {cluster: run.run_id for cluster, run in (self.base or {}).items()}
-        self.taken = KeptPartitions.of(self._warehouse, runs, now, looked)
+        self.taken = KeptPartitions.of(self._warehouse, self._runs, now, looked)
         return self.taken
 
-    def rows_of(self, audited: DataFrame) -> Rows:
-        """What gives the rows of a table: those that this run made, and those that are taken over.
+    def copy(self, places: Mapping[str, str], seen: Amounts) -> None:
+        """Copy the rows that are taken over into files, of all tables but those in which something has moved.
 
         Args:
-            audited: rows of the shape AUDITED.
-        """
-        return partial(self._rows_of, audited)
-
-    def rows_in_files(self, found: Tally, places: Mapping[str, str], seen: Amounts) -> Rows:
-        """The same where tasks have written what this run made, and may write more.
-
-        Args:
-            found: with the files that they have written.
             places: the directories of the tables, by name.
             seen: what was listed.
         """
-        moved = (tables.REPLICA_LOGS,) if seen.captured else ()  # a replica that was collected again has another time
-        wanted = [table for table in tables.OF_PARTITIONS if table not in moved]
-        copied = [] if self.taken is None else self.taken.copied(wanted, places, self._request.run_id)
-        return partial(self._rows_in_files, found, copied, moved)
+        if self.taken is not None:
+            moved = (tables.REPLICA_LOGS,) if seen.captured else ()  # a replica that was collected again has another time
+            wanted = [table for table in tables.KEPT_BY_PARTITION if table not in moved]
+            self._copied = {table.name: [] for table in wanted}
+            for file in self.taken.copied(wanted, places, self._request.run_id):
+                self._copied[file.table].append(file)
 
-    def _rows_of(self, audited: DataFrame, table: tables.Table) -> WrittenRows:
-        rows = audited.select("cluster_id", F.inline(table.name))
-        return self._keyed(rows if self.taken is None else rows.unionByName(self.taken.rows(table)))
-
-    def _rows_in_files(
-        self, found: Tally, copied: Collection[WrittenFile], moved: Collection[tables.Table], table: tables.Table
-    ) -> WrittenRows:
-        made = found.files_of(table.name)
-        if self.taken is None or table not in moved:
-            return [*made, *(file for file in copied if file.table == table.name)]
-        rows = self._keyed(self.taken.rows(table))
-        paths = [f"{self._warehouse.path(table)}/{file.path}" for file in made]
-        return rows.unionByName(self._warehouse.spark.read.parquet(*paths)) if paths else rows
+    def with_taken(self, table: tables.Table, made: DataFrame | Sequence[WrittenFile]) -> WrittenRows:
+        """The rows of a table: those that this run made, and those that are taken over."""
+        if self.taken is None:
+            return made
+        copied = self._copied.get(table.name)
+        if copied is None:
+            rows = self._keyed(self.taken.rows(table))
+            return rows.unionByName(made) if isinstance(made, DataFrame) else RowsAndFiles(rows=rows, files=made)
+        return RowsAndFiles(rows=made, files=copied) if isinstance(made, DataFrame) else [*made, *copied]
 
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self._request.run_id))
@@ -127,8 +121,3 @@ class EarlierRuns:
         if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
             return None
         return findings_of.latest_before(self._warehouse.read(tables.FINDINGS), runs, topics=self._request.settings.topics)
-
-    def release(self) -> None:
-        """Let go of what is kept in memory."""
-        if self.taken is not None:
-            self.taken.release()

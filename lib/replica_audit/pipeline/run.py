@@ -39,7 +39,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.pipeline.earlier_runs import EarlierRuns, Rows
+from replica_audit.pipeline.earlier_runs import EarlierRuns
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
@@ -55,10 +55,12 @@ from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
+from replica_audit.tables.outcomes import WrittenFile
 from replica_audit.tables.runs import NO_CLUSTER
 from replica_audit.words import count
 
 Source = tuple[str, int | None, str, str]
+Made = Callable[[str], DataFrame | Sequence[WrittenFile]]
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
@@ -152,7 +154,7 @@ class _Audit:
 
         committed = told(seen.offsets, GROUP_OFFSETS_TOPIC, commits)
         begun = told(seen.states, TRANSACTIONS_TOPIC, transactions)
-        now = fingerprints(looked, committed, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        now = fingerprints(looked, committed, self.facts, earlier.fingerprints()).persist(StorageLevel.MEMORY_AND_DISK)
         listed = looked if earlier.base is None else self._listed_again(sources, looked, now)
         there = seen if listed is looked else Amounts.of(listed)
         session.suit(there.files)
@@ -163,11 +165,11 @@ class _Audit:
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
             gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(there.files), there.size)
-        places = {} if held.replaces else self.warehouse.places_of_files(tables.OF_PARTITIONS)
+        places = {} if held.replaces else self.warehouse.places_of_files(tables.KEPT_BY_PARTITION)
         into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
         audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
-        outcomes = audited if places else outcomes_of(audited)
-        outcomes = outcomes.unionByName(earlier.taken.outcomes) if earlier.taken else outcomes
+        judged = audited if places else outcomes_of(audited)
+        outcomes = judged.unionByName(earlier.taken.outcomes) if earlier.taken else judged
         told_of = [looked, *([] if listed is looked else [listed]), *(frame for frame in (committed, begun) if frame is not None)]
         problems = self._problems(told_of, outcomes)
         try:
@@ -176,14 +178,15 @@ class _Audit:
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.progress.say(line)
             self.progress.begin(Stage.WRITING, "writing the tables")
-            rows = earlier.rows_in_files(found, places, seen) if places else earlier.rows_of(audited)
-            self._write_tables(rows, outcomes, problems, fingerprint_rows(outcomes, now), found, held)
+            if places:
+                earlier.copy(places, seen)
+            made = found.files_of if places else partial(self._rows_of, audited)
+            self._write_tables(made, outcomes, problems, fingerprint_rows(judged, now), found, held)
             self._conclude(found, held)
         finally:
             for frame in (looked, listed, committed, begun, now, scanned, gathered, audited):
                 if frame is not None:
                     frame.unpersist()
-            earlier.release()
         self.progress.end("done")
         return report_of(PastRun(written, request.run_id))
 
@@ -193,7 +196,7 @@ class _Audit:
         of_brokers = [source for source in sources if source[3] == "broker"]
         chosen, changed = looked.where(F.col("topic").isNotNull()), None
         if taken is not None:
-            self.progress.say(f"{count(taken.kept.count(), 'partition')} unchanged, {len(taken.changed)} to audit")
+            self.progress.say(f"{count(taken.partitions.total(), 'partition')} unchanged, {len(taken.changed)} to audit")
             chosen, changed = taken.changed_of(looked), taken.changed
             brokers = taken.brokers_of(chosen)
             of_brokers = [source for source in of_brokers if (source[0], source[1]) in brokers]
@@ -253,19 +256,24 @@ class _Audit:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         return rows.withColumn("run_id", F.lit(self.request.run_id))
 
-    def _write_tables(self, rows: Rows, outcomes: DataFrame, problems: DataFrame, looks: DataFrame, found: Tally, held: Hold) -> None:
-        """Write every table but `audit_runs`, a few at a time; `rows` gives those of a table of partitions."""
-        run_id = self.request.run_id
+    def _rows_of(self, audited: DataFrame, table: str) -> DataFrame:
+        return self._keyed(audited.select("cluster_id", F.inline(table)))
+
+    def _write_tables(self, made: Made, outcomes: DataFrame, problems: DataFrame, looks: DataFrame, found: Tally, held: Hold) -> None:
+        """Write every table but `audit_runs`, a few at a time; `made` gives what this run made of a table of partitions, by its name."""
+        run_id, earlier = self.request.run_id, self.earlier
         known = {cluster: facts.acknowledged for cluster, facts in self.facts.items()}
         history = findings_of.with_history(
             findings_of.findings(outcomes),
-            self.earlier.open_findings([cluster for cluster in self.facts if self.has_replicas]),
+            earlier.open_findings([cluster for cluster in self.facts if self.has_replicas]),
             outcomes,
             run_id,
             known,
         )
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        jobs = [(table, rows(table)) for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
-        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history), (tables.PARTITION_FINGERPRINTS, self._keyed(looks))]
+        of_partitions = [(table, made(table.name)) for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
+        of_partitions.append((tables.PARTITION_FINGERPRINTS, self._keyed(looks)))
+        jobs = [(table, earlier.with_taken(table, rows)) for table, rows in of_partitions]
+        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)

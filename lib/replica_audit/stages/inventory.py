@@ -53,7 +53,7 @@ EVERYTHING = Listing()
 
 
 def list_source(source: Row, listing: Listing = EVERYTHING) -> Iterator[Row]:
-    """The rows of one source, those of other topics left out; problems that belong to no replica stay."""
+    """The rows of one source, those of other topics left out; problems that belong to no replica stay. Looks are values yet."""
     if source["kind"] != "broker" and not listing.rest:
         return
     is_wanted = topic_filter(listing.topics)
@@ -76,7 +76,7 @@ def _list_broker(source: Row, listing: Listing) -> Iterator[Row]:
         elif isinstance(found, broker_files.ServerLog):
             yield from _list_server_log({**source, "path": str(found.path)}, listing)
         elif isinstance(found, ReplicaAppearance):
-            yield _row(source, topic=found.topic, partition=found.partition, look=as_dict(found.look))
+            yield _row(source, topic=found.topic, partition=found.partition, look=found.look)
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
@@ -94,7 +94,7 @@ def _list_server_log(source: Row, listing: Listing) -> Iterator[Row]:
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
             continue
-        look = as_dict(event_look(found)) if listing.looks else None
+        look = event_look(found) if listing.looks else None
         yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found), look=look)
     versions = server_logs.read_versions(path)
     if any(versions):
@@ -143,7 +143,7 @@ def _list_metadata(source: Row, listing: Listing) -> Iterator[Row]:
 
 def _partition_row(partition: PartitionMetadata, *, looks: bool) -> Row:
     values = metadata_row(partition)
-    look = as_dict(claim_look(partition)) if looks else None
+    look = claim_look(partition) if looks else None
     return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values, "look": look}
 
 

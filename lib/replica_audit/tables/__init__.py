@@ -8,7 +8,7 @@ from replica_audit.tables.columns import STRING, Column, Table, shape
 from replica_audit.tables.compaction import COMPACTION_DIFFERENCES
 from replica_audit.tables.damage import DAMAGED_BATCHES
 from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
-from replica_audit.tables.fingerprints import PARTITION_FINGERPRINTS
+from replica_audit.tables.fingerprints import FINGERPRINTS, PARTITION_FINGERPRINTS
 from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.tables.outcomes import outcomes_of
 from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
@@ -23,7 +23,7 @@ from replica_audit.tables.replicas import (
 )
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
 from replica_audit.tables.sequence_gaps import SEQUENCE_GAPS
-from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEGMENTS, TRANSACTIONS, WANTED
+from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEEN, SEGMENTS, TRANSACTIONS, WANTED
 from replica_audit.tables.transactions import OPEN_TRANSACTIONS
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
@@ -49,6 +49,8 @@ OF_PARTITIONS: tuple[Table, ...] = (
     RECORD_DIFFERENCES,
     OPEN_TRANSACTIONS,
 )
+# what an unchanged partition keeps of an earlier run
+KEPT_BY_PARTITION: tuple[Table, ...] = (*OF_PARTITIONS, PARTITION_FINGERPRINTS)
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS, PARTITION_FINGERPRINTS)
 
 
@@ -82,10 +84,12 @@ __all__ = [
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
+    "FINGERPRINTS",
     "FOUND",
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
     "INVENTORY",
+    "KEPT_BY_PARTITION",
     "KEYS_OF_PARTITION",
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
@@ -98,6 +102,7 @@ __all__ = [
     "REPLICA_LOGS",
     "REPLICA_ROLES",
     "REPLICA_VERDICTS",
+    "SEEN",
     "SEGMENTS",
     "SEGMENT_EPOCHS",
     "SEQUENCE_GAPS",

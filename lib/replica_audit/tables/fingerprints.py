@@ -20,7 +20,8 @@ class PartitionFingerprint:
     partition: PartitionNumber
     fingerprint: Annotated[
         str | None,
-        "digest of all that its rows depend on; null: every run audits it again, since not all of that can be seen from outside",
+        "digest of all that its rows depend on; null where quiet_fingerprint stands for it. Both null: every run audits the partition "
+        "again, since not all of that can be seen from outside",
     ]
     quiet_fingerprint: Annotated[
         str | None,
@@ -40,8 +41,10 @@ PARTITION_FINGERPRINTS = table(
     constraints=PARTITION_CHECK,
     cluster_by=BY_PARTITION,
 )
-# how a partition looks before it is audited
-FINGERPRINTS = pa.schema(list(struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING)))
+# how a partition looks before it is audited, and what it is against an earlier run
+FINGERPRINTS = pa.schema(
+    list(struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, standing=STRING))
+)
 # A partition whose rows are of these tables alone, and of which nothing was found, is quiet: no column of theirs holds a moment of the run.
 QUIET_TABLES = (
     "segment_epochs",

@@ -167,6 +167,15 @@ SEGMENTS = pa.schema([*_REPLICA_KEYS, pa.field("segment", SEGMENT_SCAN)])
 COMMITS = pa.schema(
     [*_REPLICA_KEYS, pa.field("commit", COMMITTED_OFFSET), pa.field("problem", PROBLEM)],
 )
+# what is seen of a partition: a look, an offset that a group committed, or its digests in an earlier run
+SEEN = pa.schema(
+    [
+        *_REPLICA_KEYS,
+        pa.field("look", LOOK),
+        pa.field("commit", COMMITTED_OFFSET),
+        pa.field("before", struct(fingerprint=STRING, quiet_fingerprint=STRING)),
+    ]
+)
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
 _KEPT_LOG = struct_of_value(KeptLog, perhaps_missing=pa.list_(BIGINT))

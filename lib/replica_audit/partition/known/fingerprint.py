@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from operator import attrgetter
 
 from replica_audit.model import Appearance
@@ -55,6 +56,28 @@ class Fingerprint:
 
 
 UNKNOWN = Fingerprint(exact=None, quiet=None)
+
+
+class Standing(StrEnum):
+    """What a partition is against an earlier run, by how it looks."""
+
+    NEW = "new"
+    CHANGED = "changed"  # or nobody can tell
+    SAME = "same"
+    GONE = "gone"
+
+
+def standing(now: Fingerprint | None, before: Fingerprint | None) -> Standing:
+    """Compare how a partition looks with how it looked in an earlier run; None where it is not, or was not there. One of the two is given.
+
+    What the earlier run may not be compared by is None in its fingerprint.
+    """
+    if now is None:
+        return Standing.GONE
+    if before is None:
+        return Standing.NEW
+    pairs = (now.exact, before.exact), (now.quiet, before.quiet)
+    return Standing.SAME if any(mine is not None and mine == its for mine, its in pairs) else Standing.CHANGED
 
 
 def fingerprint(looks: Iterable[tuple[int | None, Appearance]], commits: str, cluster: ClusterIdentity) -> Fingerprint:

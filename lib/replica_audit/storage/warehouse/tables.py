@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as with_values
 from functools import cached_property
 from pathlib import Path
 
@@ -33,7 +35,16 @@ from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.tables.encoding import with_columns_of
 from replica_audit.tables.outcomes import WrittenFile
 
-WrittenRows = DataFrame | Sequence[WrittenFile]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsAndFiles:
+    """Rows of a table that are partly in files already."""
+
+    rows: DataFrame
+    files: Sequence[WrittenFile]
+
+
+WrittenRows = DataFrame | Sequence[WrittenFile] | RowsAndFiles
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
@@ -174,13 +185,18 @@ class DeltaWarehouse:
 
         Args:
             table: to write to.
-            rows: all of run `run_id`, with all of the table's columns, in any order; or the files that hold them, of a table of
-                `places_of_files`, if nothing is to be replaced.
+            rows: all of run `run_id`, with all of the table's columns, in any order; or the files that hold some or all of them, of a
+                table of `places_of_files`, if nothing is to be replaced.
             run_id: the run.
             replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
             fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
         """
-        written = rows.select([F.col(column.name) for column in table.columns]) if isinstance(rows, DataFrame) else rows
+        names = [F.col(column.name) for column in table.columns]
+        written = rows
+        if isinstance(rows, DataFrame):
+            written = rows.select(names)
+        elif isinstance(rows, RowsAndFiles):
+            written = with_values(rows, rows=rows.rows.select(names))
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._write(table, written, TableCommit(run_id=run_id, fence=fence), replace=replace)
@@ -193,7 +209,8 @@ class DeltaWarehouse:
 
     def _write(self, table: Table, rows: WrittenRows, commit: TableCommit, *, replace: bool) -> None:
         if not isinstance(rows, DataFrame):
-            if not self._transactions.add(self.path(table), rows, spark_schema(table.arrow), commit):
+            others, files = (rows.rows, rows.files) if isinstance(rows, RowsAndFiles) else (None, rows)
+            if not self._transactions.add(self.path(table), files, spark_schema(table.arrow), commit, others):
                 raise UsageError(f"warehouse {self.location}: columns of table {table.name} changed meanwhile; give another --run-id")
             return
         if not self.in_catalog:
