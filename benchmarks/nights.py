@@ -102,7 +102,9 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
     (of_run,) = [row for file in kept[AUDIT_RUNS.name] for row in file.to_pylist()]
 
     def write(attempt: Attempt, replace: bool) -> None:
-        row = of_run | {"run_id": run, "run_date": _FIRST + timedelta(days=night), "status": attempt.status, "attempt": attempt.number}
+        on = _FIRST + timedelta(days=night)
+        # as if it had read everything: else the night after would, and the one after the first night does not
+        row = of_run | {"run_id": run, "run_date": on, "full_run_date": on, "status": attempt.status, "attempt": attempt.number}
         row |= {"started_at": attempt.started_at, "alive_at": attempt.alive_at, "finished_at": datetime.now(UTC)}
         row |= {"holder": asdict(attempt.holder) if attempt.holder else None}
         rows = tables.frame(AUDIT_RUNS, [row | {name: dict(row[name]) for name in ("versions", "verdict_counts")}])
@@ -141,6 +143,13 @@ def many_files(warehouse: Path) -> str:
     files = Counter("log" if "_delta_log" in path.parts else "rows" for path in warehouse.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in warehouse.rglob("*") if path.is_file())
     return f"{files['rows']:,} files of rows, {files['log']:,} of logs, {size / 1e6:,.0f} MB"
+
+
+def refuse_full(warehouse: Path, night: int) -> None:
+    """End where a night's audit read everything: what is compared are nights that take over what has not changed."""
+    runs = DeltaTable(str(warehouse / AUDIT_RUNS.name)).to_pyarrow_table(filters=[("run_id", "=", run_id(night))]).to_pylist()
+    if not runs or not all(run["partitions_taken_over"] for run in runs):
+        raise SystemExit(f"{run_id(night)} took nothing over")
 
 
 def make(work: Path, nights: int, partitions: int) -> tuple[Path, dict[str, tuple[Path, int]]]:
@@ -201,6 +210,7 @@ def main() -> None:
                 one = cost(lambda copy=copy, nights=nights: audit(root, copy, nights + 1))  # type: ignore[misc]
                 say(f"{pair}: {name}: {one.processors:.1f} s of the processors, {one.clock:.1f} s; load {os.getloadavg()[0]:.1f}")
                 costs[name] += [one] if pair else []
+                refuse_full(copy, nights + 1)
         shutil.rmtree(work / "timed")
     first, *later = costs
     say("the night after, least / median / most: seconds of the processors, of the clock; ratio of each to the night after one")
