@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit.storage.warehouse.copied_rows import _copied, _files, keys_table
-from replica_audit.tables import REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.findings import ElectionChoice, FoundFinding
 from tests.support.warehouse import STARTED, write_warehouse
 from tests.tables.values import full_row
 
@@ -89,6 +91,30 @@ def test_nested_columns_come_along(tmp_path: Path) -> None:
     found = copied(tmp_path, table, source)
     assert found.schema.field(nested[0]).type == table.arrow.field(nested[0]).type
     assert found[nested[0]].to_pylist() == [[]]
+
+
+def _as_spark_writes(kind: pa.DataType) -> pa.DataType:
+    """The type in a file of Spark's: items of lists are named `element`, and whatever is nested may be null."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _as_spark_writes(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _as_spark_writes(one.type)) for one in kind])
+    return kind
+
+
+def test_findings_of_an_unchanged_partition_come_along(tmp_path: Path) -> None:
+    """The candidates for the leadership of an offline partition have columns that are never null."""
+    table = PARTITION_FINGERPRINTS
+    candidate = as_dict(full_row(ElectionChoice))
+    found = as_dict(full_row(FoundFinding)) | {"candidates": [candidate]}
+    row = {name: None for name in table.arrow.names} | {"run_id": "before", "cluster_id": "A", "topic": "orders", "partition": 0}
+    row |= {"row_counts": [1], "verdicts": [], "input_errors": [], "found": [found], "checked": []}
+    schema = pa.schema([pa.field(one.name, _as_spark_writes(one.type)) for one in table.arrow])
+    made = copied(tmp_path, table, pa.Table.from_pylist([row], schema=schema))
+    assert made.schema.equals(table.arrow)
+    (kept,) = made.to_pylist()
+    assert kept["found"][0]["candidates"] == [candidate]
+    assert kept["run_id"] == "now"
 
 
 def test_only_files_that_may_hold_rows_of_the_runs_are_looked_into(tmp_path: Path) -> None:

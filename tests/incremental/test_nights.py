@@ -20,7 +20,7 @@ from replica_audit.config import Settings
 from replica_audit.pipeline import AuditRequest, audit
 from replica_audit.pipeline import run as pipeline_run
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import AUDIT_RUNS, TABLES
+from replica_audit.tables import AUDIT_RUNS, PARTITION_FINGERPRINTS, SEGMENT_EPOCHS, TABLES, Table
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
 
@@ -99,6 +99,20 @@ def test_a_killed_run_is_no_base_and_can_be_made_again(spark: SparkSession, tmp_
     assert taken_over(warehouse, "killed") == 6, "its rows are replaced, by way of frames"
     run(spark, tmp_path / "full", inputs, "killed", 1, full=True)
     assert_same(tmp_path, "killed")
+
+
+@pytest.mark.parametrize("table", [PARTITION_FINGERPRINTS, SEGMENT_EPOCHS], ids=lambda table: table.name)
+def test_a_table_that_takes_no_files_gets_its_rows_by_spark(spark: SparkSession, tmp_path: Path, table: Table) -> None:
+    cluster = Cluster(tmp_path / "cluster", 1, is_collected=False)
+    inputs, warehouse = [cluster.root], tmp_path / "incremental"
+    for place in (warehouse, tmp_path / "full"):
+        run(spark, place, inputs, "first", 0)
+    spark.sql(f"ALTER TABLE delta.`{warehouse / table.name}` ADD CONSTRAINT of_mine CHECK (partition < 100)")
+    cluster.change("append")
+    run(spark, warehouse, inputs, "after", 1)
+    run(spark, tmp_path / "full", inputs, "after", 1, full=True)
+    assert taken_over(warehouse, "after") == 5
+    assert_same(tmp_path, "after")
 
 
 def test_tables_are_those_of_a_full_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -156,4 +156,16 @@ def test_a_hole_in_the_copy_of_a_broker_that_stopped_later_may_be_the_copys_own(
     row = _verdict(_stopped(tmp_path))
     expected = ("log_matching_violation", None) if is_marked else ("inconclusive", "deleted while copied")
     assert (row["verdict"], row["cause"]) == expected
-    assert is_marked or "the broker may have run then, before it was stopped" in row["reason"]
+    assert is_marked or "the broker may have run then, before it was stopped, and have deleted them" in row["reason"]
+    assert is_marked or ".kafka_cleanshutdown" in row["reason"]
+
+
+def test_so_may_be_a_replica_without_a_segment(tmp_path: Path) -> None:
+    _replica(tmp_path, LEADER, (0, 0, 20), table=[(0, 0)], high_watermark=20)
+    log_dir = _replica(tmp_path, FOLLOWER, (0, 0, 4), table=[(0, 0)], high_watermark=0)
+    (log_dir / "t-0" / f"{0:020d}.log").unlink()
+    row = _verdict(_stopped(tmp_path))
+    assert (row["verdict"], row["cause"]) == ("inconclusive", "deleted while copied")
+    assert "the copy has no segment, and the broker may have run then" in row["reason"]
+    (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{FOLLOWER}}}')
+    assert _verdict(tmp_path)["verdict"] == "unreadable"

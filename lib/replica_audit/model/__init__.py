@@ -13,7 +13,7 @@ from replica_audit.model.batches import (
     SequenceGap,
     Window,
 )
-from replica_audit.model.looks import Appearance, ReplicaAppearance
+from replica_audit.model.looks import Appearance, PartitionKey, ReplicaAppearance
 from replica_audit.model.metadata import (
     BrokerEvent,
     BrokerStanding,
@@ -48,6 +48,7 @@ __all__ = [
     "LoggedVersions",
     "MetadataCopy",
     "MinIsrSetting",
+    "PartitionKey",
     "PartitionMetadata",
     "Problem",
     "ProducerSpan",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
 
+PartitionKey = tuple[str, str, int]  # cluster id, topic, partition
+
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,9 +110,9 @@ class ReplicaFiles:
     CRCs of that segment were verified whose last check is the oldest, None: of one they never were, or the input does not say. `in_use`: a
     broker was at work on it. `second_look`: how its log went on; None if nobody looked, or the log had changed otherwise.
     `clean_shutdown_epoch`: the broker epoch in the marker of a clean shutdown, None where it has none (before Kafka 3.7).
-    `has_lock`: the log directory's `.lock`, which a running broker has there, and one that was killed, is in the input: a copy would have
-    the marker of a clean shutdown, too. `producer_files`: names of its newest producer snapshots and of its indexes of aborted
-    transactions; `producer_texts`: text of kafka-dump-log of such files.
+    `has_lock`: the log directory's `.lock`, which a running broker has there, one that was killed, and of older releases any, is in the
+    input: a copy would have the marker of a clean shutdown, too. `producer_files`: names of its newest producer snapshots and of its
+    indexes of aborted transactions; `producer_texts`: text of kafka-dump-log of such files.
     """
 
     log_dir: str

@@ -36,6 +36,7 @@ from replica_audit.engine.spark_unchanged import fingerprint_rows, fingerprints
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from replica_audit.model import PartitionKey
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
@@ -128,7 +129,7 @@ class _Audit:
         earlier = self.earlier
         earlier.look_up()
         # what may not have changed is looked at first, and read only if it has
-        listed_now = None if earlier.base is None else frozenset[tuple[str, str, int]]()
+        listed_now = None if earlier.base is None else frozenset[PartitionKey]()
         session = SuitedSession(self.spark)
         session.suit(earlier.replicas, LOOKS_OF_A_TASK)
         looked = inventory(source_rows(self.spark, sources), settings.topics, looks=True, replicas=listed_now)
@@ -165,7 +166,7 @@ class _Audit:
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
             gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(there.files), there.size)
-        places = {} if held.replaces else self.warehouse.places_of_files(tables.KEPT_BY_PARTITION)
+        places = {} if held.replaces else self.warehouse.places_of_files(tables.OF_PARTITIONS)
         into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
         audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         judged = audited if places else outcomes_of(audited)

@@ -10,14 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.garbage import uncollected
-from replica_audit.model import Appearance
+from replica_audit.model import Appearance, PartitionKey
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, fingerprint, standing
 from replica_audit.partition.known.looks import commits_identity
 from replica_audit.tables import FINGERPRINTS
 
 _AT_ONCE = 4096  # rows of a batch
-Key = tuple[str, str, int]  # cluster id, topic, partition
-Compared = tuple[Key, Fingerprint | None, Fingerprint | None]  # a partition now, and in the earlier run
+Compared = tuple[PartitionKey, Fingerprint | None, Fingerprint | None]  # a partition now, and in the earlier run
 
 
 def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> Iterator[pa.RecordBatch]:
@@ -39,9 +38,9 @@ def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterId
 
 
 def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> list[Compared]:
-    looks: dict[Key, list[tuple[int | None, Appearance]]] = defaultdict(list)
-    commits: dict[Key, list[Any]] = defaultdict(list)
-    before: dict[Key, Fingerprint] = {}
+    looks: dict[PartitionKey, list[tuple[int | None, Appearance]]] = defaultdict(list)
+    commits: dict[PartitionKey, list[Any]] = defaultdict(list)
+    before: dict[PartitionKey, Fingerprint] = {}
     for batch in batches:
         keys = list(zip(*(batch[name].to_pylist() for name in ("cluster_id", "topic", "partition")), strict=True))
         _add_looks(batch, keys, looks)
@@ -55,7 +54,7 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
     return [*found, *((key, None, then) for key, then in before.items())]
 
 
-def _add_looks(batch: pa.RecordBatch, keys: list[Key], looks: dict[Key, list[tuple[int | None, Appearance]]]) -> None:
+def _add_looks(batch: pa.RecordBatch, keys: list[PartitionKey], looks: dict[PartitionKey, list[tuple[int | None, Appearance]]]) -> None:
     """Column by column: a dictionary for each of a million looks takes longer than all that is done with it."""
     rows: Any = batch["look"]
     names, columns = [field.name for field in rows.type], [part.to_pylist() for part in rows.flatten()]
@@ -67,7 +66,7 @@ def _add_looks(batch: pa.RecordBatch, keys: list[Key], looks: dict[Key, list[tup
             looks[key].append((broker, Appearance(**made)))
 
 
-def _there(batch: pa.RecordBatch, keys: list[Key], name: str) -> Iterator[tuple[Key, Any]]:
+def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterator[tuple[PartitionKey, Any]]:
     """The values of a column that are not null, with the partitions that they are of."""
     column = batch[name]
     if column.null_count < len(column):

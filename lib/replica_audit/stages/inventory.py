@@ -13,7 +13,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.replicas import broker_files
-from replica_audit.model import BrokerStanding, MetadataCopy, PartitionMetadata, Problem, ReplicaAppearance, ReplicaFiles
+from replica_audit.model import BrokerStanding, MetadataCopy, PartitionKey, PartitionMetadata, Problem, ReplicaAppearance, ReplicaFiles
 from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.stages import server_logs
 from replica_audit.stages.topics import topic_filter
@@ -21,7 +21,7 @@ from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
 
 SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
-Keys = frozenset[tuple[str, str, int]]  # of partitions: cluster id, topic, partition
+Keys = frozenset[PartitionKey]
 READ_ALWAYS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC, METADATA_TOPIC)  # they tell of other partitions
 
 

@@ -18,15 +18,20 @@ from replica_audit.protocol.verdict.verdict import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]
 Again = Callable[[int, ReplicaFiles, Collection[int]], Loaded]  # of the segments with these base offsets
+IsAlive = Callable[[int, ReplicaFiles], bool | None]
+MayHaveRun = Callable[[int, ReplicaFiles], bool]
 _SNAPSHOT_DIGITS = 20
+_PERHAPS = "may have run then, before it was stopped"
+_AGAIN = "copy it again, or run collect there"
+_HIDDEN = "copy its log directory again with the hidden files, of which .kafka_cleanshutdown tells that it is stopped, or run collect there"
 
 
 def load_all(
     known: KnownPartition,
     readers: Readers,
     *,
-    alive: Callable[[int, ReplicaFiles], bool | None],
-    may_have_run: Callable[[int, ReplicaFiles], bool],
+    alive: IsAlive,
+    may_have_run: MayHaveRun,
     changes: Callable[[int, ReplicaFiles], bool],
     compacted: bool,
 ) -> list[Loaded]:
@@ -57,7 +62,7 @@ def load_all(
 
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-    found = [_never_copied(one, found, changed, may_have_run) for one in found]
+    found = [_never_copied(one, found, changed, may_have_run, alive) for one in found]
     found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
     found = _without_deleted(found, changed, loaded)
     found = [
@@ -67,7 +72,7 @@ def load_all(
 
 
 def _never_copied(
-    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], may_have_run: Callable[[int, ReplicaFiles], bool]
+    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], may_have_run: MayHaveRun, alive: IsAlive
 ) -> Loaded:
     """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
 
@@ -80,6 +85,8 @@ def _never_copied(
         why = f"everything that was copied lies below offset {front}, where the log of a running replica starts"
     elif may_have_run(one.broker_id, one.files):
         why = "the copy has no segment, but a running broker always has one: it was created or deleted while the others were copied"
+        if not alive(one.broker_id, one.files):
+            why = f"the copy has no segment, and the broker {_PERHAPS}, and have created or deleted it meanwhile; {_HIDDEN}"
     else:
         return one
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
@@ -130,15 +137,15 @@ def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]
     return made
 
 
-def _perhaps_deleted(one: Loaded, alive: Callable[[int, ReplicaFiles], bool | None]) -> Loaded:
+def _perhaps_deleted(one: Loaded, alive: IsAlive) -> Loaded:
     """The log of a broker that may have run as not whole, where it has a hole between two segments: only another copy tells whose it is."""
     if one.log is None or not one.log.missing or one.unreadable:
         return one
     first, last = one.log.missing[-1]
-    runs = "runs" if alive(one.broker_id, one.files) else "may have run then, before it was stopped"
+    runs, again = ("runs, and may", _AGAIN) if alive(one.broker_id, one.files) else (f"{_PERHAPS}, and", _HIDDEN)
     why = (
-        f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker {runs}, and may have deleted them "
-        "between the copies of two files; copy it again, or run collect there: a hole that remains is the broker's"
+        f"no segment of the copy of broker {one.broker_id} holds offsets {first}..{last}: the broker {runs} have deleted them "
+        f"between the copies of two files; {again}: a hole that remains is the broker's"
     )
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.model import PartitionKey
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.tables import OUTCOMES, TABLES, Table
@@ -100,7 +101,7 @@ def _kept(rows: pa.RecordBatch, runs: Mapping[str, str], gone: pa.Table) -> pa.R
     return rows.take(left.combine_chunks().sort())
 
 
-def keys_table(keys: Sequence[tuple[str, str, int]]) -> pa.Table:
+def keys_table(keys: Sequence[PartitionKey]) -> pa.Table:
     """Keys of partitions as a table that rows are compared with."""
     columns = list(zip(*keys, strict=True)) if keys else [(), (), ()]
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, (STRING, STRING, pa.int32()), strict=True)], names=KEYS)

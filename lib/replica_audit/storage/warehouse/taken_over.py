@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.spark_unchanged import outcomes_before, taken_over, times_of_replicas
+from replica_audit.model import PartitionKey
 from replica_audit.partition.known.fingerprint import Standing
-from replica_audit.stages.fingerprints import Key
 from replica_audit.storage.warehouse.copied_rows import KEYS, copied_rows, keys_table
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
@@ -38,8 +38,8 @@ class KeptPartitions:
     warehouse: DeltaWarehouse
     runs: Mapping[str, str]
     partitions: Counter[str]
-    gone: Sequence[Key]
-    changed: frozenset[Key]
+    gone: Sequence[PartitionKey]
+    changed: frozenset[PartitionKey]
     times: DataFrame
 
     @classmethod
@@ -58,7 +58,7 @@ class KeptPartitions:
         same, others = counts[Standing.SAME].total(), counts[Standing.CHANGED].total() + counts[Standing.NEW].total()
         if others > _MOST * (same + others):
             return None
-        keys: dict[str, list[Key]] = defaultdict(list)
+        keys: dict[str, list[PartitionKey]] = defaultdict(list)
         for *key, found in now.where(F.col("standing") != str(Standing.SAME)).select(*KEYS, "standing").collect():
             keys[found].append((key[0], key[1], key[2]))
         return cls(
@@ -79,7 +79,7 @@ class KeptPartitions:
         """What was listed of the partitions that are to be audited."""
         return listed.join(F.broadcast(self._keys(sorted(self.changed))), on=list(KEYS), how="left_semi").select(*listed.columns)
 
-    def _keys(self, keys: Sequence[Key]) -> DataFrame:
+    def _keys(self, keys: Sequence[PartitionKey]) -> DataFrame:
         return self.warehouse.spark.createDataFrame(keys, "cluster_id string, topic string, partition int")
 
     def brokers_of(self, listed: DataFrame) -> set[tuple[str, int]]:
