@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit.model import Appearance, Election, PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.fingerprint import UNKNOWN, ClusterIdentity, Fingerprint, Standing, fingerprint, standing
+from replica_audit.partition.known.fingerprint import UNKNOWN, ClusterIdentity, Fingerprint, SinceLastRun, fingerprint, since_last_run
 from replica_audit.partition.known.looks import claim_look, commits_identity, event_look
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
 from replica_audit.protocol.cluster.generation import Generation
@@ -199,15 +199,15 @@ A, B = Fingerprint(exact="a", quiet="q"), Fingerprint(exact="b", quiet="q")
 @pytest.mark.parametrize(
     ("now", "before", "expected"),
     [
-        pytest.param(A, None, Standing.NEW, id="the earlier run did not know it"),
-        pytest.param(None, A, Standing.GONE, id="nothing is there any more"),
-        pytest.param(A, Fingerprint(exact="a", quiet=None), Standing.SAME, id="with findings, and all of it is as it was"),
-        pytest.param(A, Fingerprint(exact=None, quiet="q"), Standing.SAME, id="quiet, and what decides is as it was"),
-        pytest.param(B, Fingerprint(exact="a", quiet=None), Standing.CHANGED, id="with findings, and a moment is another"),
-        pytest.param(replace(A, quiet="r"), Fingerprint(exact=None, quiet="q"), Standing.CHANGED, id="quiet no more"),
-        pytest.param(A, UNKNOWN, Standing.CHANGED, id="it may not be compared by anything"),
-        pytest.param(UNKNOWN, UNKNOWN, Standing.CHANGED, id="it cannot be told"),
+        pytest.param(A, None, SinceLastRun.NEW, id="the earlier run did not know it"),
+        pytest.param(None, A, SinceLastRun.GONE, id="nothing is there any more"),
+        pytest.param(A, Fingerprint(exact="a", quiet=None), SinceLastRun.UNCHANGED, id="with findings, and all of it is as it was"),
+        pytest.param(A, Fingerprint(exact=None, quiet="q"), SinceLastRun.UNCHANGED, id="quiet, and what decides is as it was"),
+        pytest.param(B, Fingerprint(exact="a", quiet=None), SinceLastRun.CHANGED, id="with findings, and a moment is another"),
+        pytest.param(replace(A, quiet="r"), Fingerprint(exact=None, quiet="q"), SinceLastRun.CHANGED, id="quiet no more"),
+        pytest.param(A, UNKNOWN, SinceLastRun.CHANGED, id="it may not be compared by anything"),
+        pytest.param(UNKNOWN, UNKNOWN, SinceLastRun.CHANGED, id="it cannot be told"),
     ],
 )
-def test_what_a_partition_is_against_an_earlier_run(now: Fingerprint | None, before: Fingerprint | None, expected: Standing) -> None:
-    assert standing(now, before) is expected
+def test_what_a_partition_is_against_an_earlier_run(now: Fingerprint | None, before: Fingerprint | None, expected: SinceLastRun) -> None:
+    assert since_last_run(now, before) is expected

@@ -66,7 +66,7 @@ def fingerprints_of(root: Path, facts: ClusterFacts) -> dict[Key, Fingerprint]:
     found = {}
     for batch in compared(rows.to_batches(max_chunksize=7), {cluster.cluster_id: ClusterIdentity.of(facts)}):
         for row in batch.to_pylist():
-            assert row["standing"] == "new"
+            assert row["since_last_run"] == "new"
             found[row["topic"], row["partition"]] = Fingerprint(exact=row["fingerprint"], quiet=row["quiet_fingerprint"])
     return found
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from replica_audit.garbage import uncollected
 from replica_audit.model import Appearance, PartitionKey
-from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, fingerprint, standing
+from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, fingerprint, since_last_run
 from replica_audit.partition.known.looks import commits_identity
 from replica_audit.tables import FINGERPRINTS
 
@@ -82,6 +82,6 @@ def _encoded(rows: list[Compared]) -> pa.RecordBatch:
         "partition": partitions,
         "fingerprint": [one and one.exact for one in now],
         "quiet_fingerprint": [one and one.quiet for one in now],
-        "standing": [str(standing(one, then)) for one, then in zip(now, before, strict=True)],
+        "since_last_run": [str(since_last_run(one, then)) for one, then in zip(now, before, strict=True)],
     }
     return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in FINGERPRINTS], schema=FINGERPRINTS)

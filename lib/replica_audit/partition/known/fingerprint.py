@@ -58,26 +58,26 @@ class Fingerprint:
 UNKNOWN = Fingerprint(exact=None, quiet=None)
 
 
-class Standing(StrEnum):
+class SinceLastRun(StrEnum):
     """What a partition is against an earlier run, by how it looks."""
 
     NEW = "new"
     CHANGED = "changed"  # or nobody can tell
-    SAME = "same"
+    UNCHANGED = "unchanged"
     GONE = "gone"
 
 
-def standing(now: Fingerprint | None, before: Fingerprint | None) -> Standing:
+def since_last_run(now: Fingerprint | None, before: Fingerprint | None) -> SinceLastRun:
     """Compare how a partition looks with how it looked in an earlier run; None where it is not, or was not there. One of the two is given.
 
     What the earlier run may not be compared by is None in its fingerprint.
     """
     if now is None:
-        return Standing.GONE
+        return SinceLastRun.GONE
     if before is None:
-        return Standing.NEW
+        return SinceLastRun.NEW
     pairs = (now.exact, before.exact), (now.quiet, before.quiet)
-    return Standing.SAME if any(mine is not None and mine == its for mine, its in pairs) else Standing.CHANGED
+    return SinceLastRun.UNCHANGED if any(mine is not None and mine == its for mine, its in pairs) else SinceLastRun.CHANGED
 
 
 def fingerprint(looks: Iterable[tuple[int | None, Appearance]], commits: str, cluster: ClusterIdentity) -> Fingerprint:

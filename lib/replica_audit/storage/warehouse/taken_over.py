@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.spark_unchanged import outcomes_before, taken_over, times_of_replicas
 from replica_audit.model import PartitionKey
-from replica_audit.partition.known.fingerprint import Standing
+from replica_audit.partition.known.fingerprint import SinceLastRun
 from replica_audit.storage.warehouse.copied_rows import KEYS, copied_rows, keys_table
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
@@ -53,20 +53,20 @@ class KeptPartitions:
             listed: rows of the shape INVENTORY, with looks.
         """
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for row in now.groupBy("cluster_id", "standing").count().collect():
-            counts[row["standing"]][row["cluster_id"]] = row["count"]
-        same, others = counts[Standing.SAME].total(), counts[Standing.CHANGED].total() + counts[Standing.NEW].total()
+        for row in now.groupBy("cluster_id", "since_last_run").count().collect():
+            counts[row["since_last_run"]][row["cluster_id"]] = row["count"]
+        same, others = counts[SinceLastRun.UNCHANGED].total(), counts[SinceLastRun.CHANGED].total() + counts[SinceLastRun.NEW].total()
         if others > _MOST * (same + others):
             return None
         keys: dict[str, list[PartitionKey]] = defaultdict(list)
-        for *key, found in now.where(F.col("standing") != str(Standing.SAME)).select(*KEYS, "standing").collect():
+        for *key, found in now.where(F.col("since_last_run") != str(SinceLastRun.UNCHANGED)).select(*KEYS, "since_last_run").collect():
             keys[found].append((key[0], key[1], key[2]))
         return cls(
             warehouse=warehouse,
             runs=runs,
-            partitions=counts[Standing.SAME],
-            gone=[*keys[Standing.CHANGED], *keys[Standing.GONE]],
-            changed=frozenset((*keys[Standing.CHANGED], *keys[Standing.NEW])),
+            partitions=counts[SinceLastRun.UNCHANGED],
+            gone=[*keys[SinceLastRun.CHANGED], *keys[SinceLastRun.GONE]],
+            changed=frozenset((*keys[SinceLastRun.CHANGED], *keys[SinceLastRun.NEW])),
             times=times_of_replicas(listed),
         )
 
