@@ -29,10 +29,10 @@ def is_alive(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool
 
 
 def may_have_run(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
-    """Whether a broker of which the metadata log tells ran, for all that is known, while files of it were copied.
+    """Whether a broker ran while its files were copied, or may have: the metadata log has it as stopped, and its files do not say when.
 
-    Of one that stopped later the copy may have neither the marker nor `.lock`: it began while the broker was down, when newer releases
-    have no `.lock`, and the broker had started before the marker's turn came. Or nobody copied hidden files.
+    Its copy may have neither the marker nor `.lock` because it began while the broker was down, when newer releases have no `.lock`, and
+    the broker had started before the marker was to be copied. Or nobody copied hidden files.
     """
     alive = is_alive(broker_id, files, cluster)
     return alive is True or (alive is None and cluster.broker_states.get(broker_id) == "stopped")

@@ -18,12 +18,12 @@ from replica_audit.protocol.verdict.verdict import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]
 Again = Callable[[int, ReplicaFiles, Collection[int]], Loaded]  # of the segments with these base offsets
-IsAlive = Callable[[int, ReplicaFiles], bool | None]
-MayHaveRun = Callable[[int, ReplicaFiles], bool]
+IsAlive = Callable[[int, ReplicaFiles], bool | None]  # of a broker, by what was copied of it
+IsSo = Callable[[int, ReplicaFiles], bool]
 _SNAPSHOT_DIGITS = 20
 _PERHAPS = "may have run then, before it was stopped"
 _AGAIN = "copy it again, or run collect there"
-_HIDDEN = "copy its log directory again with the hidden files, of which .kafka_cleanshutdown tells that it is stopped, or run collect there"
+_HIDDEN = "copy its log directory again with hidden files (.kafka_cleanshutdown shows that the broker is stopped), or run collect there"
 
 
 def load_all(
@@ -31,8 +31,8 @@ def load_all(
     readers: Readers,
     *,
     alive: IsAlive,
-    may_have_run: MayHaveRun,
-    changes: Callable[[int, ReplicaFiles], bool],
+    may_have_run: IsSo,
+    changes: IsSo,
     compacted: bool,
 ) -> list[Loaded]:
     """Load every replica directory of a partition, by broker, log directory and name.
@@ -41,7 +41,7 @@ def load_all(
         known: what was read of it.
         readers: read batches, their bytes, and producer snapshots again.
         alive: whether the broker of a replica ran when its files were copied; None if unknown.
-        may_have_run: whether it ran then, for all that is known.
+        may_have_run: whether it ran then, or may have.
         changes: whether its files may have changed while they were copied one after the other.
         compacted: whether batches may be missing without harm.
     """
@@ -62,7 +62,7 @@ def load_all(
 
     found = [loaded(broker, files) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
-    found = [_never_copied(one, found, changed, may_have_run, alive) for one in found]
+    found = [_never_copied(one, found, changed, alive, may_have_run) for one in found]
     found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
     found = _without_deleted(found, changed, loaded)
     found = [
@@ -71,9 +71,7 @@ def load_all(
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
 
 
-def _never_copied(
-    one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], may_have_run: MayHaveRun, alive: IsAlive
-) -> Loaded:
+def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: IsAlive, may_have_run: IsSo) -> Loaded:
     """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
 
     Sources: LogSegments and UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
@@ -83,10 +81,10 @@ def _never_copied(
     front = _known_front(one, loaded, changed)
     if 0 < _reached(one.files) <= front:
         why = f"everything that was copied lies below offset {front}, where the log of a running replica starts"
-    elif may_have_run(one.broker_id, one.files):
+    elif alive(one.broker_id, one.files):
         why = "the copy has no segment, but a running broker always has one: it was created or deleted while the others were copied"
-        if not alive(one.broker_id, one.files):
-            why = f"the copy has no segment, and the broker {_PERHAPS}, and have created or deleted it meanwhile; {_HIDDEN}"
+    elif may_have_run(one.broker_id, one.files):
+        why = f"the copy has no segment, and the broker {_PERHAPS}, and have created or deleted it meanwhile; {_HIDDEN}"
     else:
         return one
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
@@ -138,7 +136,7 @@ def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]
 
 
 def _perhaps_deleted(one: Loaded, alive: IsAlive) -> Loaded:
-    """The log of a broker that may have run as not whole, where it has a hole between two segments: only another copy tells whose it is."""
+    """A log with a hole between two segments, as not whole: its broker ran, or may have, so only another copy tells whose hole it is."""
     if one.log is None or not one.log.missing or one.unreadable:
         return one
     first, last = one.log.missing[-1]

@@ -47,7 +47,7 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
             yield (
                 "Retention, DeleteRecords or the cleaner removed segments between the listing and the copy. Copy the directory again, with "
                 "replica-audit collect, which retries by itself, or while the broker is stopped, with the hidden files of its log "
-                "directory: .kafka_cleanshutdown tells that it is. Then audit again. If it still has no "
+                "directory (.kafka_cleanshutdown shows that it is stopped). Then audit again. If it still has no "
                 "segment, somebody removed the files of a running broker: move its leaderships to other brokers before you restart it."
             )
         case None:  # a run of an older version has it in its reason only
