@@ -169,3 +169,33 @@ def test_so_may_be_a_replica_without_a_segment(tmp_path: Path) -> None:
     assert "the copy has no segment, and the broker may have run then" in row["reason"]
     (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{FOLLOWER}}}')
     assert _verdict(tmp_path)["verdict"] == "unreadable"
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_leader_that_ran_has_a_table_though_the_copy_has_none(tmp_path: Path, is_marked: bool) -> None:
+    """Seen on Kafka 4.3.1: a reassignment renamed the replica while it was copied, and it came back to lead in a later epoch."""
+    log_dir = _replica(tmp_path, LEADER, (0, 0, 8), table=[(0, 0)], high_watermark=8)
+    (log_dir / "t-0" / "leader-epoch-checkpoint").unlink()
+    _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 1, 4), table=[(0, 0), (1, 8)], high_watermark=8)
+    if is_marked:  # it was deleted on the disk, and will not come back by itself
+        (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{LEADER}}}')
+    tables = in_process.audit(_elected_again(tmp_path, is_stopped=is_marked))
+    (row,) = [row for row in tables["replica_verdicts"] if row["topic"] == "t"]
+    (told,) = [one["code"] for one in tables["input_errors"] if one["kind"] == "leader-epoch-checkpoint"]
+    assert row["verdict"] == "inconclusive"  # its copy is of before the election
+    assert told == ("checkpoint-contradicts-batches" if is_marked else "missing-from-copy")
+
+
+def _elected_again(root: Path, *, is_stopped: bool) -> Path:
+    """The metadata log: broker 1 led in epochs 0 and 3; in the end it runs, or has stopped."""
+    registered = [mf.record("REGISTER_BROKER_RECORD", **_REGISTRATION, brokerId=one, brokerEpoch=one) for one in (LEADER, FOLLOWER)]
+    created = [mf.topic("t"), mf.partition(replicas=[LEADER, FOLLOWER], isr=[LEADER], leaderEpoch=3)]
+    runs = [mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=one, brokerEpoch=one, fenced=-1) for one in (LEADER, FOLLOWER)]
+    stops = [
+        mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=LEADER, brokerEpoch=LEADER, **changed)
+        for changed in ({"inControlledShutdown": 1}, {"fenced": 1})
+    ]
+    level = mf.record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=25)
+    records = [level, *registered, *created, *runs, *(stops if is_stopped else [])]
+    mf.log(root / f"broker-{FOLLOWER}" / "data-0" / "__cluster_metadata-0", records)
+    return root

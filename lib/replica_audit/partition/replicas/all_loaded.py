@@ -9,7 +9,8 @@ from dataclasses import replace
 from replica_audit.model import ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
-from replica_audit.partition.replicas.loading import Loaded, load, refuse_twins
+from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
+from replica_audit.partition.replicas.replica_problems import checkpoint_not_copied
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.log_front import deleted_until, known_start
 from replica_audit.protocol.epochs.replaced_segments import replaced_segments
@@ -60,7 +61,10 @@ def load_all(
     def changed(one: Loaded) -> bool:
         return one.is_compared and changes(one.broker_id, one.files)
 
-    found = [loaded(broker, files) for broker, files in known.replicas]
+    def copied(broker: int, files: ReplicaFiles) -> ReplicaFiles:
+        return _without_unknown_table(files) if changes(broker, files) and may_have_run(broker, files) else files
+
+    found = [loaded(broker, copied(broker, files)) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
     found = [_never_copied(one, found, changed, alive, may_have_run) for one in found]
     found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
@@ -69,6 +73,16 @@ def load_all(
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
+
+
+def _without_unknown_table(files: ReplicaFiles) -> ReplicaFiles:
+    """Of the copy of a broker that ran, or may have, a checkpoint that is not there as one that was not copied.
+
+    Source: CheckpointFile, 0.11 to 4.3: a broker that opens a log makes the file if there is none, and later only ever replaces it.
+    """
+    if files.checkpoint_state != "missing" or not is_compared(files) or not files.segments:
+        return files
+    return replace(files, checkpoint_state="not-collected", problems=(*files.problems, checkpoint_not_copied(files)))
 
 
 def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: IsAlive, may_have_run: IsSo) -> Loaded:

@@ -68,8 +68,8 @@ class Loaded:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the replica takes part in verdicts: a current directory of an ordinary topic."""
-        return self.files.state == "current" and self.files.topic != METADATA_TOPIC
+        """Whether the replica takes part in verdicts."""
+        return is_compared(self.files)
 
     def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False, of_one_time: bool = True) -> Replica:
         """The replica as the rules see it; only where there is a log."""
@@ -137,6 +137,11 @@ class Loaded:
         """The path of the segment, or text, that holds an offset."""
         holding = [file for file in self.files_in_log if file.base_offset <= offset] or list(self.files_in_log)
         return max(holding, key=lambda file: file.base_offset).path if holding else self.files.path
+
+
+def is_compared(files: ReplicaFiles) -> bool:
+    """Whether a replica takes part in verdicts: a current directory of an ordinary topic."""
+    return files.state == "current" and files.topic != METADATA_TOPIC
 
 
 @once
