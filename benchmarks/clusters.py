@@ -30,7 +30,8 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402 - the package need not be installed
+from replica_audit.collect.rows_file import SmallFilesFile  # noqa: E402 - the package need not be installed
+from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402
 from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS  # noqa: E402
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
@@ -211,9 +212,16 @@ class _Broker:
         place = self.folder / "data-0"
         place.mkdir(parents=True, exist_ok=not is_collected)
         writer = pq.ParquetWriter(place / manifests.SEGMENTS_FILE, ROWS, compression="zstd") if is_collected else None
+        small = SmallFilesFile(place / manifests.SMALL_FILES_FILE) if is_collected else None
         for logs in self.maker.on_broker(self.broker):
             names = self.maker.names(logs)
-            self._small_files(place, logs, names)
+            for name, files in zip(names, self._small_files(logs, names), strict=True):
+                if small is not None:
+                    small.add(0, name, files)
+                    continue
+                (place / name).mkdir(exist_ok=True)
+                for file, content in files.items():
+                    _put(place / name / file, content)
             if writer is None:
                 _write_segments(place, logs, names, self.maker.batches)
             else:
@@ -232,24 +240,23 @@ class _Broker:
                     for name, size in zip(names, sizes, strict=True)
                 ]
         self._offsets(place)
-        if writer is not None:
+        if writer is not None and small is not None:
             writer.close()
-            self._manifest(place)
+            self._manifest(place, *small.close())
 
-    def _small_files(self, place: Path, logs: Logs, names: list[str]) -> None:
+    def _small_files(self, logs: Logs, names: list[str]) -> Iterator[dict[str, bytes]]:
+        """Of each replica what its small files hold."""
         leader_ends = (self.maker.leaders.base[logs.partition, -1]).tolist()
         own_ends, other = self.maker.ends(logs).tolist(), (logs.epoch != self.maker.leaders.epoch[logs.partition]).any(axis=1).tolist()
         topic_ids = {topic: _uuid(topic) for topic in {name.rpartition("-")[0] for name in names}}
         for name, epochs, bases, end, common, is_other in zip(
             names, logs.epoch.tolist(), logs.base.tolist(), own_ends, leader_ends, other, strict=True
         ):
-            folder = place / name
-            folder.mkdir(exist_ok=True)
             starts = dict(reversed(list(zip(epochs, bases, strict=True))))
             lines = [f"{epoch} {start}" for epoch, start in sorted(starts.items())]
-            _put(folder / OF_REPLICA[0], "\n".join(["0", str(len(lines)), *lines, ""]))
-            _put(folder / OF_REPLICA[1], f"version: 0\ntopic_id: {topic_ids[name.rpartition('-')[0]]}")
             self.ends[name] = end, common if is_other else end
+            contents = "\n".join(["0", str(len(lines)), *lines, ""]), f"version: 0\ntopic_id: {topic_ids[name.rpartition('-')[0]]}"
+            yield dict(zip(OF_REPLICA, (content.encode() for content in contents), strict=True))
 
     def _offsets(self, place: Path) -> None:
         lines = {
@@ -263,7 +270,7 @@ class _Broker:
         properties = {"version": 1, "node.id": self.broker, "cluster.id": self.maker.id, "directory.id": _uuid(str(self.broker))}
         _put(place / "meta.properties", "".join(f"{key}={value}\n" for key, value in properties.items()))
 
-    def _manifest(self, place: Path) -> None:
+    def _manifest(self, place: Path, small_bytes: int, small_crc32c: int) -> None:
         content = (place / manifests.SEGMENTS_FILE).read_bytes()
         log_dir = CapturedLogDir(
             path=self.path,
@@ -274,6 +281,8 @@ class _Broker:
             segments_crc32c=crc32c.crc32c(content),
             files=("meta.properties", *OFFSETS_FILES),
             replicas=tuple(self.captured),
+            small_files_bytes=small_bytes,
+            small_files_crc32c=small_crc32c,
         )
         made = Manifest(
             broker_id=self.broker,

@@ -14,7 +14,8 @@ import pytest
 
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
+from replica_audit.formats.collection.small_files_file import SMALL_FILES
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import Problem, ReplicaFiles, SequenceGap
@@ -86,9 +87,52 @@ def test_what_is_no_parquet_file_is_a_problem_with_its_path(collected: Path, con
     (problem,) = problems
     assert (problem.code, problem.kind) == ("incomplete-collection", "collection")
     assert problem.path.endswith(SEGMENTS_FILE)
-    assert problem.detail.startswith("not the scans that collect wrote: ")
+    assert problem.detail.startswith("not what collect wrote: ")
     assert "\n" not in problem.detail
     assert problem.remedy
+
+
+def _small_files(store: Path, change: Callable[[list[Row]], object], schema: pa.Schema = SMALL_FILES) -> None:
+    """Change the rows of `small-files.parquet`, and have the manifest vouch for it."""
+    small = store.with_name(SMALL_FILES_FILE)
+    rows = pq.read_table(small).to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), small)
+    manifest = json.loads((store.parent.parent / MANIFEST).read_bytes())
+    content = small.read_bytes()
+    manifest["log_dirs"][0] |= {"small_files_bytes": len(content), "small_files_crc32c": crc32c.crc32c(content)}
+    (store.parent.parent / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "schema"),
+    [
+        pytest.param(lambda rows: rows.pop(), SMALL_FILES, id="one is missing"),
+        pytest.param(lambda rows: rows.append({**rows[0], "name": "another"}), SMALL_FILES, id="one more"),
+        pytest.param(lambda rows: rows[0].update(content=None), SMALL_FILES, id="null"),
+        pytest.param(lambda rows: rows[0].update(content=bytes((64 << 20) + 1)), SMALL_FILES, id="larger than any"),
+        pytest.param(lambda rows: rows[0].update(capture=99), SMALL_FILES, id="of another capture"),
+        pytest.param(lambda _rows: None, pa.schema([field for field in SMALL_FILES if field.name != "capture"]), id="a column is missing"),
+    ],
+)
+def test_small_files_that_were_not_collected(collected: Path, change: Callable[[list[Row]], object], schema: pa.Schema):
+    _small_files(collected, change, schema)
+    replicas, (problem,) = listed(collected)
+    assert replicas == []
+    assert (problem.code, Path(problem.path).name) == ("incomplete-collection", SMALL_FILES_FILE)
+    assert problem.detail.startswith("not what collect wrote: ")
+
+
+def test_small_files_that_are_not_vouched_for(collected: Path):
+    small = collected.with_name(SMALL_FILES_FILE)
+    content = small.read_bytes()
+    for changed, says in ((content[:-1], f"{len(content) - 1} bytes"), (content[:-1] + b"0", "with CRC"), (None, "No such file")):
+        small.unlink() if changed is None else small.write_bytes(changed)
+        replicas, (problem,) = listed(collected)
+        assert replicas == []
+        assert problem.code == "incomplete-collection"
+        assert f"{SMALL_FILES_FILE}: " in problem.detail
+        assert says in problem.detail
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class TestNotUsed:
 
     def test_a_newer_format(self, broker: Broker, tmp_path: Path) -> None:
         first = taken(broker.path, tmp_path / "first").folder
-        change_manifest(first, version=2)
+        change_manifest(first, version=3)
         self.all_read(broker, first, tmp_path, "a later release wrote it")
 
     @pytest.mark.parametrize("code", [None, "0" * 32])
@@ -104,7 +104,7 @@ class TestNotUsed:
         first = taken(broker.path, tmp_path / "first").folder
         rows = first / "data" / SEGMENTS_FILE
         rows.write_bytes(change(rows.read_bytes()))
-        self.all_read(broker, first, tmp_path, f"{rows}: not the scans that collect wrote")
+        self.all_read(broker, first, tmp_path, f"{rows}: not what collect wrote")
 
 
 def test_a_log_directory_that_was_mounted_elsewhere_is_known_by_its_id(broker: Broker, tmp_path: Path) -> None:

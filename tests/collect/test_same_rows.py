@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from replica_audit.formats.collection.collection_manifest import MANIFEST
 from tests.clusters.test_scenarios import SAMPLE, SHARED
-from tests.collect.collections import collect_cluster
+from tests.collect.collections import as_version_1, collect_cluster
 from tests.support import in_process
 
 ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
@@ -53,3 +54,12 @@ def test_a_collection_gives_the_rows_that_its_log_directories_give(root: Path, t
     assert {row["source"] for row in found["segment_epochs"]} == {"collected"}
     assert all(row["captured_at"] for row in found["replica_logs"])
     assert all(row["crcs_verified_at"] for row in found["replica_logs"] if row["batch_count"] and not row["unreadable_reason"])
+
+
+@pytest.mark.parametrize("root", sorted(SAMPLE.iterdir()), ids=lambda root: root.name)
+def test_so_does_one_of_an_earlier_release(root: Path, tmp_path: Path) -> None:
+    collected = collect_cluster(root, tmp_path / "collected")
+    expected = in_process.audit(collected)
+    brokers = [as_version_1(path) for path in collected.iterdir() if (path / MANIFEST).exists()]
+    assert brokers
+    assert in_process.audit(collected) == expected

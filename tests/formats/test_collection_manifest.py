@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ LOG_DIR = CapturedLogDir(
     replicas=(REPLICA,),
     vanished=("gone-0",),
     unread=(UNREAD,),
+    small_files_bytes=70,
+    small_files_crc32c=7,
 )
 MANIFEST = Manifest(
     broker_id=1,
@@ -63,6 +66,14 @@ def test_people_read_it() -> None:
     assert list(document)[-1] == "log_dirs", "the long part comes last"
 
 
+def test_an_earlier_release_had_small_files_in_folders() -> None:
+    document = json.loads(changed("version", to=1))
+    for name in ("small_files_bytes", "small_files_crc32c"):
+        del document["log_dirs"][0][name]
+    (found,) = parse(json.dumps(document).encode()).log_dirs
+    assert found == replace(LOG_DIR, small_files_bytes=None, small_files_crc32c=None)
+
+
 def changed(*path: str | int, to: Any) -> bytes:
     document = json.loads(content(MANIFEST))
     inner = document
@@ -82,7 +93,7 @@ def changed(*path: str | int, to: Any) -> bytes:
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (changed("format", to="photos"), "not a manifest"),
-        (changed("version", to=2), "later release"),
+        (changed("version", to=3), "later release"),
         (changed("broker_id", to=-1), "broker_id"),
         (changed("broker_id", to=True), "broker_id"),
         (changed("broker_id", to=2**31), "broker_id"),
@@ -100,6 +111,8 @@ def changed(*path: str | int, to: Any) -> bytes:
         (changed("log_dirs", 0, "folder", to=".."), "folder"),
         (changed("log_dirs", 0, "files", to=["a/b"]), "files"),
         (changed("log_dirs", 0, "segments_crc32c", to=2**32), "segments_crc32c"),
+        (changed("log_dirs", 0, "small_files_bytes", to=None), "small_files_bytes"),
+        (changed("log_dirs", 0, "small_files_crc32c", to=-1), "small_files_crc32c"),
         (changed("log_dirs", 0, "replicas", 0, "directory", to="orders"), "replica directory"),
         (changed("log_dirs", 0, "replicas", 0, "directory", to="/orders-0"), "directory"),
         (changed("log_dirs", 0, "replicas", 0, "later", to={"high_watermark": "x"}), "high_watermark"),

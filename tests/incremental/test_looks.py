@@ -15,6 +15,7 @@ from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS
 from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import ReplicaAppearance, ReplicaFiles
+from tests.collect.collections import as_version_1, with_small_file
 from tests.collect.nights import at_rest, taken
 from tests.formats import kafka_files as kf
 from tests.formats.packed_dumps import section
@@ -184,7 +185,15 @@ def test_a_change_on_the_broker_is_another_look_of_its_collection(tmp_path: Path
 
 def test_a_changed_small_file_in_a_collection_is_another_look(collected: Path) -> None:
     before = looks(collected)
-    checkpoint = next(collected.glob("*/orders-0/leader-epoch-checkpoint"))
+    with_small_file(collected / "data", "orders-0", "leader-epoch-checkpoint", kf.checkpoint([(0, 0), (1, 1)]))
+    after = looks(collected)
+    assert (after["orders-0"] == before["orders-0"], after["orders-1"] == before["orders-1"]) == (False, True)
+
+
+def test_a_collection_of_an_earlier_release_looks_the_same(collected: Path) -> None:
+    before = looks(collected)
+    checkpoint = as_version_1(collected) / "data" / "orders-0" / "leader-epoch-checkpoint"
+    assert looks(collected) == before
     checkpoint.write_bytes(kf.checkpoint([(0, 0), (1, 1)]))
     after = looks(collected)
     assert (after["orders-0"] == before["orders-0"], after["orders-1"] == before["orders-1"]) == (False, True)

@@ -26,7 +26,7 @@ from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.previous import Previous
 from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
-from replica_audit.collect.rows_file import RowsFile, Spool
+from replica_audit.collect.rows_file import RowsFile, SmallFilesFile, Spool
 from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.second_look import CapturedEnd, captured_end, look_again
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
@@ -35,7 +35,7 @@ from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import InputError
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
-from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, SMALL_FILES_FILE, CapturedLogDir, CapturedReplica, Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.broker_lock import LOCK, is_locked
@@ -49,6 +49,7 @@ class _Files(NamedTuple):
     """What is written to meanwhile."""
 
     rows: RowsFile
+    small: SmallFilesFile
     spool: Spool
 
 
@@ -97,7 +98,7 @@ class LogDirCapture:
         self._output.make_folder(self.folder)
         # first of all what tells an audit that this is not a folder of a broker itself
         rows = RowsFile(self.folder / SEGMENTS_FILE)
-        self._files = _Files(rows, Spool(self.folder))
+        self._files = _Files(rows, SmallFilesFile(self.folder / SMALL_FILES_FILE), Spool(self.folder))
         for name, content in found.items():
             self._output.write(self.folder / name, content)
         self._copied += found
@@ -166,11 +167,9 @@ class LogDirCapture:
         self._open.spool.clear()
 
     def _keep(self, found: ReplicaCapture, parsed: log_dir.ReplicaDirectory, later: dict[str, int], *, is_copied: bool) -> None:
-        directory, folder = found.directory, self.folder / found.directory
-        self._output.make_folder(folder)
-        for name, content in found.small.items():
-            self._output.write(folder / name, content)
+        directory = found.directory
         self._captures += 1
+        self._open.small.add(self._captures, directory, found.small)
         keys = {"capture": self._captures, "directory": directory, "topic": parsed.topic, "partition": parsed.partition}
         self._open.rows.add(keys, (self._open.spool.get(place) for _name, place in sorted(found.places.items())))
         reads = found.reads.values()
@@ -203,6 +202,7 @@ class LogDirCapture:
     def _copy_beside_metadata(self, directory: str) -> None:
         """Copy the snapshots, after the segments: one that reaches down to the first segment is always there."""
         source, target = self.path / directory, self.folder / directory
+        self._output.make_folder(target)  # also where it has no segment
         for name in sorted(path.name for path in source.iterdir()):
             if name in _BESIDE_METADATA or (name.endswith(".checkpoint") and log_dir.is_beside_a_segment(name)):
                 try:
@@ -240,6 +240,7 @@ class LogDirCapture:
         """Let go of the files."""
         if self._files is not None:
             self._files.rows.abandon()
+            self._files.small.abandon()
             self._files.spool.close()
 
     def finish(self) -> CapturedLogDir:
@@ -255,6 +256,7 @@ class LogDirCapture:
         self.is_in_use = self.is_in_use or is_locked(self.path / LOCK)
         self._open.spool.close()
         size, checksum = self._open.rows.close()
+        small_size, small_checksum = self._open.small.close()
         return CapturedLogDir(
             path=str(self.path),
             folder=self.name,
@@ -266,4 +268,6 @@ class LogDirCapture:
             replicas=tuple(replica for _directory, (_inode, replica) in sorted(self.replicas.items())),
             vanished=tuple(sorted(self.vanished)),
             unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
+            small_files_bytes=small_size,
+            small_files_crc32c=small_checksum,
         )

@@ -1,17 +1,18 @@
-"""Writing `segments.parquet`: rows of one replica are kept aside until it is known that they belong together."""
+"""Writing `segments.parquet` and `small-files.parquet`: rows of segments are kept aside until it is known that they belong together."""
 
 from __future__ import annotations
 
 import io
 import json
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import crc32c
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
 from replica_audit.formats.collection.collected_rows import ROWS
+from replica_audit.formats.collection.small_files_file import SMALL_FILES
 from replica_audit.formats.segment.segment_problems import Scanned
 from replica_audit.tables.values import producers_row
 
@@ -102,6 +104,65 @@ class Spool:
             self._file.close()
 
 
+def _completed(path: Path, writer: pq.ParquetWriter) -> tuple[int, int]:
+    """Complete a file; its size and the CRC-32C of all of it."""
+    size, checksum = 0, 0
+    with writing(path):
+        writer.close()
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+    return size, checksum
+
+
+class SmallFilesFile:
+    """The file of replicas' small files being written."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file; `close` completes it."""
+        self._path = path
+        with writing(path):
+            self._writer = pq.ParquetWriter(str(path), SMALL_FILES, compression="zstd", write_page_checksum=True)
+        self._pending: list[tuple[int, bytes, bytes, bytes]] = []
+        self._pending_bytes = 0
+
+    def add(self, capture: int, directory: str, files: Mapping[str, bytes]) -> None:
+        """Add the small files of a replica, by name."""
+        for name, content in sorted(files.items()):
+            self._pending.append((capture, directory.encode(), name.encode(), content))
+            self._pending_bytes += len(directory) + len(content)
+        if self._pending_bytes >= _ROW_GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        captures, *texts = zip(*self._pending, strict=True)
+        numbers = pa.py_buffer(np.array(captures, np.int32).data)
+        columns = [
+            pa.Array.from_buffers(pa.int32(), len(captures), [None, numbers]),
+            *(_of_bytes(column, field.type) for column, field in zip(texts, list(SMALL_FILES)[1:], strict=True)),
+        ]
+        with writing(self._path):
+            self._writer.write_table(pa.Table.from_arrays(columns, schema=SMALL_FILES))
+        self._pending, self._pending_bytes = [], 0
+
+    def close(self) -> tuple[int, int]:
+        """Complete the file; returns its size and the CRC-32C of all of it."""
+        self._write()
+        return _completed(self._path, self._writer)
+
+    def abandon(self) -> None:
+        """Let go of the file."""
+        abandon(self._writer)
+
+
+def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
+    """Values as an array of texts, or of bytes; `pa.array` imports pandas, to ask it whether a list is one of its own."""
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])
+
+
 class RowsFile:
     """The file being written. `rows` is how many it has."""
 
@@ -139,13 +200,7 @@ class RowsFile:
     def close(self) -> tuple[int, int]:
         """Complete the file; returns its size and the CRC-32C of all of it."""
         self._write()
-        size, checksum = 0, 0
-        with writing(self._path):
-            self._writer.close()
-            with self._path.open("rb") as stream:
-                while chunk := stream.read(_CHUNK):
-                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
-        return size, checksum
+        return _completed(self._path, self._writer)
 
     def abandon(self) -> None:
         """Let go of the file."""

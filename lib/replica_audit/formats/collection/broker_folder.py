@@ -2,7 +2,7 @@
 
     broker-1/manifest.json                                       what was taken, written last
     broker-1/data-0/meta.properties, ...-checkpoint              copies of a log directory's small files
-    broker-1/data-0/orders-0/leader-epoch-checkpoint, ...        and of each replica's
+    broker-1/data-0/small-files.parquet                          those of its replicas, one row for each
     broker-1/data-0/segments.parquet                             one row per segment
     broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
 
@@ -36,8 +36,17 @@ from replica_audit.formats.collection.collected_rows import (
     told,
     without_claims,
 )
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, CapturedLogDir, CapturedReplica, Manifest, read
+from replica_audit.formats.collection.collection_manifest import (
+    MANIFEST,
+    SEGMENTS_FILE,
+    SMALL_FILES_FILE,
+    CapturedLogDir,
+    CapturedReplica,
+    Manifest,
+    read,
+)
 from replica_audit.formats.collection.row_digests import row_digests
+from replica_audit.formats.collection.small_files_file import read_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, INT, STRING, struct
@@ -87,21 +96,26 @@ class CollectedLogDir:
         return self.said.path + path[len(below) :] if path == below or path.startswith(below + "/") else path
 
     def problem(self) -> str | None:
-        """Why the scans cannot be used: not the bytes that were collected."""
-        try:
-            size, checksum = self.store.stat().st_size, 0
-            if size != self.said.segments_bytes:
-                return f"{size} bytes, {self.said.segments_bytes} were collected"
-            size = 0
-            with self.store.open("rb") as stream:
-                while chunk := stream.read(_CHUNK):
-                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
-        except OSError as error:
-            return error.strerror or str(error)
-        if (size, checksum) == (self.said.segments_bytes, self.said.segments_crc32c):
-            return None
-        said = f"{self.said.segments_bytes} bytes with CRC {self.said.segments_crc32c:08x}"
-        return f"{size} bytes with CRC {checksum:08x}, {said} were collected"
+        """Why what was collected cannot be used: a file has not the bytes that were written."""
+        said = self.said
+        reason = _not_as_written(self.store, said.segments_bytes, said.segments_crc32c)
+        if reason is None and said.small_files_bytes is not None:
+            reason = _not_as_written(self.small, said.small_files_bytes, said.small_files_crc32c)
+        return reason
+
+    @property
+    def small(self) -> Path:
+        """Its `small-files.parquet`."""
+        return self.folder / SMALL_FILES_FILE
+
+    def small_files(self) -> dict[str, dict[str, bytes]] | None:
+        """Of every replica directory what its small files hold, by name; None: they are files in a folder of its name.
+
+        Raises:
+            OSError: as `read_small_files`.
+        """
+        size = self.said.small_files_bytes
+        return None if size is None else read_small_files(self.small, size, self.captured)
 
     def segment_files(self) -> dict[str, list[SegmentFile]]:
         """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.
@@ -243,6 +257,23 @@ class CollectedLogDir:
     def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
         """Whether the batches of any segment are to be made up from its runs."""
         return any(file.batch_index == self.rows_path and file.copy is None for segments in files.values() for file in segments)
+
+
+def _not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | None:
+    """How a file differs from what its manifest says; None: not at all."""
+    try:
+        size, found = path.stat().st_size, 0
+        if size != size_bytes:
+            return f"{path.name}: {size} bytes, {size_bytes} were collected"
+        size = 0
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                size, found = size + len(chunk), crc32c.crc32c(chunk, found)
+    except OSError as error:
+        return f"{path.name}: {error.strerror or error}"
+    if (size, found) == (size_bytes, checksum):
+        return None
+    return f"{path.name}: {size} bytes with CRC {found:08x}, {size_bytes} bytes with CRC {checksum:08x} were collected"
 
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:

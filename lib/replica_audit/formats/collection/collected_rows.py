@@ -63,7 +63,7 @@ class ForgedError(OSError):
 
     def __init__(self, reason: str) -> None:
         """It cannot be used for a reason."""
-        super().__init__(0, f"not the scans that collect wrote: {reason}")
+        super().__init__(0, f"not what collect wrote: {reason}")
 
 
 @contextmanager

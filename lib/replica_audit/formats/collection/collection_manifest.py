@@ -20,9 +20,11 @@ from replica_audit.frozen import made_quickly
 from replica_audit.model import SecondLook
 
 SEGMENTS_FILE = "segments.parquet"
+SMALL_FILES_FILE = "small-files.parquet"
 MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
-VERSION = 1
+VERSION = 2
+_READ = (1, VERSION)  # in version 1 the small files of replicas were files of their own
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
@@ -73,7 +75,8 @@ class CapturedLogDir:
 
     `files` are the small files of it that were copied. `in_use` is whether a broker had it locked; None if that could not be told.
     `vanished` are replica directories that were deleted or renamed while they were read. `segments_bytes` and `segments_crc32c` are of the
-    whole file `segments.parquet`.
+    whole file `segments.parquet`, `small_files_bytes` and `small_files_crc32c` of `small-files.parquet`; None: an earlier release collected
+    it, and the small files of each replica are in a folder of its name.
     """
 
     path: str
@@ -86,6 +89,8 @@ class CapturedLogDir:
     replicas: tuple[CapturedReplica, ...]
     vanished: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
+    small_files_bytes: int | None = None
+    small_files_crc32c: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +157,16 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
         raise MetadataError(f"not JSON: {error}", line=getattr(error, "lineno", None)) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise MetadataError("not a manifest that collect wrote")
-    if document.get("version") != VERSION:
+    if document.get("version") not in _READ:
         raise MetadataError(f"version {document.get('version')!r} of collections is not known: a later release wrote it")
-    top = Fields(document, "manifest")
+    top, has_small_files = Fields(document, "manifest"), document["version"] > 1
     return Manifest(
         broker_id=top.integer("broker_id", INT32),
         cluster_id=top.optional_text("cluster_id"),
         host=top.text("host"),
         started_at_ms=top.time("started_at"),
         finished_at_ms=top.time("finished_at"),
-        log_dirs=tuple(_log_dir(fields, wanted) for fields in top.objects("log_dirs")),
+        log_dirs=tuple(_log_dir(fields, wanted, has_small_files=has_small_files) for fields in top.objects("log_dirs")),
         unread=tuple(_unread(fields) for fields in top.objects("unread")),
         counts=top.mapping("counts"),
         options=top.mapping("options"),
@@ -181,7 +186,7 @@ def read(path: Path, wanted: Callable[[str], bool] | None = None) -> Manifest:
     return parse(whole_content(path, DOCUMENT_LIMIT), wanted)
 
 
-def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None) -> CapturedLogDir:
+def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_files: bool) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
     return CapturedLogDir(
         path=fields.text("path"),
@@ -196,6 +201,8 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None) -> CapturedLo
         ),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
+        small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
+        small_files_crc32c=fields.integer("small_files_crc32c", 2**32) if has_small_files else None,
     )
 
 

@@ -59,10 +59,14 @@ NO_FILES = LogDirFiles()
 
 
 class SmallFiles:
-    """Reads small files. `unread` says of some why they could not be read where they were collected."""
+    """Reads small files.
+
+    `unread` says of some why they could not be read where they were collected; `kept` is what those hold that a collection has in one file.
+    """
 
     def __init__(self) -> None:
         self.unread: dict[str, str] = {}
+        self.kept: dict[str, bytes] = {}
 
     def parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
         """Read and parse a small file; what fails becomes a problem and None."""
@@ -70,7 +74,8 @@ class SmallFiles:
         try:
             if self.unread and str(path) in self.unread:
                 raise OSError(0, self.unread[str(path)])
-            return parser(whole_content(path))
+            kept = self.kept.get(str(path)) if self.kept else None
+            return parser(whole_content(path) if kept is None else kept)
         except InputError as error:
             code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
         except OSError as error:

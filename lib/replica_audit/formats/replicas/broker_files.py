@@ -175,6 +175,11 @@ class _Walk:
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
+        try:
+            small = store.small_files()
+        except OSError as error:
+            self.problems.append(cannot_read(store.small, "collection", error))
+            return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
         if store.lacks_indexes(segments):
@@ -185,7 +190,8 @@ class _Walk:
             name = log_dir.replica_directory(replica.directory)
             if name:
                 held = tuple(segments[replica.directory]), tuple(rows.get(replica.directory, ()))
-                self._collected_replica(parent, name, CollectedReplica(store, replica, *held))
+                files = None if small is None else small[replica.directory]
+                self._collected_replica(parent, name, CollectedReplica(store, replica, *held, files))
 
     def _collected_replica(self, parent: str, name: log_dir.ReplicaDirectory, found: CollectedReplica) -> None:
         directory, others = found.said.directory, found.store.unread_of(found.said)
@@ -193,6 +199,7 @@ class _Walk:
         if self.looks is not None:
             self.looks.add_collected(parent, name, self.log_dirs.get(parent) or NO_FILES, found, others)
         if self._reads(name):
+            self.small.kept |= {f"{parent}/{directory}/{file}": content for file, content in (found.small or {}).items()}
             self._read_replica(found.store.listed(found.said), parent, name, found.segments)
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:

@@ -26,19 +26,24 @@ _NOT_READ = (".index", ".timeindex")  # of a segment: only that they are there c
 _AT_REST_NS = 2_000_000_000  # a file that was written so shortly before may be written again without looking otherwise
 # What each collection says anew of what did not change, or of itself. A new field of a manifest counts unless it is named here.
 _MOVING_OF_REPLICA = frozenset({"capture", "captured_at_ms", "verified_at_ms", "taken_over", "second_look", "later"})
-_MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "replicas"})
+_MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "small_files_bytes", "small_files_crc32c", "replicas"})
+_LONG = 1 << 16  # bytes of a small file, of which a digest stands for more
 _OFFSETS = frozenset(log_dir.OFFSET_CHECKPOINTS)
 _OF_REPLICA = attrgetter(*(one.name for one in fields(CapturedReplica) if one.name not in _MOVING_OF_REPLICA))
 _OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.name not in _MOVING_OF_LOG_DIR))
 
 
 class CollectedReplica(NamedTuple):
-    """One replica directory of a collection: its log directory, what the manifest says, its segments and the digests of their rows."""
+    """One replica directory of a collection: its log directory, what the manifest says, its segments and the digests of their rows.
+
+    `small` is what its small files hold, by name; None: they are files of their own.
+    """
 
     store: CollectedLogDir
     said: CapturedReplica
     segments: tuple[SegmentFile, ...]
     rows: tuple[int, ...]
+    small: Mapping[str, bytes] | None
 
 
 class SeenReplicas:
@@ -139,7 +144,10 @@ def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: 
     look = replica.second_look
     known = _OF_REPLICA(replica), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
     try:
-        small = [_content(f"{place}/{replica.directory}/{name}") for name in replica.files]
+        if collected.small is None:
+            small = [_content(f"{place}/{replica.directory}/{name}") for name in replica.files]
+        else:
+            small = [_short(collected.small[name]) for name in replica.files]
     except OSError:
         return None
     return _digest((known, sorted(replica.later.items()), files, collected.rows, small, beside))
@@ -155,10 +163,14 @@ def _kind(file: SegmentFile, rows: str) -> str | None:
 def _content(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        made = os.read(descriptor, 1 << 16)
-        return made if len(made) < 1 << 16 else blake2b(Path(path).read_bytes()).digest()
+        made = os.read(descriptor, _LONG)
+        return made if len(made) < _LONG else _short(Path(path).read_bytes())
     finally:
         os.close(descriptor)
+
+
+def _short(content: bytes) -> bytes:
+    return content if len(content) < _LONG else blake2b(content).digest()
 
 
 def _digest(values: object) -> str:
