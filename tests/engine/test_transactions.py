@@ -69,7 +69,7 @@ def told(row: dict[str, Any]) -> list[str]:
 def test_in_spark(spark: SparkSession, tmp_path: Path, topics: str) -> None:
     listed = sources(cluster(tmp_path))
     facts = {listed[0][0]: cluster_facts(None, (), Settings())}
-    inventory = engine.inventory(spark.createDataFrame(listed, engine.SOURCES), topics)
+    inventory = engine.inventory(engine.source_rows(spark, listed), topics)
     gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
     found = engine.with_transactions(engine.with_commits(gathered, None), engine.transactions(gathered, facts))
     rows = {(row["topic"], row["partition"]): told(row.asDict(recursive=True)) for row in found.collect()}
@@ -81,7 +81,7 @@ def test_in_spark(spark: SparkSession, tmp_path: Path, topics: str) -> None:
 
 @pytest.mark.spark
 def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    inventory = engine.inventory(spark.createDataFrame(sources(cluster(tmp_path)), engine.SOURCES))
+    inventory = engine.inventory(engine.source_rows(spark, sources(cluster(tmp_path))))
     gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
     assert engine.with_transactions(gathered, None) is gathered
 

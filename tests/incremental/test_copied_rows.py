@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.storage.warehouse.copied_rows import _copied, _files, keys_table
+from replica_audit.storage.warehouse.copied_rows import _copied, _files
 from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.findings import ElectionChoice, FoundFinding
@@ -35,7 +35,7 @@ def copied(tmp_path: Path, table: Table, source: pa.Table, *gone: tuple[str, str
     place = tmp_path / table.name
     place.mkdir()
     batch = pa.RecordBatch.from_pylist([{"table": table.name, "path": str(tmp_path / "source.parquet")}])
-    made = _copied(iter([batch]), {table.name: str(place)}, RUNS, "now", keys_table(gone))
+    made = _copied(iter([batch]), {table.name: str(place)}, RUNS, "now", frozenset(gone))
     files = [row["file"] for one in made for row in one.to_pylist()]
     read = pa.concat_tables([pq.read_table(place / file["path"]) for file in files]) if files else table.arrow.empty_table()
     assert sum(file["rows"] for file in files) == read.num_rows

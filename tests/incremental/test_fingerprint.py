@@ -63,6 +63,21 @@ def made(looks: Seen = LOOKS, facts: ClusterFacts = FACTS, commits: tuple[object
     return fingerprint(looks, commits_identity(commits), ClusterIdentity.of(facts))
 
 
+def test_what_is_the_same_is_told_by_one_digest_and_else_both_are_made() -> None:
+    whole, other = made(), made(with_look(2, identity="other"))
+    assert whole.exact is not None
+    assert whole.quiet is not None
+
+    def again(exact: str | None, quiet: str | None) -> Fingerprint:
+        return fingerprint(LOOKS, commits_identity(()), ClusterIdentity.of(FACTS), Fingerprint(exact=exact, quiet=quiet))
+
+    assert again(None, whole.quiet) == Fingerprint(exact=None, quiet=whole.quiet)
+    assert again(whole.exact, None) == Fingerprint(exact=whole.exact, quiet=None)
+    assert again(whole.exact, other.quiet) == Fingerprint(exact=whole.exact, quiet=None)
+    for before in ((None, None), (other.exact, None), (None, other.quiet), (other.exact, other.quiet)):
+        assert again(*before) == whole
+
+
 def with_look(place: int, **values: Any) -> Seen:
     broker, look = LOOKS[place]
     return [*LOOKS[:place], (broker, replace(look, **values)), *LOOKS[place + 1 :]]

@@ -11,7 +11,7 @@ import crc32c
 import pyarrow as pa
 import pytest
 
-from replica_audit.engine.spark import SOURCES, inventory, segments
+from replica_audit.engine.spark import inventory, segments, source_rows
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas.segment_reader import scan_file
 from replica_audit.formats.segment.segment_fold import Scan
@@ -98,7 +98,7 @@ def measured(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.spark
 def test_in_spark_without_taking_memory(spark: SparkSession, broker: Path) -> None:
-    listed = inventory(spark.createDataFrame([("c", 1, str(broker), "broker")], SOURCES)).where("topic = 'orders'").persist()
+    listed = inventory(source_rows(spark, [("c", 1, str(broker), "broker")])).where("topic = 'orders'").persist()
     size = segment_of(broker).stat().st_size
     (row,) = segments(listed, 2, size, has_collections=False).collect()
     scanned: dict[str, Any] = row["segment"].asDict(recursive=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from replica_audit.engine import spark as spark_stages
-from replica_audit.engine.spark import SOURCES, inventory, segments
+from replica_audit.engine.spark import inventory, segments, source_rows
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.segments import scan_segments
@@ -127,7 +127,7 @@ def test_spark_reads_each_packed_text_in_one_task(
     counts = tmp_path / "counts"
     counts.mkdir()
     monkeypatch.setattr(spark_stages, "scan_segments", counting(counts))
-    listed = inventory(spark.createDataFrame([("c", 1, str(broker), "broker")], SOURCES)).persist()
+    listed = inventory(source_rows(spark, [("c", 1, str(broker), "broker")])).persist()
     total = len(shuffled) + len(other) + len(TEXT)
     rows = [row.asDict(recursive=True) for row in segments(listed, 8, total, has_collections=False).collect()]
     listed.unpersist()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import LoggedVersions, MetadataCopy
@@ -29,11 +29,12 @@ from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, encoded_listing, outcomes, refuse_with_problem
 from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.outcomes import WrittenFile
 from replica_audit.tables.values import Row, metadata_copy
 
-SOURCES = "cluster_id string, broker_id int, path string, kind string"
+_SOURCES = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, path=STRING, kind=STRING, task=INT)))
 
 
 class RowFiles(Protocol):
@@ -50,12 +51,12 @@ OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
 
 
 def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, str, str]]) -> DataFrame:
-    """Sources, as of `Root.sources`, as rows of the columns SOURCES, each in a task of its own.
+    """Sources, as of `Root.sources`, as rows of `cluster_id`, `broker_id`, `path` and `kind`, each in a task of its own.
 
     `repartition` puts several into one task and none into others; the listing of a broker is one task, and takes as long as any.
     """
     numbered = [(*source, task) for task, source in enumerate(sources)]
-    return spark.createDataFrame(numbered, f"{SOURCES}, task int").repartitionById(max(1, len(sources)), "task").drop("task")
+    return frame_of(spark, numbered, _SOURCES).repartitionById(max(1, len(sources)), "task").drop("task")
 
 
 def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, replicas: Keys | None = None, rest: bool = True) -> DataFrame:
@@ -63,7 +64,7 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
 
     Args:
         sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
-            or server-log); columns SOURCES.
+            or server-log), as of `source_rows`.
         topics: as of `Listing`.
         looks: as of `Listing`.
         replicas: as of `Listing`.

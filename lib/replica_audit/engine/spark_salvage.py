@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.errors import OutputError
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.stages.salvage import OUTCOME, UNIT, salvaged
@@ -43,7 +43,7 @@ def replay_units(spark: SparkSession, units: Sequence[ReplayUnit]) -> list[Repla
 def _mapped(spark: SparkSession, units: Sequence[str], work: Callable[[Batches], Batches]) -> list[str]:
     if not units:
         return []
-    frame = spark.createDataFrame([(unit,) for unit in units], spark_schema(_UNIT)).repartition(min(len(units), _MOST_TASKS))
+    frame = frame_of(spark, [(unit,) for unit in units], _UNIT).repartition(min(len(units), _MOST_TASKS))
     rows = frame.mapInArrow(work, spark_schema(_OUTCOME)).collect()
     failed = next((row["error"] for row in rows if row["error"]), None)
     if failed is not None:

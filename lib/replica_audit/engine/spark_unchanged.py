@@ -111,7 +111,7 @@ def taken_over(rows: DataFrame, gone: DataFrame, looks: DataFrame | None = None)
         return kept
     names = kept.columns
     moving = {name: f"now_{name}" for name in _TIMES}
-    joined = kept.join(looks, on=[*KEYS, *_REPLICA], how="left")
+    joined = kept.join(looks.hint("shuffle_hash"), on=[*KEYS, *_REPLICA], how="left")
     return joined.select(*(F.col(moving.get(name, name)).alias(name) for name in names))
 
 

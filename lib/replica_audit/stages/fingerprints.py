@@ -27,8 +27,8 @@ def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterId
         clusters: by cluster id.
 
     Yields:
-        Batches of the shape FINGERPRINTS, one row for each partition: what is not there now has no fingerprint. Of what committed offsets
-        alone tell, nothing is said.
+        Batches of the shape FINGERPRINTS, one row for each partition: what is not there now has no fingerprint, and what is unchanged
+        the digest that tells so. Of what committed offsets alone tell, nothing is said.
     """
     with uncollected():
         found = _compared(batches, clusters)
@@ -50,7 +50,8 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
             before[key] = Fingerprint(exact=then["fingerprint"], quiet=then["quiet_fingerprint"])
     found: list[Compared] = []
     for key, of_one in looks.items():
-        found.append((key, fingerprint(of_one, commits_identity(commits.get(key, ())), clusters[key[0]]), before.pop(key, None)))
+        then = before.pop(key, None)
+        found.append((key, fingerprint(of_one, commits_identity(commits.get(key, ())), clusters[key[0]], then), then))
     return [*found, *((key, None, then) for key, then in before.items())]
 
 

@@ -34,7 +34,7 @@ def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], p
     """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several."""
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _uncollected(_over_batches(batches))
+        return uncollected_batches(_over_batches(batches))
 
     def _over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[T] = []
@@ -57,7 +57,7 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
         yield from batch.slice(first, _ROWS_PER_BATCH).to_pylist()
 
 
-def _uncollected(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def uncollected_batches(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make each batch without the collector, which runs again while Spark takes it."""
     while True:
         with uncollected():

@@ -18,7 +18,7 @@ from replica_audit.formats.replicas.replica_reader import scan_of
 from replica_audit.formats.segment.segment_problems import scanned
 from replica_audit.model import SegmentFile
 from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.stages.mapping import map_rows
+from replica_audit.stages.mapping import map_rows, uncollected_batches
 from replica_audit.stages.valid_rows import refuse_scan
 from replica_audit.tables import SEGMENTS
 from replica_audit.tables.encoding import as_dict
@@ -62,6 +62,10 @@ def collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     Args:
         places: cluster_id, broker_id, scans (the file), log_dir and directory of every replica that was collected.
     """
+    return uncollected_batches(_collected_scans(places))
+
+
+def _collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     wanted: dict[tuple[str, int, str, str], set[str]] = defaultdict(set)
     for row in (row for rows in places for row in rows.to_pylist()):
         wanted[row["cluster_id"], row["broker_id"], row["scans"], row["log_dir"]].add(row["directory"])

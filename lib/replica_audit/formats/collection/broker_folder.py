@@ -58,8 +58,8 @@ SOURCE = "collected"
 SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
-_ROWS_AT_ONCE = 256
-_ROWS_OF_DIGESTS = 2048  # they stay in Arrow
+_ROWS_AT_ONCE = 256  # those of a compacted log may be large
+_SMALL_ROWS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
 _CHUNK = 1 << 20
 
 
@@ -124,7 +124,7 @@ class CollectedLogDir:
             OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
         """
         found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows(_FILE_COLUMNS):
+        for rows in self._rows(_FILE_COLUMNS, _SMALL_ROWS_AT_ONCE):
             for row in rows.to_pylist():
                 found[row["directory"]].append(self._segment_file(row))
         self._refuse_lacking({directory: len(files) for directory, files in found.items()})
@@ -137,7 +137,7 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         found: dict[str, list[int]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _ROWS_OF_DIGESTS):
+        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _SMALL_ROWS_AT_ONCE):
             for directory, one in zip(_values(rows, "directory"), row_digests(rows.drop_columns(["capture"])), strict=True):
                 found[directory].append(one)
         return found

@@ -13,14 +13,20 @@ INT32, INT64 = 2**31, 2**63
 
 
 class Fields:
-    """One object of the document; `where` names it in errors."""
+    """One object of the document; `where` names it in errors, with its number if there are several."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    __slots__ = ("_number", "_where", "values")
+
+    def __init__(self, values: Mapping[str, Any], where: str, number: int | None = None) -> None:
         self.values = values
-        self._where = where
+        self._where, self._number = where, number
 
     def _refuse(self, name: str, what: str) -> MetadataError:
-        return MetadataError(f"{name} of {self._where} is not {what}")
+        return MetadataError(f"{name} of {self._named()} is not {what}")
+
+    def _named(self) -> str:
+        """Only in errors: there may be a hundred thousand objects."""
+        return self._where if self._number is None else f"{self._where} {self._number}"
 
     def integer(self, name: str, bound: int = INT64) -> int:
         """A number in [0, bound)."""
@@ -66,7 +72,8 @@ class Fields:
         value = self.values.get(name)
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self._refuse(name, "a list of objects")
-        return [Fields(item, f"{self._where}: {name} {number}") for number, item in enumerate(value, start=1)]
+        where = f"{self._named()}: {name}"
+        return [Fields(item, where, number) for number, item in enumerate(value, start=1)]
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An object as it stands; empty if it is missing."""

@@ -80,24 +80,35 @@ def since_last_run(now: Fingerprint | None, before: Fingerprint | None) -> Since
     return SinceLastRun.UNCHANGED if any(mine is not None and mine == its for mine, its in pairs) else SinceLastRun.CHANGED
 
 
-def fingerprint(looks: Iterable[tuple[int | None, Appearance]], commits: str, cluster: ClusterIdentity) -> Fingerprint:
+def fingerprint(
+    looks: Iterable[tuple[int | None, Appearance]], commits: str, cluster: ClusterIdentity, before: Fingerprint | None = None
+) -> Fingerprint:
     """The fingerprint of a partition.
 
     Args:
         looks: of its replicas, of claims of metadata and of logged events, each with its broker, in any order.
         commits: the identity of what groups committed of it.
         cluster: of its cluster.
+        before: its fingerprint in an earlier run; where one digest is still the same, the other is not made.
     """
     ordered = sorted(looks, key=_place)
     places = [(broker, look.log_dir, look.directory) for broker, look in ordered if look.directory is not None]
     if any(look.identity is None for _broker, look in ordered) or len(set(places)) < len(places):
         return UNKNOWN
     lasting = [(broker, look.identity, look.log_dir, look.directory) for broker, look in ordered]
-    moving = [(look.captured_at_ms, look.known_at_ms, look.log_epoch, look.log_end_offset) for _broker, look in ordered]
-    return Fingerprint(
-        exact=digest((cluster.exact, commits, lasting, moving)),
-        quiet=digest((cluster.quiet, commits, lasting, _decided([look for _broker, look in ordered], cluster.metadata_log_end))),
-    )
+
+    def exact() -> str:
+        moving = [(look.captured_at_ms, look.known_at_ms, look.log_epoch, look.log_end_offset) for _broker, look in ordered]
+        return digest((cluster.exact, commits, lasting, moving))
+
+    def quiet() -> str:
+        return digest((cluster.quiet, commits, lasting, _decided([look for _broker, look in ordered], cluster.metadata_log_end)))
+
+    if before is not None and before.quiet is not None and before.quiet == quiet():
+        return Fingerprint(exact=None, quiet=before.quiet)
+    if before is not None and before.exact is not None and before.exact == exact():
+        return Fingerprint(exact=before.exact, quiet=None)
+    return Fingerprint(exact=exact(), quiet=quiet())
 
 
 def _place(one: tuple[int | None, Appearance]) -> tuple[object, ...]:

@@ -10,27 +10,36 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.model import PartitionKey
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.tables import OUTCOMES, TABLES, Table
-from replica_audit.tables.columns import STRING
+from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.encoding import as_dict, row_of
 from replica_audit.tables.outcomes import WrittenFile
 
 KEYS = ["cluster_id", "topic", "partition"]
+_TEXTS = ["run_id", "cluster_id", "topic"]
+_PARTITIONS = 1 << 31  # of a topic there are fewer
+_COPIES = pa.schema(list(struct(table=STRING, path=STRING, task=INT)))
 _FILES = pa.schema([OUTCOMES.field("file")])
 _BY_NAME = {table.name: table for table in TABLES}
 
 
 def copied_rows(
-    spark: SparkSession, tables: Sequence[Table], places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: pa.Table
+    spark: SparkSession,
+    tables: Sequence[Table],
+    places: Mapping[str, str],
+    runs: Mapping[str, str],
+    run_id: str,
+    gone: frozenset[PartitionKey],
 ) -> list[WrittenFile]:
     """Copy the rows of earlier runs, with this run's id, in one job.
 
@@ -51,7 +60,7 @@ def copied_rows(
     found.sort(key=lambda one: -Path(one[1]).stat().st_size)
     tasks = min(len(found), 2 * spark.sparkContext.defaultParallelism)
     rows = [(table, path, place % tasks) for place, (table, path) in enumerate(found)]
-    frame = spark.createDataFrame(rows, "table string, path string, task int").repartitionById(tasks, "task")
+    frame = frame_of(spark, rows, _COPIES).repartitionById(tasks, "task")
     copy = partial(_copied, places=dict(places), runs=dict(runs), run_id=run_id, gone=gone)
     made = frame.mapInArrow(copy, spark_schema(_FILES)).collect()  # one row for each task and table
     return [row_of(WrittenFile, row["file"].asDict()) for row in made]
@@ -67,41 +76,50 @@ def _files(place: str, runs: Mapping[str, str]) -> list[str]:
 
 
 def _copied(
-    batches: Iterator[pa.RecordBatch], places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: pa.Table
+    batches: Iterator[pa.RecordBatch], places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: frozenset[PartitionKey]
 ) -> Iterator[pa.RecordBatch]:
+    wanted = _Kept(runs, gone)
     with TableFiles(places, run_id) as taken:
         for batch in batches:
             for row in batch.to_pylist():
                 table, path = row["table"], row["path"]
                 columns = list(_BY_NAME[table].arrow)[1:]
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(path, read_dictionary=_TEXTS) as file:
                     for rows in file.iter_batches(batch_size=1 << 16):
-                        kept = pa.Table.from_batches([_kept(rows, runs, gone)])
-                        # a file that Spark wrote names the items of lists otherwise, and has other units of time
-                        cast = [kept[field.name].cast(field.type) for field in columns]
-                        for made in pa.Table.from_arrays(cast, schema=pa.schema(columns)).to_batches():
-                            if made.num_rows:
-                                taken.add(table, made)
+                        kept = rows.filter(pa.array(wanted.of(rows)))
+                        if kept.num_rows:
+                            # a file that Spark wrote names the items of lists otherwise, and has other units of time
+                            cast = [kept[field.name].cast(field.type) for field in columns]
+                            taken.add(table, pa.RecordBatch.from_arrays(cast, schema=pa.schema(columns)))
         yield pa.RecordBatch.from_pylist([{"file": as_dict(file)} for file in taken.finish()], schema=_FILES)
 
 
-def _kept(rows: pa.RecordBatch, runs: Mapping[str, str], gone: pa.Table) -> pa.RecordBatch:
-    """The rows that are of the runs, and not of a partition that is gone."""
-    wanted: Any = pa.array([False] * rows.num_rows)
-    for cluster, run in runs.items():
-        of_cluster: Any = pc.equal(rows["cluster_id"], pa.scalar(cluster))
-        of_run: Any = pc.equal(rows["run_id"], pa.scalar(run))
-        wanted = pc.or_(wanted, pc.and_(of_cluster, of_run))
-    rows = rows.filter(wanted)
-    if not gone.num_rows or not rows.num_rows:
-        return rows
-    keys = pa.table([rows[name].cast(gone.schema.field(name).type) for name in KEYS], names=KEYS)
-    places = keys.append_column("place", pa.array(range(rows.num_rows)))
-    left = places.join(gone, keys=KEYS, join_type="left anti")["place"]
-    return rows.take(left.combine_chunks().sort())
+class _Kept:
+    """Which rows are of some runs, and not of partitions that are gone; asked by numbers, for there are millions."""
+
+    def __init__(self, runs: Mapping[str, str], gone: frozenset[PartitionKey]) -> None:
+        self._runs = runs
+        self._topics = {key: number for number, key in enumerate(sorted({key[:2] for key in gone}))}
+        self._gone = np.array(sorted(self._topics[key[:2]] * _PARTITIONS + key[2] for key in gone), np.int64)
+
+    def of(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Of each row whether it is one."""
+        cluster, clusters = _coded(rows, "cluster_id")
+        run, run_ids = _coded(rows, "run_id")
+        kept: npt.NDArray[np.bool_] = np.array([[self._runs.get(one) == other for other in run_ids] for one in clusters], np.bool_)[
+            cluster, run
+        ]
+        if not len(self._gone):
+            return kept
+        topic, topics = _coded(rows, "topic")
+        numbers = np.array([[self._topics.get((one, other), -1) for other in topics] for one in clusters], np.int64)[cluster, topic]
+        asked = numbers * _PARTITIONS + np.asarray(rows["partition"], np.int64)
+        places = np.minimum(np.searchsorted(self._gone, asked), len(self._gone) - 1)
+        is_there: npt.NDArray[np.bool_] = self._gone[places] != asked
+        return kept & is_there
 
 
-def keys_table(keys: Sequence[PartitionKey]) -> pa.Table:
-    """Keys of partitions as a table that rows are compared with."""
-    columns = list(zip(*keys, strict=True)) if keys else [(), (), ()]
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, (STRING, STRING, pa.int32()), strict=True)], names=KEYS)
+def _coded(rows: pa.RecordBatch, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """A column of texts as numbers, and the text that each number stands for."""
+    column: Any = rows[name]
+    return np.asarray(column.indices, np.int64), column.dictionary.to_pylist()

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from replica_audit.engine.arrow import frame_of
 from replica_audit.engine.spark_unchanged import outcomes_before, taken_over, times_of_replicas
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.fingerprint import SinceLastRun
-from replica_audit.storage.warehouse.copied_rows import KEYS, copied_rows, keys_table
+from replica_audit.storage.warehouse.copied_rows import KEYS, copied_rows
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
+from replica_audit.tables import FINGERPRINTS, PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
 from replica_audit.tables.outcomes import WrittenFile
 
+_KEYS = pa.schema([FINGERPRINTS.field(name) for name in KEYS])
 _MOST = 0.5  # of the partitions may have changed; with more of them it takes longer to take rows over than to make them
 
 
@@ -80,7 +83,7 @@ class KeptPartitions:
         return listed.join(F.broadcast(self._keys(sorted(self.changed))), on=list(KEYS), how="left_semi").select(*listed.columns)
 
     def _keys(self, keys: Sequence[PartitionKey]) -> DataFrame:
-        return self.warehouse.spark.createDataFrame(keys, "cluster_id string, topic string, partition int")
+        return frame_of(self.warehouse.spark, keys, _KEYS)
 
     def brokers_of(self, listed: DataFrame) -> set[tuple[str, int]]:
         """The brokers, each with its cluster, that have a replica of what was listed."""
@@ -94,7 +97,7 @@ class KeptPartitions:
 
     def copied(self, tables: Sequence[Table], places: Mapping[str, str], run_id: str) -> list[WrittenFile]:
         """Their rows of some tables in files of this run, in the directories of the tables. `replica_logs` keeps its times."""
-        return copied_rows(self.warehouse.spark, tables, places, self.runs, run_id, keys_table(self.gone))
+        return copied_rows(self.warehouse.spark, tables, places, self.runs, run_id, frozenset(self.gone))
 
 
 def rows_of_runs(warehouse: DeltaWarehouse, table: Table, runs: Mapping[str, str]) -> DataFrame:
