@@ -27,7 +27,7 @@ from segments import write_segment
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.engine.spark import SOURCES, inventory, segments, spread  # noqa: E402  # noqa: E402
+from replica_audit.engine.spark import inventory, segments, source_rows, spread  # noqa: E402
 from replica_audit.formats.replicas.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
 
 CORES = 2
@@ -110,7 +110,7 @@ def skewed(folder: Path, size: int, files: int, batch_bytes: int) -> None:
 
 def listed(spark: SparkSession, name: str, folder: Path) -> Files:
     """List a folder as the audit does."""
-    rows = inventory(spark.createDataFrame([("cluster", 1, str(folder), "broker")], SOURCES)).persist(StorageLevel.MEMORY_AND_DISK)
+    rows = inventory(source_rows(spark, [("cluster", 1, str(folder), "broker")])).persist(StorageLevel.MEMORY_AND_DISK)
     segment = F.explode("replica.segments").alias("file")
     count, size = rows.select(segment).agg(F.count("*"), F.sum("file.size_bytes")).first() or (0, 0)
     return Files(name=name, listed=rows, files=count, size=size)

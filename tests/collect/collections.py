@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.collection.broker_folder import log_dirs_of as collected_log_dirs
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SMALL_FILES_FILE
-from replica_audit.formats.collection.small_files_file import SMALL_FILES
+from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.log_dir import names as log_dir
 
 
@@ -65,7 +65,7 @@ def with_small_file(log_dir: Path, directory: str, name: str, content: bytes) ->
     rows = pq.read_table(log_dir / SMALL_FILES_FILE).to_pylist()
     (row,) = [row for row in rows if (row["directory"], row["name"]) == (directory, name)]
     row["content"] = content
-    pq.write_table(pa.Table.from_pylist(rows, schema=SMALL_FILES), log_dir / SMALL_FILES_FILE)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SMALL_FILE_ROWS), log_dir / SMALL_FILES_FILE)
     written = (log_dir / SMALL_FILES_FILE).read_bytes()
     document = json.loads((log_dir.parent / MANIFEST).read_text())
     (said,) = [one for one in document["log_dirs"] if one["folder"] == log_dir.name]

@@ -15,7 +15,7 @@ import pytest
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
-from replica_audit.formats.collection.small_files_file import SMALL_FILES
+from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import Problem, ReplicaFiles, SequenceGap
@@ -92,12 +92,38 @@ def test_what_is_no_parquet_file_is_a_problem_with_its_path(collected: Path, con
     assert problem.remedy
 
 
-def _small_files(store: Path, change: Callable[[list[Row]], object], schema: pa.Schema = SMALL_FILES) -> None:
+@pytest.mark.parametrize("what", ["replicas", "log_dirs"])
+def test_two_of_one_name_are_refused(collected: Path, what: str):
+    path = collected.parent.parent / MANIFEST
+    manifest = json.loads(path.read_bytes())
+    named = manifest["log_dirs"] if what == "log_dirs" else manifest["log_dirs"][0]["replicas"]
+    named.append({**named[0], "files": []})
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    found = list(replicas_of(path.parent, looks=True))
+    told = next(one for one in found if isinstance(one, Problem))
+    assert told.code == "malformed"
+    assert "is there twice" in told.detail
+    assert not any(isinstance(one, ReplicaFiles) for one in found)
+
+
+def test_a_copy_that_ended_before_the_rows_is_told(collected: Path):
+    collected.unlink()
+    (collected.parent.parent / MANIFEST).unlink()
+    replicas, problems = listed(collected)
+    assert replicas == []
+    assert [problem.code for problem in problems] == ["incomplete-collection"]
+
+
+def _small_files(store: Path, change: Callable[[list[Row]], object], schema: pa.Schema = SMALL_FILE_ROWS) -> None:
     """Change the rows of `small-files.parquet`, and have the manifest vouch for it."""
-    small = store.with_name(SMALL_FILES_FILE)
-    rows = pq.read_table(small).to_pylist()
+    rows = pq.read_table(store.with_name(SMALL_FILES_FILE)).to_pylist()
     change(rows)
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), small)
+    _vouched(store, pa.Table.from_pylist(rows, schema=schema))
+
+
+def _vouched(store: Path, rows: pa.Table) -> None:
+    small = store.with_name(SMALL_FILES_FILE)
+    pq.write_table(rows, small)
     manifest = json.loads((store.parent.parent / MANIFEST).read_bytes())
     content = small.read_bytes()
     manifest["log_dirs"][0] |= {"small_files_bytes": len(content), "small_files_crc32c": crc32c.crc32c(content)}
@@ -107,12 +133,16 @@ def _small_files(store: Path, change: Callable[[list[Row]], object], schema: pa.
 @pytest.mark.parametrize(
     ("change", "schema"),
     [
-        pytest.param(lambda rows: rows.pop(), SMALL_FILES, id="one is missing"),
-        pytest.param(lambda rows: rows.append({**rows[0], "name": "another"}), SMALL_FILES, id="one more"),
-        pytest.param(lambda rows: rows[0].update(content=None), SMALL_FILES, id="null"),
-        pytest.param(lambda rows: rows[0].update(content=bytes((64 << 20) + 1)), SMALL_FILES, id="larger than any"),
-        pytest.param(lambda rows: rows[0].update(capture=99), SMALL_FILES, id="of another capture"),
-        pytest.param(lambda _rows: None, pa.schema([field for field in SMALL_FILES if field.name != "capture"]), id="a column is missing"),
+        pytest.param(lambda rows: rows.pop(), SMALL_FILE_ROWS, id="one is missing"),
+        pytest.param(lambda rows: rows.append({**rows[0], "name": "another"}), SMALL_FILE_ROWS, id="one more"),
+        pytest.param(lambda rows: rows.append({**rows[0], "content": b"another"}), SMALL_FILE_ROWS, id="one is there twice"),
+        pytest.param(lambda rows: rows[0].update(content=None), SMALL_FILE_ROWS, id="null"),
+        pytest.param(lambda rows: rows[0].update(directory=None, capture=None), SMALL_FILE_ROWS, id="of no replica"),
+        pytest.param(lambda rows: rows[0].update(content=bytes((64 << 20) + 1)), SMALL_FILE_ROWS, id="larger than any"),
+        pytest.param(lambda rows: rows[0].update(capture=99), SMALL_FILE_ROWS, id="of another capture"),
+        pytest.param(
+            lambda _rows: None, pa.schema([field for field in SMALL_FILE_ROWS if field.name != "capture"]), id="a column is missing"
+        ),
     ],
 )
 def test_small_files_that_were_not_collected(collected: Path, change: Callable[[list[Row]], object], schema: pa.Schema):
@@ -121,6 +151,25 @@ def test_small_files_that_were_not_collected(collected: Path, change: Callable[[
     assert replicas == []
     assert (problem.code, Path(problem.path).name) == ("incomplete-collection", SMALL_FILES_FILE)
     assert problem.detail.startswith("not what collect wrote: ")
+
+
+def test_what_repeats_in_small_files_is_in_memory_once(collected: Path):
+    """Of a capture that was given up, 60 rows of 16 MiB in a file of a few kilobytes."""
+    there = pq.read_table(collected.with_name(SMALL_FILES_FILE)).to_pylist()
+    rows = [*there, *([{"capture": 99, "directory": "x-0", "name": "leader-epoch-checkpoint"}] * 60)]
+    values = [*(row["content"] for row in there), bytes(16 << 20)]
+    places = pa.array([*range(len(there)), *([len(there)] * 60)], pa.int32())
+    table = pa.Table.from_pylist(rows, schema=pa.schema(list(SMALL_FILE_ROWS)[:3]))
+    _vouched(collected, table.append_column("content", pa.DictionaryArray.from_arrays(places, pa.array(values, pa.binary()))))
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        replicas, problems = listed(collected)
+    finally:
+        pa.set_memory_pool(pa.default_memory_pool())
+    assert replicas
+    assert problems == []
+    assert (pool.max_memory() or 0) < 256 << 20
 
 
 def test_small_files_that_are_not_vouched_for(collected: Path):

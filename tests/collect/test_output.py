@@ -70,6 +70,7 @@ def test_a_collection_is_whole(tmp_path: Path) -> None:
     for name in log_dir["files"]:
         assert (folder / "data-0" / name).read_bytes() == (LOG_DIR / name).read_bytes()
     for replica in log_dir["replicas"]:
+        assert (folder / "data-0" / replica["directory"]).exists() == replica["is_copied"]
         for name in replica["files"]:
             assert small_files(folder)[replica["directory"]][name] == (LOG_DIR / replica["directory"] / name).read_bytes()
     whole = {replica["directory"] for replica in log_dir["replicas"] if replica["is_copied"]}
@@ -77,6 +78,7 @@ def test_a_collection_is_whole(tmp_path: Path) -> None:
     for directory in whole:
         source = {path.name: path.read_bytes() for path in (LOG_DIR / directory).iterdir()}
         copied = {path.name: path.read_bytes() for path in (folder / "data-0" / directory).iterdir()}
+        assert not copied.keys() & small_files(folder)[directory].keys()
         assert {**copied, **small_files(folder)[directory]} == source
 
 

@@ -23,7 +23,7 @@ from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.reading_code import ROOMS, reading_code
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from tests.collect.nights import Broker, at_rest, held, taken
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
@@ -105,6 +105,13 @@ class TestNotUsed:
         rows = first / "data" / SEGMENTS_FILE
         rows.write_bytes(change(rows.read_bytes()))
         self.all_read(broker, first, tmp_path, f"{rows}: not what collect wrote")
+
+
+def test_damaged_small_files_do_not_count(broker: Broker, tmp_path: Path) -> None:
+    """They are read again in any case."""
+    first = taken(broker.path, tmp_path / "first").folder
+    (first / "data" / SMALL_FILES_FILE).write_bytes(b"torn")
+    assert taken(broker.path, tmp_path / "second", since=first).manifest.counts["segments_taken_over"] == 4
 
 
 def test_a_log_directory_that_was_mounted_elsewhere_is_known_by_its_id(broker: Broker, tmp_path: Path) -> None:

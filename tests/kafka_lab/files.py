@@ -61,11 +61,22 @@ def replica_directories(root: Path) -> dict[tuple[str, int, int], Path]:
 
 def log_start_offset(directory: Path) -> int:
     """From log-start-offset-checkpoint, else the base offset of the first segment; 0 where there is neither."""
-    file, (topic, _, partition) = directory.parent / "log-start-offset-checkpoint", directory.name.rpartition("-")
+    found = _offset(directory, "log-start-offset-checkpoint")
+    return min((int(segment.stem) for segment in directory.glob("*.log")), default=0) if found is None else found
+
+
+def high_watermark(directory: Path) -> int:
+    """From replication-offset-checkpoint; 0 where that has none."""
+    return _offset(directory, "replication-offset-checkpoint") or 0
+
+
+def _offset(directory: Path, name: str) -> int | None:
+    """The entry of a replica in a checkpoint of its log directory."""
+    file, (topic, _, partition) = directory.parent / name, directory.name.rpartition("-")
     for line in file.read_text().splitlines()[2:] if file.exists() else []:
         if line.split()[:2] == [topic, partition]:
             return int(line.split()[2])
-    return min((int(segment.stem) for segment in directory.glob("*.log")), default=0)
+    return None
 
 
 def clipped(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:

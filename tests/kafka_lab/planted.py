@@ -6,17 +6,26 @@ import random
 from collections.abc import Container
 from pathlib import Path
 
-from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, replica_directories
+from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, high_watermark, replica_directories
 
 _EPOCH_AT = 12  # in a batch's header, outside of its CRC
 Key = tuple[str, int, int]
 
 
-def plant(root: Path, leaders: dict[tuple[str, int], int], chance: random.Random, *, topics: Container[str]) -> Key | None:
+def plant(
+    root: Path, leaders: dict[tuple[str, int], int], chance: random.Random, *, topics: Container[str], is_committed: bool = False
+) -> Key | None:
     """Give a batch in the middle of what a follower and its leader share another epoch that the leader knows, in the follower's copy.
 
-    Only in these topics, none of which is compacted. Returns the topic, partition and broker; None if no follower shares three batches with
-    a leader of two epochs.
+    Args:
+        root: of the copies.
+        leaders: broker ids by topic and partition.
+        chance: draws one.
+        topics: only in these, none of which is compacted.
+        is_committed: only below the leader's high watermark: above it the copy of a leader that was elected later may only be older.
+
+    Returns:
+        The topic, partition and broker; None if no follower shares three batches with a leader of two epochs.
     """
     found = replica_directories(root)
     candidates = [key for key in found if key[0] in topics and leaders.get(key[:2], -1) not in (-1, key[2])]
@@ -27,6 +36,8 @@ def plant(root: Path, leaders: dict[tuple[str, int], int], chance: random.Random
             continue
         shared = sorted(set(batches(found[key])) & set(batches(leads)))
         epochs = {epoch for epoch, _start in checkpointed_epochs(leads)}
+        if is_committed:
+            shared = [batch for batch in shared if batch.last < high_watermark(leads)]
         if len(shared) >= 3 and len(epochs) >= 2:
             batch = chance.choice(shared[1:-1])
             _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))

@@ -19,12 +19,12 @@ SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 
 
 def collected_readers() -> Iterator[tuple[str, Reader]]:
-    """Of the scans of a log directory, and of the index of a segment's batches."""
+    """Of the scans and the small files of a log directory, and of the index of a segment's batches."""
     with tempfile.TemporaryDirectory() as folder:
         collect_broker(SAMPLE / "clean-in-sync" / "broker-1", Path(folder))
         _manifest, found = log_dirs_of(Path(folder) / "broker-1")
         (log_dir,) = found.values()
-        scans = log_dir.store.read_bytes()
+        scans, small = log_dir.store.read_bytes(), log_dir.small_files_path.read_bytes()
         indexes = [path.read_bytes() for path in sorted(log_dir.folder.rglob("batches/*/*.parquet"))[:40:4]]
 
     def read_scans(path: Path, content: bytes) -> Outcome:
@@ -39,6 +39,17 @@ def collected_readers() -> Iterator[tuple[str, Reader]]:
             row["segment"]["file"] |= {"batch_index": None}
         return Outcome([str(row) for row in rows], any(row["segment"]["failed"] for row in rows))
 
+    def read_small(path: Path, content: bytes) -> Outcome:
+        said = replace(log_dir.said, small_files_bytes=len(content), small_files_crc32c=crc32c.crc32c(content))
+        try:
+            found = CollectedLogDir(folder=path.parent, said=said).small_files() or {}
+        except OSError:
+            return Outcome((), True)
+        return Outcome(
+            [(directory, name, held) for directory, files in sorted(found.items()) for name, held in sorted(files.items())], False
+        )
+
+    yield "small-files.parquet", Reader(read=read_small, samples=[small], name="small-files.parquet", ends=all_of_them)
     yield "segments.parquet", Reader(read=read_scans, samples=[scans], name="segments.parquet", ends=all_of_them)
     yield "batch index", Reader(read=read_batch_index, samples=indexes, name="index.parquet", ends=all_of_them)
 

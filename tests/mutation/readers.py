@@ -113,9 +113,10 @@ def _manifest() -> bytes:
     }
     replicas = [{"directory": f"orders-{i}", "capture": i + 1, **replica, "later": {"high_watermark": i}} for i in range(12)]
     log = {"path": "/data/kafka", "folder": "data-0", "directory_id": None, "in_use": True, "segments_bytes": 9, "segments_crc32c": 4}
+    log |= {"small_files_bytes": 7, "small_files_crc32c": 5}
     document = {
         "format": collection_manifest.FORMAT,
-        "version": 1,
+        "version": collection_manifest.VERSION,
         "broker_id": 1,
         "cluster_id": "c",
         "host": "h",

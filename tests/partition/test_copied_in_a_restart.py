@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from replica_audit.config import Settings
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
@@ -171,19 +172,59 @@ def test_so_may_be_a_replica_without_a_segment(tmp_path: Path) -> None:
     assert _verdict(tmp_path)["verdict"] == "unreadable"
 
 
-@pytest.mark.parametrize("is_marked", [False, True])
-def test_a_leader_that_ran_has_a_table_though_the_copy_has_none(tmp_path: Path, is_marked: bool) -> None:
-    """Seen on Kafka 4.3.1: a reassignment renamed the replica while it was copied, and it came back to lead in a later epoch."""
-    log_dir = _replica(tmp_path, LEADER, (0, 0, 8), table=[(0, 0)], high_watermark=8)
+def _without_its_table(root: Path) -> Path:
+    """The leader's copy is of epoch 0 and lacks its table; the follower has an epoch more."""
+    log_dir = _replica(root, LEADER, (0, 0, 8), table=[(0, 0)], high_watermark=8)
     (log_dir / "t-0" / "leader-epoch-checkpoint").unlink()
-    _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 1, 4), table=[(0, 0), (1, 8)], high_watermark=8)
-    if is_marked:  # it was deleted on the disk, and will not come back by itself
-        (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{LEADER}}}')
-    tables = in_process.audit(_elected_again(tmp_path, is_stopped=is_marked))
+    _replica(root, FOLLOWER, (0, 0, 8), (8, 1, 4), table=[(0, 0), (1, 8)], high_watermark=8)
+    return log_dir
+
+
+def _about_tables(root: Path) -> tuple[str, list[Row]]:
+    """The verdict, and the problems of epoch tables."""
+    tables = in_process.audit(root)
     (row,) = [row for row in tables["replica_verdicts"] if row["topic"] == "t"]
-    (told,) = [one["code"] for one in tables["input_errors"] if one["kind"] == "leader-epoch-checkpoint"]
-    assert row["verdict"] == "inconclusive"  # its copy is of before the election
-    assert told == ("checkpoint-contradicts-batches" if is_marked else "missing-from-copy")
+    return row["verdict"], [one for one in tables["input_errors"] if one["kind"] == "leader-epoch-checkpoint"]
+
+
+def test_a_leader_that_runs_has_a_table_though_the_copy_has_none(tmp_path: Path) -> None:
+    """Seen on Kafka 4.3.1: a reassignment renamed the replica while it was copied, and it came back to lead in a later epoch."""
+    _without_its_table(tmp_path)
+    verdict, (told,) = _about_tables(_elected_again(tmp_path, is_stopped=False))
+    assert (verdict, told["code"]) == ("inconclusive", "missing-from-copy")
+    assert "this one runs, and may have moved or deleted the replica" in told["detail"]
+    assert "hidden files" not in told["remedy"]
+
+
+def test_so_may_one_that_was_stopped_later(tmp_path: Path) -> None:
+    _without_its_table(tmp_path)
+    verdict, (told,) = _about_tables(_elected_again(tmp_path, is_stopped=True))
+    assert (verdict, told["code"]) == ("inconclusive", "missing-from-copy")
+    assert "this one may have run then, before it was stopped, and may have moved or deleted the replica" in told["detail"]
+    assert ".kafka_cleanshutdown" in told["remedy"]
+
+
+def test_of_a_stopped_one_it_was_deleted(tmp_path: Path) -> None:
+    (_without_its_table(tmp_path) / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{LEADER}}}')
+    _verdict, (told,) = _about_tables(_elected_again(tmp_path, is_stopped=True))
+    assert told["code"] == "checkpoint-contradicts-batches"
+
+
+def test_so_it_was_where_all_was_copied_at_one_instant(tmp_path: Path) -> None:
+    _without_its_table(tmp_path)
+    tables = in_process.audit(_elected_again(tmp_path, is_stopped=False), settings=Settings(simultaneous_copies=True))
+    (told,) = [one for one in tables["input_errors"] if one["kind"] == "leader-epoch-checkpoint"]
+    assert told["code"] == "checkpoint-contradicts-batches"
+
+
+def test_a_log_without_epochs_has_none(tmp_path: Path) -> None:
+    """Brokers up to 3.9 delete the file of a topic whose format is older than v2."""
+    for broker in (LEADER, FOLLOWER):
+        log_dir = _replica(tmp_path, broker, (0, 0, 8), table=[], high_watermark=8)
+        kafka_files.segment(log_dir / "t-0", 0, kafka_files.legacy(1, range(8)))
+    (tmp_path / f"broker-{LEADER}" / "data-0" / "t-0" / "leader-epoch-checkpoint").unlink()
+    _verdict, told = _about_tables(_elected_again(tmp_path, is_stopped=False))
+    assert told == []
 
 
 def _elected_again(root: Path, *, is_stopped: bool) -> Path:

@@ -203,7 +203,13 @@ class LogDirCapture:
         """Copy the snapshots, after the segments: one that reaches down to the first segment is always there."""
         source, target = self.path / directory, self.folder / directory
         self._output.make_folder(target)  # also where it has no segment
-        for name in sorted(path.name for path in source.iterdir()):
+        try:
+            names = sorted(path.name for path in source.iterdir())
+        except OSError as error:
+            reason = Unread(path=str(source), kind="directory", reason=error.strerror or str(error))
+            self.unread[directory] += [reason] if reason not in self.unread[directory] else []  # as its segments
+            return
+        for name in names:
             if name in _BESIDE_METADATA or (name.endswith(".checkpoint") and log_dir.is_beside_a_segment(name)):
                 try:
                     fd = os.open(source / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

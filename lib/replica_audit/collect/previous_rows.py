@@ -50,7 +50,7 @@ class PreviousRows:
         self._stream = log_dir.store.open("rb")
         try:
             before = os.fstat(self._stream.fileno())
-            problem = log_dir.problem()
+            problem = log_dir.problem_of_rows()
             if problem is None and not os.path.samestat(before, log_dir.store.stat()):
                 problem = "it was replaced meanwhile"
             if problem is not None:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
 from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.small_files_file import SMALL_FILES
+from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
 from replica_audit.tables.values import producers_row
 
@@ -122,7 +122,7 @@ class SmallFilesFile:
         """Begin the file; `close` completes it."""
         self._path = path
         with writing(path):
-            self._writer = pq.ParquetWriter(str(path), SMALL_FILES, compression="zstd", write_page_checksum=True)
+            self._writer = pq.ParquetWriter(str(path), SMALL_FILE_ROWS, compression="zstd", write_page_checksum=True)
         self._pending: list[tuple[int, bytes, bytes, bytes]] = []
         self._pending_bytes = 0
 
@@ -141,10 +141,10 @@ class SmallFilesFile:
         numbers = pa.py_buffer(np.array(captures, np.int32).data)
         columns = [
             pa.Array.from_buffers(pa.int32(), len(captures), [None, numbers]),
-            *(_of_bytes(column, field.type) for column, field in zip(texts, list(SMALL_FILES)[1:], strict=True)),
+            *(_of_bytes(column, field.type) for column, field in zip(texts, list(SMALL_FILE_ROWS)[1:], strict=True)),
         ]
         with writing(self._path):
-            self._writer.write_table(pa.Table.from_arrays(columns, schema=SMALL_FILES))
+            self._writer.write_table(pa.Table.from_arrays(columns, schema=SMALL_FILE_ROWS))
         self._pending, self._pending_bytes = [], 0
 
     def close(self) -> tuple[int, int]:
@@ -154,6 +154,7 @@ class SmallFilesFile:
 
     def abandon(self) -> None:
         """Let go of the file."""
+        self._pending = []
         abandon(self._writer)
 
 
@@ -164,7 +165,7 @@ def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
 
 
 class RowsFile:
-    """The file being written. `rows` is how many it has."""
+    """The file of the rows of segments being written. `rows` is how many it has."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""

@@ -105,8 +105,8 @@ class ReplicaFiles:
     replication-offset-checkpoint is not in the input, `cleaner_offsets_collected` where cleaner-offset-checkpoint is not. `offline_reason`:
     why a broker would take the directory offline.
 
-    Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its small files, `scans` is the Parquet file with
-    the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `verified_at_ms` is when the
+    Of a replica that was collected, `log_dir` is the broker's, `folder` has the copies of its segments, if they were copied, `scans` is the
+    Parquet file with the scans of its segments, and `captured_at_ms` is when it was taken; None of others. `verified_at_ms` is when the
     CRCs of that segment were verified whose last check is the oldest, None: of one they never were, or the input does not say. `in_use`: a
     broker was at work on it. `second_look`: how its log went on; None if nobody looked, or the log had changed otherwise.
     `clean_shutdown_epoch`: the broker epoch in the marker of a clean shutdown, None where it has none (before Kafka 3.7).

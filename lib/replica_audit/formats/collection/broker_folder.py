@@ -3,6 +3,7 @@
     broker-1/manifest.json                                       what was taken, written last
     broker-1/data-0/meta.properties, ...-checkpoint              copies of a log directory's small files
     broker-1/data-0/small-files.parquet                          those of its replicas, one row for each
+    broker-1/data-0/__consumer_offsets-0/...                     copies of segments, of internal topics alone
     broker-1/data-0/segments.parquet                             one row per segment
     broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
 
@@ -46,7 +47,7 @@ from replica_audit.formats.collection.collection_manifest import (
     read,
 )
 from replica_audit.formats.collection.row_digests import row_digests
-from replica_audit.formats.collection.small_files_file import read_small_files
+from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, INT, STRING, struct
@@ -59,7 +60,7 @@ SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCA
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
-_SMALL_ROWS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
+_NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
 _CHUNK = 1 << 20
 
 
@@ -74,11 +75,11 @@ class CollectedLogDir:
 
     folder: Path
     said: CapturedLogDir  # with those of its replicas that are wanted
-    captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory, of two the first
+    captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory
 
     def __post_init__(self) -> None:
         """Have each replica at hand: there may be tens of thousands."""
-        object.__setattr__(self, "captured", {replica.directory: replica for replica in reversed(self.said.replicas)})
+        object.__setattr__(self, "captured", {replica.directory: replica for replica in self.said.replicas})
 
     @property
     def store(self) -> Path:
@@ -97,25 +98,31 @@ class CollectedLogDir:
 
     def problem(self) -> str | None:
         """Why what was collected cannot be used: a file has not the bytes that were written."""
-        said = self.said
-        reason = _not_as_written(self.store, said.segments_bytes, said.segments_crc32c)
-        if reason is None and said.small_files_bytes is not None:
-            reason = _not_as_written(self.small, said.small_files_bytes, said.small_files_crc32c)
-        return reason
+        of_rows = self.problem_of_rows()
+        if of_rows is not None:
+            return f"{self.store.name}: {of_rows}"
+        if self.said.small_files_bytes is None:
+            return None
+        of_small = _not_as_written(self.small_files_path, self.said.small_files_bytes, self.said.small_files_crc32c)
+        return None if of_small is None else f"{self.small_files_path.name}: {of_small}"
+
+    def problem_of_rows(self) -> str | None:
+        """The same of the rows of segments alone."""
+        return _not_as_written(self.store, self.said.segments_bytes, self.said.segments_crc32c)
 
     @property
-    def small(self) -> Path:
+    def small_files_path(self) -> Path:
         """Its `small-files.parquet`."""
         return self.folder / SMALL_FILES_FILE
 
-    def small_files(self) -> dict[str, dict[str, bytes]] | None:
+    def small_files(self) -> Contents | None:
         """Of every replica directory what its small files hold, by name; None: they are files in a folder of its name.
 
         Raises:
-            OSError: as `read_small_files`.
+            OSError: as `kept_small_files`.
         """
         size = self.said.small_files_bytes
-        return None if size is None else read_small_files(self.small, size, self.captured)
+        return None if size is None else kept_small_files(self.small_files_path, size, self.captured)
 
     def segment_files(self) -> dict[str, list[SegmentFile]]:
         """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.
@@ -124,7 +131,7 @@ class CollectedLogDir:
             OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
         """
         found: dict[str, list[SegmentFile]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows(_FILE_COLUMNS, _SMALL_ROWS_AT_ONCE):
+        for rows in self._rows(_FILE_COLUMNS, _NUMBERS_AT_ONCE):
             for row in rows.to_pylist():
                 found[row["directory"]].append(self._segment_file(row))
         self._refuse_lacking({directory: len(files) for directory, files in found.items()})
@@ -137,7 +144,7 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         found: dict[str, list[int]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _SMALL_ROWS_AT_ONCE):
+        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _NUMBERS_AT_ONCE):
             for directory, one in zip(_values(rows, "directory"), row_digests(rows.drop_columns(["capture"])), strict=True):
                 found[directory].append(one)
         return found
@@ -264,16 +271,16 @@ def _not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | 
     try:
         size, found = path.stat().st_size, 0
         if size != size_bytes:
-            return f"{path.name}: {size} bytes, {size_bytes} were collected"
+            return f"{size} bytes, {size_bytes} were collected"
         size = 0
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 size, found = size + len(chunk), crc32c.crc32c(chunk, found)
     except OSError as error:
-        return f"{path.name}: {error.strerror or error}"
+        return error.strerror or str(error)
     if (size, found) == (size_bytes, checksum):
         return None
-    return f"{path.name}: {size} bytes with CRC {found:08x}, {size_bytes} bytes with CRC {checksum:08x} were collected"
+    return f"{size} bytes with CRC {found:08x}, {size_bytes} bytes with CRC {checksum:08x} were collected"
 
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
@@ -300,8 +307,8 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
 
 
 def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
-    """A problem of a copied file, told of the file on the broker."""
-    for store in stores:
+    """A problem of a copied file, told of the file on the broker; one of what `collect` itself wrote stays."""
+    for store in stores if problem.kind != "collection" else ():
         if (path := store.original(problem.path)) != problem.path:
             return replace(problem, path=path)
     return problem

@@ -6,11 +6,13 @@ A folder that has one is whole. Files are named by where they lay on the broker.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.collection.manifest_fields import INT32, Fields
@@ -25,12 +27,13 @@ MANIFEST = "manifest.json"
 FORMAT = "replica-audit collection"
 VERSION = 2
 _READ = (1, VERSION)  # in version 1 the small files of replicas were files of their own
+T = TypeVar("T")
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
 def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
     """Whether a folder with files of these names is a log directory of a collection, whole or not."""
-    return SEGMENTS_FILE in names
+    return SEGMENTS_FILE in names or SMALL_FILES_FILE in names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,9 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
         host=top.text("host"),
         started_at_ms=top.time("started_at"),
         finished_at_ms=top.time("finished_at"),
-        log_dirs=tuple(_log_dir(fields, wanted, has_small_files=has_small_files) for fields in top.objects("log_dirs")),
+        log_dirs=_once(
+            tuple(_log_dir(fields, wanted, has_small_files=has_small_files) for fields in top.objects("log_dirs")), attrgetter("folder")
+        ),
         unread=tuple(_unread(fields) for fields in top.objects("unread")),
         counts=top.mapping("counts"),
         options=top.mapping("options"),
@@ -196,14 +201,23 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         segments_bytes=fields.integer("segments_bytes"),
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
-        replicas=tuple(
-            _replica(replica) for replica in fields.objects("replicas") if wanted is None or wanted(replica.file_name("directory"))
+        replicas=_once(
+            tuple(_replica(replica) for replica in fields.objects("replicas") if wanted is None or wanted(replica.file_name("directory"))),
+            attrgetter("directory"),
         ),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
         small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
         small_files_crc32c=fields.integer("small_files_crc32c", 2**32) if has_small_files else None,
     )
+
+
+def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
+    """Refuse two of one name: which of them would count?"""
+    if len(set(map(name, named))) < len(named):
+        (twice, _count), *_others = Counter(map(name, named)).most_common(1)
+        raise MetadataError(f"{twice!r} is there twice")
+    return named
 
 
 def _replica(fields: Fields) -> CapturedReplica:

@@ -18,11 +18,14 @@ from replica_audit.formats.collection.collection_manifest import CapturedReplica
 from replica_audit.formats.log_dir.whole_file import limit_of
 from replica_audit.tables.columns import INT, STRING, struct
 
-SMALL_FILES = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
+SMALL_FILE_ROWS = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
+_TEXTS = ["directory", "name", "content"]
 _ROWS_AT_ONCE = 4096
+_MOST_BYTES = 1 << 30  # of all of them: those of a hundred thousand replicas with hundreds of epochs each
+Contents = dict[str, dict[str, bytes]]  # by directory and name
 
 
-def read_small_files(path: Path, size_bytes: int, replicas: Mapping[str, CapturedReplica]) -> dict[str, dict[str, bytes]]:
+def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, CapturedReplica]) -> Contents:
     """The small files of some replica directories.
 
     Args:
@@ -36,22 +39,37 @@ def read_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
     Raises:
         OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
     """
-    found: dict[str, dict[str, bytes]] = {directory: {} for directory in replicas}
-    captures = {directory: replica.capture for directory, replica in replicas.items()}
-    with told(), random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-        check_file(file, size_bytes, SMALL_FILES)
+    found: Contents = {directory: {} for directory in replicas}
+    # as dictionaries: what repeats is in memory once, as it is in the file
+    with told(), random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_TEXTS) as file:
+        check_file(file, size_bytes, SMALL_FILE_ROWS)
+        _refuse_too_much(file.metadata)
         for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-            columns: list[list[Any]] = [rows[name].to_pylist() for name in ("directory", "capture")]
-            places = [place for place, (one, capture) in enumerate(zip(*columns, strict=True)) if captures.get(one) == capture]
-            held: list[list[Any]] = [rows[name].take(pa.array(places, pa.int64())).to_pylist() for name in ("name", "content")]
-            for place, name, content in zip(places, *held, strict=True):
-                found[columns[0][place]][name] = content
+            _add(rows, replicas, found)
     for directory, replica in replicas.items():
-        of_replica = found[directory]
-        if of_replica.keys() != set(replica.files) or any(not _is_whole(*one) for one in of_replica.items()):
-            raise ForgedError(f"the small files of {directory} are not those that the manifest names, or not whole")
+        if found[directory].keys() != set(replica.files):
+            raise ForgedError(f"the small files of {directory} are not those that the manifest names")
     return found
 
 
-def _is_whole(name: str, content: bytes | None) -> bool:
-    return content is not None and len(content) <= limit_of(name)
+def _refuse_too_much(file: pq.FileMetaData) -> None:
+    groups = [file.row_group(number) for number in range(file.num_row_groups)]
+    size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(file.num_columns))
+    if size > _MOST_BYTES:
+        raise ForgedError(f"{size} bytes of small files")
+
+
+def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> None:
+    """Add the small files of some rows; those of replicas that are not asked for, and of other captures of a replica, are left out."""
+    columns: list[list[Any]] = [rows[name].to_pylist() for name in ("capture", "directory", "name")]
+    contents: Any = rows["content"]
+    held: list[bytes] = contents.dictionary.to_pylist()
+    for capture, directory, name, place in zip(*columns, contents.indices.to_pylist(), strict=True):
+        replica = replicas.get(directory)
+        if replica is None or capture != replica.capture:
+            continue
+        if name not in replica.files or name in found[directory]:
+            raise ForgedError(f"{name!r} of {directory} is there twice, or not in the manifest")
+        if place is None or len(held[place]) > limit_of(name):
+            raise ForgedError(f"{name} of {directory} is not whole")
+        found[directory][name] = held[place]

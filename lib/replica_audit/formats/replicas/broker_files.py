@@ -19,7 +19,7 @@ from replica_audit.formats.collection.broker_folder import (
     log_dirs_of,
     problem_on_the_broker,
 )
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, is_collected_log_dir
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, is_collected_log_dir
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
@@ -153,7 +153,7 @@ class _Walk:
             self.problems.append(cannot_read(folder.path / MANIFEST, "collection", error))
             return True
         except MetadataError as error:
-            if any((folder.path / name / SEGMENTS_FILE).exists() for name in folder.folders):
+            if any((folder.path / name / file).exists() for name in folder.folders for file in (SEGMENTS_FILE, SMALL_FILES_FILE)):
                 self._tell(folder.path / MANIFEST, "collection", "malformed", error.reason, _COPY_AGAIN)
                 return True
             return False
@@ -178,7 +178,7 @@ class _Walk:
         try:
             small = store.small_files()
         except OSError as error:
-            self.problems.append(cannot_read(store.small, "collection", error))
+            self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())

@@ -49,7 +49,10 @@ class ClusterIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """The digests of what the rows of a partition depend on; None where that cannot be told, or two copies are of one directory."""
+    """The digests of what the rows of a partition depend on.
+
+    None where that cannot be told, or two copies are of one directory; of one that is known to be unchanged by the other, too.
+    """
 
     exact: str | None
     quiet: str | None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
-from replica_audit.model import ReplicaFiles, ScannedSegment, Segment
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.model import Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
-from replica_audit.partition.replicas.replica_problems import checkpoint_not_copied
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.log_front import deleted_until, known_start
 from replica_audit.protocol.epochs.replaced_segments import replaced_segments
@@ -23,6 +24,7 @@ IsAlive = Callable[[int, ReplicaFiles], bool | None]  # of a broker, by what was
 IsSo = Callable[[int, ReplicaFiles], bool]
 _SNAPSHOT_DIGITS = 20
 _PERHAPS = "may have run then, before it was stopped"
+_STILL_MISSING = "if it is still missing then, it was deleted there; a running broker writes it again in the next leader epoch"
 _AGAIN = "copy it again, or run collect there"
 _HIDDEN = "copy its log directory again with hidden files (.kafka_cleanshutdown shows that the broker is stopped), or run collect there"
 
@@ -62,7 +64,12 @@ def load_all(
         return one.is_compared and changes(one.broker_id, one.files)
 
     def copied(broker: int, files: ReplicaFiles) -> ReplicaFiles:
-        return _without_unknown_table(files) if changes(broker, files) and may_have_run(broker, files) else files
+        if files.checkpoint_state != "missing" or not is_compared(files) or not (changes(broker, files) and may_have_run(broker, files)):
+            return files
+        batches = (run for scan in scans[broker, files.log_dir, files.directory] for run in scan.segment.runs)
+        newest = max(batches, key=attrgetter("last_offset"), default=None)
+        has_epochs = newest is not None and newest.leader_epoch >= 0
+        return _without_table(files, runs=alive(broker, files) is True) if has_epochs else files
 
     found = [loaded(broker, copied(broker, files)) for broker, files in known.replicas]
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
@@ -75,14 +82,25 @@ def load_all(
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
 
 
-def _without_unknown_table(files: ReplicaFiles) -> ReplicaFiles:
+def _without_table(files: ReplicaFiles, *, runs: bool) -> ReplicaFiles:
     """Of the copy of a broker that ran, or may have, a checkpoint that is not there as one that was not copied.
 
-    Source: CheckpointFile, 0.11 to 4.3: a broker that opens a log makes the file if there is none, and later only ever replaces it.
+    Source: CheckpointFile, 0.11 to 4.3: a broker that opens a log makes the file if there is none, and later only ever replaces it. Not of
+    one in a format before v2, of which it deletes the file (UnifiedLog.maybeCreateLeaderEpochCache, up to 3.9).
     """
-    if files.checkpoint_state != "missing" or not is_compared(files) or not files.segments:
-        return files
-    return replace(files, checkpoint_state="not-collected", problems=(*files.problems, checkpoint_not_copied(files)))
+    ran, again = ("runs, and", _AGAIN) if runs else (f"{_PERHAPS}, and", _HIDDEN)
+    why = (
+        f"the copy lacks the file, which a broker that runs has for each log of batches with epochs: this one {ran} may have moved or "
+        "deleted the replica while its files were copied. Its epochs are taken from its batches"
+    )
+    problem = Problem(
+        path=files.inside(EPOCH_CHECKPOINT),
+        kind=EPOCH_CHECKPOINT,
+        code="missing-from-copy",
+        detail=why,
+        remedy=f"{again}: {_STILL_MISSING}",
+    )
+    return replace(files, checkpoint_state="not-collected", problems=(*files.problems, problem))
 
 
 def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: IsAlive, may_have_run: IsSo) -> Loaded:

@@ -34,18 +34,6 @@ def no_segments(files: ReplicaFiles) -> Problem:
     )
 
 
-def checkpoint_not_copied(files: ReplicaFiles) -> Problem:
-    """That the copy of a running broker lacks a replica's `leader-epoch-checkpoint`."""
-    return Problem(
-        path=files.inside(EPOCH_CHECKPOINT),
-        kind=EPOCH_CHECKPOINT,
-        code="missing-from-copy",
-        detail="the copy lacks the file, and a broker that runs has one for each of its logs: the replica was moved or deleted while its "
-        "files were copied, or the file was left out; the epochs are those of the batches",
-        remedy="copy the replica's directory again, or run collect there",
-    )
-
-
 def with_known_stop(problem: Problem, files: ReplicaFiles, newest: str, *, alive: bool | None) -> Problem:
     """What to do about a torn end, where the files tell how the broker was stopped: after a clean stop it does not recover the log.
 
