@@ -20,8 +20,8 @@ from replica_audit.tables.columns import INT, STRING, struct
 
 SMALL_FILE_ROWS = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
 _TEXTS = ["directory", "name", "content"]
-_ROWS_AT_ONCE = 4096
-_MOST_BYTES = 1 << 30  # of all of them: those of a hundred thousand replicas with hundreds of epochs each
+_ROWS_AT_ONCE = 1024
+_MOST_BYTES = 512 << 20  # of all of them: ten thousand replicas with thousands of epochs each have as much
 Contents = dict[str, dict[str, bytes]]  # by directory and name
 
 
@@ -56,7 +56,7 @@ def _refuse_too_much(file: pq.FileMetaData) -> None:
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
     size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(file.num_columns))
     if size > _MOST_BYTES:
-        raise ForgedError(f"{size} bytes of small files")
+        raise ForgedError(f"{size} bytes of small files, {_MOST_BYTES} at most")
 
 
 def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> None:
