@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from replica_audit.formats.collection.collection_manifest import MANIFEST
+from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.collect.collections import as_version_1, collect_cluster
 from tests.support import in_process
 
+DATA = SAMPLE.parent
 ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
 # the one thing that differs, and what raw files cannot tell
 OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at", "looked_again_at", "later_log_end_offset")
@@ -63,3 +67,20 @@ def test_so_does_one_of_an_earlier_release(root: Path, tmp_path: Path) -> None:
     brokers = [as_version_1(path) for path in collected.iterdir() if (path / MANIFEST).exists()]
     assert brokers
     assert in_process.audit(collected) == expected
+
+
+def test_so_does_one_that_an_earlier_release_wrote(tmp_path: Path) -> None:
+    """`data/older/collection-version-1.tar.gz` is what `collect` of 0.2.0 made of the sample's log directories, below /var/lib/kafka."""
+    root = SAMPLE / "kafka-1.1.1-kip279-scenario-1-all"
+    with tarfile.open(DATA / "older" / "collection-version-1.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    shutil.copy(root / CLUSTER_METADATA, tmp_path)
+    for log in root.glob("*/server.log"):
+        shutil.copy(log, tmp_path / log.parent.name)
+    expected, found = in_process.audit(root), in_process.audit(tmp_path)
+    assert found["replica_verdicts"]
+    for table in sorted((expected.keys() | found.keys()) - {TABLE_OF_THE_BYTES}):
+        rows = comparable(found[table], tmp_path, root)
+        assert Counter(row.replace("/var/lib/kafka", str(root)) for row in rows.elements()) == comparable(
+            expected[table], tmp_path, root
+        ), table
