@@ -12,13 +12,12 @@ Everything is told by where it lay on the broker: tables made of a collection na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,6 +32,7 @@ from replica_audit.formats.collection.collected_rows import (
     check_file,
     check_scan,
     check_segment,
+    not_as_written,
     runs_fit,
     told,
     without_claims,
@@ -103,12 +103,12 @@ class CollectedLogDir:
             return f"{self.store.name}: {of_rows}"
         if self.said.small_files_bytes is None:
             return None
-        of_small = _not_as_written(self.small_files_path, self.said.small_files_bytes, self.said.small_files_crc32c)
+        of_small = not_as_written(self.small_files_path, self.said.small_files_bytes, self.said.small_files_crc32c)
         return None if of_small is None else f"{self.small_files_path.name}: {of_small}"
 
     def problem_of_rows(self) -> str | None:
         """The same of the rows of segments alone."""
-        return _not_as_written(self.store, self.said.segments_bytes, self.said.segments_crc32c)
+        return not_as_written(self.store, self.said.segments_bytes, self.said.segments_crc32c)
 
     @property
     def small_files_path(self) -> Path:
@@ -266,52 +266,8 @@ class CollectedLogDir:
         return any(file.batch_index == self.rows_path and file.copy is None for segments in files.values() for file in segments)
 
 
-def _not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | None:
-    """How a file differs from what its manifest says; None: not at all."""
-    try:
-        size, found = path.stat().st_size, 0
-        if size != size_bytes:
-            return f"{size} bytes, {size_bytes} were collected"
-        size = 0
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                size, found = size + len(chunk), crc32c.crc32c(chunk, found)
-    except OSError as error:
-        return error.strerror or str(error)
-    if (size, found) == (size_bytes, checksum):
-        return None
-    return f"{size} bytes with CRC {found:08x}, {size_bytes} bytes with CRC {checksum:08x} were collected"
-
-
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
     return cast("list[Any]", rows[column].to_pylist())
-
-
-def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
-    """A replica of a collection as it was on the broker, with what was read later than the copies of the offset checkpoints."""
-    said = store.captured.get(replica.directory) if store else None
-    if store is None or said is None:
-        return replica
-    return replace(
-        replica,
-        log_dir=store.said.path,
-        folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
-        scans=store.rows_path,
-        captured_at_ms=said.captured_at_ms,
-        verified_at_ms=said.verified_at_ms,
-        in_use=store.said.in_use is True,
-        second_look=said.second_look,
-        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
-        **cast(Any, said.later),
-    )
-
-
-def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
-    """A problem of a copied file, told of the file on the broker; one of what `collect` itself wrote stays."""
-    for store in stores if problem.kind != "collection" else ():
-        if (path := store.original(problem.path)) != problem.path:
-            return replace(problem, path=path)
-    return problem
 
 
 def log_dirs_of(folder: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Manifest, dict[str, CollectedLogDir]]:

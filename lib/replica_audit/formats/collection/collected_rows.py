@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
+import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,6 +19,7 @@ from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
 
+_CHUNK = 1 << 20
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB
 _COUNTS = ("batch_count", "record_count", "size_bytes")
 _COUNTS_OF_PRODUCER = ("batch_count", "record_count", "marker_count", "gap_count", "missing_count")
@@ -64,6 +67,23 @@ class ForgedError(OSError):
     def __init__(self, reason: str) -> None:
         """It cannot be used for a reason."""
         super().__init__(0, f"not what collect wrote: {reason}")
+
+
+def not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | None:
+    """How a file differs from what its manifest says; None: not at all."""
+    try:
+        size, found = path.stat().st_size, 0
+        if size != size_bytes:
+            return f"{size} bytes, {size_bytes} were collected"
+        size = 0
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                size, found = size + len(chunk), crc32c.crc32c(chunk, found)
+    except OSError as error:
+        return error.strerror or str(error)
+    if (size, found) == (size_bytes, checksum):
+        return None
+    return f"{size} bytes with CRC {found:08x}, {size_bytes} bytes with CRC {checksum:08x} were collected"
 
 
 @contextmanager

@@ -13,13 +13,9 @@ from typing import NamedTuple
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import Folder, cannot_read, walk
-from replica_audit.formats.collection.broker_folder import (
-    CollectedLogDir,
-    as_on_the_broker,
-    log_dirs_of,
-    problem_on_the_broker,
-)
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, is_collected_log_dir
+from replica_audit.formats.collection.on_the_broker import as_on_the_broker, problem_on_the_broker
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
