@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from replica_audit.formats.collection import small_files_file
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
@@ -116,10 +117,6 @@ def test_a_copy_that_ended_before_the_rows_is_told(collected: Path):
     assert [problem.code for problem in problems] == ["incomplete-collection"]
 
 
-def _plain_values(count: int) -> list[Row]:
-    return [{"capture": 99, "directory": "x-0", "name": "n", "content": bytes([number]) * (16 << 20)} for number in range(count)]
-
-
 _LISTED = """
 import sys
 from pathlib import Path
@@ -157,7 +154,6 @@ def _vouched(store: Path, rows: pa.Table) -> None:
         pytest.param(lambda rows: rows[0].update(content=None), SMALL_FILE_ROWS, id="null"),
         pytest.param(lambda rows: rows[0].update(directory=None, capture=None), SMALL_FILE_ROWS, id="of no replica"),
         pytest.param(lambda rows: rows[0].update(content=bytes((64 << 20) + 1)), SMALL_FILE_ROWS, id="larger than any"),
-        pytest.param(lambda rows: rows.extend(_plain_values(40)), SMALL_FILE_ROWS, id="more than a worker has memory for"),
         pytest.param(lambda rows: rows[0].update(capture=99), SMALL_FILE_ROWS, id="of another capture"),
         pytest.param(
             lambda _rows: None, pa.schema([field for field in SMALL_FILE_ROWS if field.name != "capture"]), id="a column is missing"
@@ -170,6 +166,13 @@ def test_small_files_that_were_not_collected(collected: Path, change: Callable[[
     assert replicas == []
     assert (problem.code, Path(problem.path).name) == ("incomplete-collection", SMALL_FILES_FILE)
     assert problem.detail.startswith("not what collect wrote: ")
+
+
+def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small_files_file, "_MOST_BYTES", 100)
+    replicas, (problem,) = listed(collected)
+    assert replicas == []
+    assert problem.detail.endswith(" bytes of small files, 100 at most")
 
 
 def test_what_repeats_in_small_files_is_in_memory_once(collected: Path):

@@ -21,7 +21,7 @@ from replica_audit.tables.columns import INT, STRING, struct
 SMALL_FILE_ROWS = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
 _TEXTS = ["directory", "name", "content"]
 _ROWS_AT_ONCE = 1024
-_MOST_BYTES = 512 << 20  # of all of them: ten thousand replicas with thousands of epochs each have as much
+_MOST_BYTES = 2 << 30  # of all of them: ten thousand replicas with ten thousand epochs each have less
 Contents = dict[str, dict[str, bytes]]  # by directory and name
 
 
