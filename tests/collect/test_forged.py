@@ -105,7 +105,7 @@ def test_two_of_one_name_are_refused(collected: Path, what: str):
     found = list(replicas_of(path.parent, looks=True))
     told = next(one for one in found if isinstance(one, Problem))
     assert told.code == "malformed"
-    assert "is there twice" in told.detail
+    assert " twice" in told.detail
     assert not any(isinstance(one, ReplicaFiles) for one in found)
 
 
@@ -172,7 +172,8 @@ def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Pa
     monkeypatch.setattr(small_files_file, "_MOST_BYTES", 100)
     replicas, (problem,) = listed(collected)
     assert replicas == []
-    assert problem.detail.endswith(" bytes of small files, 100 at most")
+    assert "more than the 100 that are read" in problem.detail
+    assert (problem.code, problem.remedy[:20]) == ("too-large", "collect fewer topics")
 
 
 def test_what_repeats_in_small_files_is_in_memory_once(collected: Path):
@@ -314,3 +315,12 @@ def test_an_index_that_contradicts_itself(collected: Path):
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), index)
     with pytest.raises(OSError, match="it lacks values"):
         list(read_index(index))
+
+
+def test_a_collection_of_a_later_release_says_what_to_upgrade(collected: Path):
+    path = collected.parent.parent / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 3}), encoding="utf-8")
+    replicas, problems = listed(collected)
+    assert replicas == []
+    assert (problems[0].code, problems[0].path) == ("malformed", str(path))
+    assert problems[0].remedy.startswith("upgrade this installation")

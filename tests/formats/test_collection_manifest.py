@@ -93,7 +93,7 @@ def changed(*path: str | int, to: Any) -> bytes:
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (changed("format", to="photos"), "not a manifest"),
-        (changed("version", to=3), "later release"),
+        (changed("version", to=3), "a later one may have made it"),
         (changed("broker_id", to=-1), "broker_id"),
         (changed("broker_id", to=True), "broker_id"),
         (changed("broker_id", to=2**31), "broker_id"),

@@ -97,8 +97,12 @@ class Output:
             return
         try:
             manifest = read(self.target / MANIFEST)
-        except (MetadataError, OSError):
-            raise UsageError(f"{self.target} exists and is not a collection; it is left alone: give another --output") from None
+        except (MetadataError, OSError) as error:
+            why = error.reason if isinstance(error, MetadataError) else error.strerror or str(error)
+            raise UsageError(
+                f"{self.target} exists and is not a collection ({MANIFEST}: {why}); "
+                "it is left alone: move it away, or give another --output"
+            ) from None
         if not self._replace:
             raise UsageError(
                 f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to replace it, or another --output"

@@ -31,6 +31,18 @@ T = TypeVar("T")
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
+class UnknownVersionError(MetadataError):
+    """A manifest of a format that this release does not know; `remedy` is that of the problem that it becomes."""
+
+    remedy = "upgrade this installation, if a later release collected it; copying or collecting again does not help"
+
+    def __init__(self, version: object) -> None:
+        """It says that it is of some version."""
+        super().__init__(
+            f"its format is version {version!r}, and this release reads {' and '.join(map(str, _READ))}: a later one may have made it"
+        )
+
+
 def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
     """Whether a folder with files of these names is a log directory of a collection, whole or not."""
     return SEGMENTS_FILE in names or SMALL_FILES_FILE in names
@@ -161,7 +173,7 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise MetadataError("not a manifest that collect wrote")
     if document.get("version") not in _READ:
-        raise MetadataError(f"version {document.get('version')!r} of collections is not known: a later release wrote it")
+        raise UnknownVersionError(document.get("version"))
     top, has_small_files = Fields(document, "manifest"), document["version"] > 1
     return Manifest(
         broker_id=top.integer("broker_id", INT32),
@@ -216,7 +228,7 @@ def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
     """Refuse two of one name: which of them would count?"""
     if len(set(map(name, named))) < len(named):
         (twice, _count), *_others = Counter(map(name, named)).most_common(1)
-        raise MetadataError(f"{twice!r} is there twice")
+        raise MetadataError(f"the manifest lists {twice} twice")
     return named
 
 

@@ -25,6 +25,17 @@ _MOST_BYTES = 2 << 30  # of all of them: ten thousand replicas with ten thousand
 Contents = dict[str, dict[str, bytes]]  # by directory and name
 
 
+class TooManyBytesError(OSError):
+    """More small files than an audit keeps in memory. `code` and `remedy` are those of the problem that it becomes."""
+
+    code = "too-large"
+    remedy = "collect fewer topics at a time (--topics), or audit a copy of the log directory itself"
+
+    def __init__(self, size: int) -> None:
+        """There are `size` bytes."""
+        super().__init__(0, f"holds {size} bytes, more than the {_MOST_BYTES} that are read; the log directory is left out")
+
+
 def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, CapturedReplica]) -> Contents:
     """The small files of some replica directories.
 
@@ -37,7 +48,7 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
         By directory what each small file holds, by its name: those that the manifest names.
 
     Raises:
-        OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
+        OSError: the file cannot be read, is too large (TooManyBytesError), or (ForgedError) not what `collect` wrote.
     """
     found: Contents = {directory: {} for directory in replicas}
     # as dictionaries: what repeats is in memory once, as it is in the file
@@ -48,7 +59,8 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
             _add(rows, replicas, found)
     for directory, replica in replicas.items():
         if found[directory].keys() != set(replica.files):
-            raise ForgedError(f"the small files of {directory} are not those that the manifest names")
+            lacking = ", ".join(sorted(set(replica.files) - found[directory].keys()))
+            raise ForgedError(f"{directory} lacks {lacking}")
     return found
 
 
@@ -56,7 +68,7 @@ def _refuse_too_much(file: pq.FileMetaData) -> None:
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
     size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(file.num_columns))
     if size > _MOST_BYTES:
-        raise ForgedError(f"{size} bytes of small files, {_MOST_BYTES} at most")
+        raise TooManyBytesError(size)
 
 
 def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> None:
@@ -68,8 +80,10 @@ def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: C
         replica = replicas.get(directory)
         if replica is None or capture != replica.capture:
             continue
-        if name not in replica.files or name in found[directory]:
-            raise ForgedError(f"{name!r} of {directory} is there twice, or not in the manifest")
+        if name not in replica.files:
+            raise ForgedError(f"{directory} has {name!r}, which is not in the manifest")
+        if name in found[directory]:
+            raise ForgedError(f"{directory} has {name} twice")
         if place is None or len(held[place]) > limit_of(name):
-            raise ForgedError(f"{name} of {directory} is not whole")
+            raise ForgedError(f"{directory} has {name} without content, or with more than {limit_of(name)} bytes")
         found[directory][name] = held[place]

@@ -14,7 +14,13 @@ from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import Folder, cannot_read, walk
 from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, is_collected_log_dir
+from replica_audit.formats.collection.collection_manifest import (
+    MANIFEST,
+    SEGMENTS_FILE,
+    SMALL_FILES_FILE,
+    UnknownVersionError,
+    is_collected_log_dir,
+)
 from replica_audit.formats.collection.on_the_broker import as_on_the_broker, problem_on_the_broker
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
@@ -150,7 +156,8 @@ class _Walk:
             return True
         except MetadataError as error:
             if any((folder.path / name / file).exists() for name in folder.folders for file in (SEGMENTS_FILE, SMALL_FILES_FILE)):
-                self._tell(folder.path / MANIFEST, "collection", "malformed", error.reason, _COPY_AGAIN)
+                remedy = error.remedy if isinstance(error, UnknownVersionError) else _COPY_AGAIN
+                self._tell(folder.path / MANIFEST, "collection", "malformed", error.reason, remedy)
                 return True
             return False
         self.collected |= found

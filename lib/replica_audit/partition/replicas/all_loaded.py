@@ -24,7 +24,14 @@ IsAlive = Callable[[int, ReplicaFiles], bool | None]  # of a broker, by what was
 IsSo = Callable[[int, ReplicaFiles], bool]
 _SNAPSHOT_DIGITS = 20
 _PERHAPS = "may have run then, before it was stopped"
-_STILL_MISSING = "if it is still missing then, it was deleted there; a running broker writes it again in the next leader epoch"
+_TABLE_OF_A_RUNNING_ONE = (
+    "if the replica is no longer on that broker, remove its folder from the copy; else run collect there, for another copy of a running "
+    "broker proves nothing. If the file is really missing there, do not stop the broker before the replica has taken records in a new "
+    "leader epoch, which writes the file again"
+)
+_TABLE_OF_A_STOPPED_ONE = (
+    "do not start the broker yet: {}. If the file is missing then, too, the next audit prints the lines to write before it is started"
+)
 _AGAIN = "copy it again, or run collect there"
 _HIDDEN = "copy its log directory again with hidden files (.kafka_cleanshutdown shows that the broker is stopped), or run collect there"
 
@@ -88,17 +95,17 @@ def _without_table(files: ReplicaFiles, *, runs: bool) -> ReplicaFiles:
     Source: CheckpointFile, 0.11 to 4.3: a broker that opens a log makes the file if there is none, and later only ever replaces it. Not of
     one in a format before v2, of which it deletes the file (UnifiedLog.maybeCreateLeaderEpochCache, up to 3.9).
     """
-    ran, again = ("runs, and", _AGAIN) if runs else (f"{_PERHAPS}, and", _HIDDEN)
+    ran, remedy = ("runs", _TABLE_OF_A_RUNNING_ONE) if runs else (_PERHAPS, _TABLE_OF_A_STOPPED_ONE.format(_HIDDEN))
     why = (
-        f"the copy lacks the file, which a broker that runs has for each log of batches with epochs: this one {ran} may have moved or "
-        "deleted the replica while its files were copied. Its epochs are taken from its batches"
+        f"the copy lacks the file, which a broker that runs has for each log of batches with epochs: this one {ran}, and may have moved or "
+        "deleted the replica while its files were copied. The replica's epochs are taken from its batches, and its table is not checked"
     )
     problem = Problem(
         path=files.inside(EPOCH_CHECKPOINT),
         kind=EPOCH_CHECKPOINT,
         code="missing-from-copy",
         detail=why,
-        remedy=f"{again}: {_STILL_MISSING}",
+        remedy=remedy,
     )
     return replace(files, checkpoint_state="not-collected", problems=(*files.problems, problem))
 
