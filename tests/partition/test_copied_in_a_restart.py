@@ -227,10 +227,25 @@ def test_a_log_without_epochs_has_none(tmp_path: Path) -> None:
     assert told == []
 
 
-def _elected_again(root: Path, *, is_stopped: bool) -> Path:
-    """The metadata log: broker 1 led in epochs 0 and 3; in the end it runs, or has stopped."""
+@pytest.mark.parametrize(
+    ("leads_in", "expected"),
+    [
+        pytest.param(1, "cannot_rejoin", id="the epoch that its table lacks"),
+        pytest.param(4, "lagging", id="a later one, which its copy does not know"),
+    ],
+)
+def test_a_table_that_was_copied_before_the_log_is_not_wrong_for_what_came_later(tmp_path: Path, leads_in: int, expected: str) -> None:
+    """Seen on Kafka 4.3.1: the table ended in epoch 13, the log in 14, and the metadata, copied last, knew 19."""
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 1, 4), table=[(0, 0)], high_watermark=8)
+    _replica(tmp_path, FOLLOWER, (0, 0, 8), table=[(0, 0)], high_watermark=8)
+    verdict, _told = _about_tables(_elected_again(tmp_path, is_stopped=False, leads_in=leads_in))
+    assert verdict == expected
+
+
+def _elected_again(root: Path, *, is_stopped: bool, leads_in: int = 3) -> Path:
+    """The metadata log: broker 1 leads in an epoch; in the end it runs, or has stopped."""
     registered = [mf.record("REGISTER_BROKER_RECORD", **_REGISTRATION, brokerId=one, brokerEpoch=one) for one in (LEADER, FOLLOWER)]
-    created = [mf.topic("t"), mf.partition(replicas=[LEADER, FOLLOWER], isr=[LEADER], leaderEpoch=3)]
+    created = [mf.topic("t"), mf.partition(replicas=[LEADER, FOLLOWER], isr=[LEADER], leaderEpoch=leads_in)]
     runs = [mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=one, brokerEpoch=one, fenced=-1) for one in (LEADER, FOLLOWER)]
     stops = [
         mf.record("BROKER_REGISTRATION_CHANGE_RECORD", brokerId=LEADER, brokerEpoch=LEADER, **changed)

@@ -71,11 +71,13 @@ def elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoc
 def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int, *, simultaneous: bool) -> bool:
     """Whether a running leader's table lacks what its file lacks, though a file may have been copied before the batches.
 
-    It does where a running follower stays out of the ISR, and the metadata already knew the newest epoch that the file lacks.
+    It does where a running follower stays out of the ISR, and the metadata already knew the newest epoch that the file lacks; not if
+    the copy does not know the epoch that its broker leads in: it is of before its election, and the metadata of after it.
     """
     if simultaneous or not follower.alive or follower.in_isr:
         return simultaneous
-    return 0 <= max((run.leader_epoch for run in leader.log.runs), default=-1) <= leader_epoch
+    newest = max((run.leader_epoch for run in leader.log.runs), default=-1)
+    return 0 <= newest <= leader_epoch <= max(newest, latest_epoch(leader.log.epochs))
 
 
 def _may_be_newer(line: WrongLine, leader: Replica) -> bool:
