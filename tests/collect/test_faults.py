@@ -18,6 +18,7 @@ from tests.support import in_process
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
 SEGMENT = "billing-0/00000000000000000000.log"
+METADATA = "__cluster_metadata-0"  # beside whose segments more is copied
 Audited = tuple[CollectResult, dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]
 
 
@@ -55,6 +56,14 @@ def test_without_permission(what: str) -> None:
     assert (unread.path, unread.reason) == (str(root / "broker-1" / "data-0" / what), "Permission denied")
     assert result.manifest.counts["unread"] == 1
     same(raw, collected, root, to)
+
+
+def test_a_metadata_log_without_permission() -> None:
+    (result, _raw, collected), root, _to = audited(lambda log_dir: (log_dir / METADATA).chmod(0))
+    assert result.exit_code == 3
+    (unread,) = result.unread
+    assert (unread.path, unread.reason) == (str(root / "broker-1" / "data-0" / METADATA), "Permission denied")
+    assert collected["replica_verdicts"]
 
 
 @pytest.mark.parametrize("what", ["replication-offset-checkpoint", "meta.properties", "cleaner-offset-checkpoint"])
