@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import crc32c
 import numpy as np
@@ -24,6 +25,8 @@ from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
 from replica_audit.tables.values import producers_row
 
+T = TypeVar("T")
+SmallFileRow = tuple[int, bytes, bytes, bytes]  # capture, directory, name, content
 _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20
 
@@ -115,36 +118,33 @@ def _completed(path: Path, writer: pq.ParquetWriter) -> tuple[int, int]:
     return size, checksum
 
 
-class SmallFilesFile:
-    """The file of replicas' small files being written."""
+class _RowsInGroups(ABC, Generic[T]):
+    """A Parquet file being written: rows wait until they are enough for a row group."""
 
-    def __init__(self, path: Path) -> None:
-        """Begin the file; `close` completes it."""
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
         with writing(path):
-            self._writer = pq.ParquetWriter(str(path), SMALL_FILE_ROWS, compression="zstd", write_page_checksum=True)
-        self._pending: list[tuple[int, bytes, bytes, bytes]] = []
+            self._writer = pq.ParquetWriter(str(path), schema, compression="zstd", write_page_checksum=True)
+        self._pending: list[T] = []
         self._pending_bytes = 0
 
-    def add(self, capture: int, directory: str, files: Mapping[str, bytes]) -> None:
-        """Add the small files of a replica, by name."""
-        for name, content in sorted(files.items()):
-            self._pending.append((capture, directory.encode(), name.encode(), content))
-            self._pending_bytes += len(directory) + len(content)
+    @staticmethod
+    @abstractmethod
+    def _table(rows: Sequence[T]) -> pa.Table:
+        """Some rows, at least one, in Arrow."""
+
+    def _put(self, row: T, size: int) -> None:
+        self._pending.append(row)
+        self._pending_bytes += size
         if self._pending_bytes >= _ROW_GROUP_BYTES:
             self._write()
 
     def _write(self) -> None:
         if not self._pending:
             return
-        captures, *texts = zip(*self._pending, strict=True)
-        numbers = pa.py_buffer(np.array(captures, np.int32).data)
-        columns = [
-            pa.Array.from_buffers(pa.int32(), len(captures), [None, numbers]),
-            *(_of_bytes(column, field.type) for column, field in zip(texts, list(SMALL_FILE_ROWS)[1:], strict=True)),
-        ]
+        table = self._table(self._pending)
         with writing(self._path):
-            self._writer.write_table(pa.Table.from_arrays(columns, schema=SMALL_FILE_ROWS))
+            self._writer.write_table(table)
         self._pending, self._pending_bytes = [], 0
 
     def close(self) -> tuple[int, int]:
@@ -156,6 +156,29 @@ class SmallFilesFile:
         """Let go of the file."""
         self._pending = []
         abandon(self._writer)
+
+
+class SmallFilesFile(_RowsInGroups[SmallFileRow]):
+    """The file of replicas' small files being written."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file; `close` completes it."""
+        super().__init__(path, SMALL_FILE_ROWS)
+
+    def add(self, capture: int, directory: str, files: Mapping[str, bytes]) -> None:
+        """Add the small files of a replica, by name."""
+        for name, content in sorted(files.items()):
+            self._put((capture, directory.encode(), name.encode(), content), len(directory) + len(content))
+
+    @staticmethod
+    def _table(rows: Sequence[SmallFileRow]) -> pa.Table:
+        captures, *texts = zip(*rows, strict=True)
+        numbers = pa.py_buffer(np.array(captures, np.int32).data)
+        columns = [
+            pa.Array.from_buffers(pa.int32(), len(captures), [None, numbers]),
+            *(_of_bytes(column, field.type) for column, field in zip(texts, list(SMALL_FILE_ROWS)[1:], strict=True)),
+        ]
+        return pa.Table.from_arrays(columns, schema=SMALL_FILE_ROWS)
 
 
 def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
@@ -164,46 +187,27 @@ def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])
 
 
-class RowsFile:
+class RowsFile(_RowsInGroups[bytes]):
     """The file of the rows of segments being written. `rows` is how many it has."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""
+        super().__init__(path, ROWS)
         self.rows = 0
-        self._path = path
-        with writing(path):
-            self._writer = pq.ParquetWriter(str(path), ROWS, compression="zstd", write_page_checksum=True)
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
 
     def add(self, keys: dict[str, Any], rows: Iterable[bytes]) -> None:
         """Add the rows of a replica, each with its keys."""
         begin = json.dumps(keys).encode()[:-1] + b", "
         for row in rows:
             self.rows += 1
-            self._pending.append(begin + row[1:])
-            self._pending_bytes += len(self._pending[-1])
-            if self._pending_bytes >= _ROW_GROUP_BYTES:
-                self._write()
+            whole = begin + row[1:]
+            self._put(whole, len(whole))
 
-    def _write(self) -> None:
-        if not self._pending:
-            return
-        block = 2 * max(map(len, self._pending)) + 2  # a row that reaches over two ends of blocks would be refused
-        text = io.BytesIO(b"\n".join(self._pending) + b"\n")
+    @staticmethod
+    def _table(rows: Sequence[bytes]) -> pa.Table:
+        block = 2 * max(map(len, rows)) + 2  # a row that reaches over two ends of blocks would be refused
+        text = io.BytesIO(b"\n".join(rows) + b"\n")
         # from text because building such rows from Python values imports pandas, to ask it whether a list is one of its own
         options = pj.ParseOptions(explicit_schema=ROWS, unexpected_field_behavior="error")
         table = pj.read_json(text, pj.ReadOptions(use_threads=False, block_size=max(block, _CHUNK)), options)
-        with writing(self._path):
-            self._writer.write_table(pa.Table.from_arrays(table.columns, schema=ROWS))
-        self._pending, self._pending_bytes = [], 0
-
-    def close(self) -> tuple[int, int]:
-        """Complete the file; returns its size and the CRC-32C of all of it."""
-        self._write()
-        return _completed(self._path, self._writer)
-
-    def abandon(self) -> None:
-        """Let go of the file."""
-        self._pending = []
-        abandon(self._writer)
+        return pa.Table.from_arrays(table.columns, schema=ROWS)

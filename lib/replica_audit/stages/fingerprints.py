@@ -27,8 +27,8 @@ def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterId
         clusters: by cluster id.
 
     Yields:
-        Batches of the shape FINGERPRINTS, one row for each partition: what is not there now has no fingerprint, and what is unchanged
-        the digest that tells so. Of what committed offsets alone tell, nothing is said.
+        Batches of the shape FINGERPRINTS, one row for each partition. One that is not there now has no fingerprint; an unchanged one has
+        the digest that shows it. A partition that only committed offsets name has no row.
     """
     with uncollected():
         found = _compared(batches, clusters)

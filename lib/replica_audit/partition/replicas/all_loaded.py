@@ -175,7 +175,7 @@ def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]
 
 
 def _perhaps_deleted(one: Loaded, alive: IsAlive) -> Loaded:
-    """A log with a hole between two segments, as not whole: its broker ran, or may have, so only another copy tells whose hole it is."""
+    """Call a log with a hole between two segments not whole: its broker ran, or may have, so the hole may be the copy's or the broker's."""
     if one.log is None or not one.log.missing or one.unreadable:
         return one
     first, last = one.log.missing[-1]
