@@ -32,8 +32,9 @@ sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.collect.rows_file import SmallFilesFile  # noqa: E402 - the package need not be installed
 from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402
-from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS  # noqa: E402
+from replica_audit.formats.collection.collected_rows import DIGESTED, OF_COLLECTING, ROWS  # noqa: E402
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
+from replica_audit.formats.collection.row_digests import replica_digest, row_digests, small_files_digest  # noqa: E402
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
 TIME = 1_700_000_000_000
@@ -215,9 +216,11 @@ class _Broker:
         small = SmallFilesFile(place / manifests.SMALL_FILES_FILE) if is_collected else None
         for logs in self.maker.on_broker(self.broker):
             names = self.maker.names(logs)
+            of_small = []
             for name, files in zip(names, self._small_files(logs, names), strict=True):
                 if small is not None:
                     small.add(0, name, files)
+                    of_small.append(small_files_digest(files))
                     continue
                 (place / name).mkdir(exist_ok=True)
                 for file, content in files.items():
@@ -225,7 +228,10 @@ class _Broker:
             if writer is None:
                 _write_segments(place, logs, names, self.maker.batches)
             else:
-                writer.write_table(_rows(logs, names, self.maker.batches))
+                rows = _rows(logs, names, self.maker.batches)
+                writer.write_table(rows)
+                (whole,) = rows.combine_chunks().to_batches()
+                digests = [replica_digest([one], other) for one, other in zip(row_digests(whole.select(DIGESTED)), of_small, strict=True)]
                 sizes = self.maker.batches.size[logs.batch].sum(axis=1).tolist()
                 self.captured += [
                     CapturedReplica(
@@ -236,8 +242,9 @@ class _Broker:
                         batches=logs.batch.shape[1],
                         size_bytes=size,
                         files=OF_REPLICA,
+                        digest=digest,
                     )
-                    for name, size in zip(names, sizes, strict=True)
+                    for name, size, digest in zip(names, sizes, digests, strict=True)
                 ]
         self._offsets(place)
         if writer is not None and small is not None:

@@ -7,14 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import crc32c
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.collection.broker_folder import log_dirs_of as collected_log_dirs
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SMALL_FILES_FILE
-from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.log_dir import names as log_dir
 
 
@@ -60,19 +55,6 @@ def small_files(broker: Path) -> dict[str, dict[str, bytes]]:
     return {directory: files for one in found.values() for directory, files in (one.small_files() or {}).items()}
 
 
-def with_small_file(log_dir: Path, directory: str, name: str, content: bytes) -> None:
-    """Have other bytes in the small file of a replica in a collection, as if these had been collected."""
-    rows = pq.read_table(log_dir / SMALL_FILES_FILE).to_pylist()
-    (row,) = [row for row in rows if (row["directory"], row["name"]) == (directory, name)]
-    row["content"] = content
-    pq.write_table(pa.Table.from_pylist(rows, schema=SMALL_FILE_ROWS), log_dir / SMALL_FILES_FILE)
-    written = (log_dir / SMALL_FILES_FILE).read_bytes()
-    document = json.loads((log_dir.parent / MANIFEST).read_text())
-    (said,) = [one for one in document["log_dirs"] if one["folder"] == log_dir.name]
-    said |= {"small_files_bytes": len(written), "small_files_crc32c": crc32c.crc32c(written)}
-    (log_dir.parent / MANIFEST).write_text(json.dumps(document))
-
-
 def as_version_1(broker: Path) -> Path:
     """Make a collection one of an earlier release, which had the small files of each replica in a folder of its name."""
     _manifest, found = collected_log_dirs(broker)
@@ -85,5 +67,7 @@ def as_version_1(broker: Path) -> Path:
     document = json.loads((broker / MANIFEST).read_text())
     for said in document["log_dirs"]:
         del said["small_files_bytes"], said["small_files_crc32c"]
+        for replica in said["replicas"]:
+            del replica["digest"]
     (broker / MANIFEST).write_text(json.dumps({**document, "version": 1}))
     return broker

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replica_audit.model import PartitionLook
 from replica_audit.stages.inventory import READ_ALWAYS, SOURCE_COLUMNS, Listing, list_source
 from replica_audit.storage.inputs.sources import discover
 from tests.collect.nights import at_rest
@@ -16,11 +18,20 @@ from tests.incremental.clusters_of_nights import CHANGES, Cluster
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
+Looks = list[tuple[int | None, PartitionLook]]
 
 
-def listed(root: Path, listing: Listing) -> list[Row]:
+def listed(root: Path, listing: Listing, seen: Looks | None = None) -> list[Row]:
     (found,) = discover([str(root)]).roots
-    return [row for source in found.sources() for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), listing)]
+    rows: list[Row] = []
+    for source in found.sources():
+        look_at = None if seen is None else partial(_add, seen, source[1])
+        rows += list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), listing, look_at)
+    return rows
+
+
+def _add(seen: Looks, broker: int | None, one: PartitionLook) -> None:
+    seen.append((broker, one))
 
 
 def counted(rows: list[Row]) -> Counter[str]:
@@ -32,20 +43,21 @@ def partitions(rows: list[Row]) -> list[tuple[str, str, int]]:
 
 
 def check(root: Path) -> None:
-    everything = listed(root, Listing(looks=True))
-    looked = listed(root, Listing(looks=True, replicas=frozenset()))
+    seen: Looks = []
+    seen_first: Looks = []
+    everything = listed(root, Listing(), seen)
+    looked = listed(root, Listing(replicas=frozenset()), seen_first)
     assert not [row for row in looked if row.get("replica") and row["topic"] not in READ_ALWAYS]
+    assert Counter(map(repr, seen_first)) == Counter(map(repr, seen))
     later = listed(root, Listing(replicas=frozenset(partitions(everything)), rest=False))
     assert counted([*looked, *later]) == counted(everything)
     one = partitions([row for row in later if row.get("replica")])[:1]
     some = listed(root, Listing(replicas=frozenset(one), rest=False))
     assert counted(some) == counted([row for row in later if (row["cluster_id"], row["topic"], row["partition"]) in one])
     assert some
-    plain = [{name: value for name, value in row.items() if name != "look"} for row in everything]
-    without = [{name: value for name, value in row.items() if name != "look"} for row in listed(root, Listing())]
-    keys = {"cluster_id", "broker_id", "topic", "partition", "is_audited"}
-    assert counted([row for row in plain if row.keys() - keys]) == counted(without)
-    assert all(row.get("look") for row in everything if row.get("metadata") or row.get("event"))
+    assert counted(everything) == counted(listed(root, Listing()))
+    of_partitions = Counter((row["broker_id"], row["topic"], row["partition"]) for row in everything if row.get("topic"))
+    assert of_partitions == Counter((broker, look.topic, look.partition) for broker, look in seen), "each has a look"
 
 
 @pytest.mark.parametrize("root", sorted(SAMPLE.iterdir()), ids=lambda root: root.name)
@@ -70,5 +82,6 @@ def test_texts(tmp_path: Path) -> None:
     text = b"Dumping /data/orders-1/%020d.log\nLog starting offset: 0\n" % 0
     (cluster.root / "broker-1" / "some.txt").write_bytes(text)
     check(cluster.root)
-    of_broker = [row for row in listed(cluster.root, Listing(looks=True)) if row["broker_id"] == 1 and row.get("look")]
-    assert {row["look"].identity for row in of_broker if not row.get("event")} == {None}
+    seen: Looks = []
+    listed(cluster.root, Listing(), seen)
+    assert {one.look.identity for broker, one in seen if broker == 1 and one.look.directory} == {None}

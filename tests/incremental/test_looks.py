@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS
+from replica_audit.formats.collection.collected_rows import DIGESTED, OF_COLLECTING, ROWS
 from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.replicas.broker_files import replicas_of
-from replica_audit.model import ReplicaAppearance, ReplicaFiles
-from tests.collect.collections import as_version_1, with_small_file
+from replica_audit.model import PartitionLook, ReplicaFiles
+from tests.collect.collections import as_version_1
 from tests.collect.nights import at_rest, taken
 from tests.formats import kafka_files as kf
 from tests.formats.packed_dumps import section
@@ -26,7 +26,7 @@ LONG_AGO_NS = 1_700_000_000_000_000_000
 def looks(folder: Path) -> dict[str, str | None]:
     """The identities of a broker's replicas, by directory; the same whether or not anything is read."""
     read, only = (
-        {one.look.directory or "": one.look.identity for one in found if isinstance(one, ReplicaAppearance)}
+        {one.look.directory or "": one.look.identity for one in found if isinstance(one, PartitionLook)}
         for found in (replicas_of(folder, looks=True), replicas_of(folder, looks=True, wanted=lambda _topic, _partition: False))
     )
     assert read == only
@@ -183,20 +183,9 @@ def test_a_change_on_the_broker_is_another_look_of_its_collection(tmp_path: Path
     assert after["orders-1"] == before["orders-1"]
 
 
-def test_a_changed_small_file_in_a_collection_is_another_look(collected: Path) -> None:
-    before = looks(collected)
-    with_small_file(collected / "data", "orders-0", "leader-epoch-checkpoint", kf.checkpoint([(0, 0), (1, 1)]))
-    after = looks(collected)
-    assert (after["orders-0"] == before["orders-0"], after["orders-1"] == before["orders-1"]) == (False, True)
-
-
-def test_a_collection_of_an_earlier_release_looks_the_same(collected: Path) -> None:
-    before = looks(collected)
-    checkpoint = as_version_1(collected) / "data" / "orders-0" / "leader-epoch-checkpoint"
-    assert looks(collected) == before
-    checkpoint.write_bytes(kf.checkpoint([(0, 0), (1, 1)]))
-    after = looks(collected)
-    assert (after["orders-0"] == before["orders-0"], after["orders-1"] == before["orders-1"]) == (False, True)
+def test_nothing_is_known_of_a_collection_of_an_earlier_release(collected: Path) -> None:
+    """It tells no digests, so all of it is read every time."""
+    assert set(looks(as_version_1(collected)).values()) == {None}
 
 
 def test_a_batch_index_that_is_gone_is_another_look(collected: Path) -> None:
@@ -232,7 +221,8 @@ def test_every_column_of_a_row_is_in_its_digest(collected: Path) -> None:
         return row_digests(pa.RecordBatch.from_pylist([row], schema=rows.schema))[0]
 
     whole = digest(first)
-    for name in set(ROWS.names) - set(OF_COLLECTING):
+    assert set(DIGESTED) == set(ROWS.names) - {"capture"} - set(OF_COLLECTING) | {"kept_crc32c"}
+    for name in DIGESTED:
         changed = _changed(first[name])
         assert changed != first[name], name
         assert digest({**first, name: changed}) != whole, name

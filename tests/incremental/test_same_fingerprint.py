@@ -18,15 +18,15 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.engine import local
-from replica_audit.engine.spark_unchanged import _TIMES
+from replica_audit.engine.moved_logs import _MOMENTS
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint
 from replica_audit.stages.fingerprints import compared
-from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
+from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing
+from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.storage.inputs.sources import discover
 from replica_audit.tables import OF_PARTITIONS, SEEN
-from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
@@ -44,7 +44,7 @@ def rows_of(root: Path) -> tuple[dict[Key, dict[str, list[str]]], ClusterFacts]:
     found: dict[Key, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for table in OF_ONE_PARTITION:
         for row in tables[table]:
-            left = {name: value for name, value in row.items() if table != "replica_logs" or name not in _TIMES}
+            left = {name: value for name, value in row.items() if table != "replica_logs" or name not in _MOMENTS}
             found[row["topic"], row["partition"]][table].append(json.dumps(left, default=str, sort_keys=True))
     return {key: {table: sorted(rows) for table, rows in of_one.items()} for key, of_one in found.items()}, facts
 
@@ -56,9 +56,9 @@ def fingerprints_of(root: Path, facts: ClusterFacts) -> dict[Key, Fingerprint]:
     keys = ("cluster_id", "topic", "partition")
     seen: list[Row] = []
     for source in sources:
-        for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), Listing(looks=True, replicas=frozenset())):
-            if row.get("look"):
-                seen.append({**row, "look": as_dict(row["look"])})
+        for row in list_with_looks(dict(zip(SOURCE_COLUMNS, source, strict=True)), Listing(replicas=frozenset())):
+            if row.get("looks"):
+                seen.append({**row, "looks": row["looks"]["rows"]})
     for (topic, partition), commits in commits_of(sources, facts).items():
         seen += ({**dict(zip(keys, (cluster.cluster_id, topic, partition), strict=True)), "commit": commit} for commit in commits)
     random.Random(1).shuffle(seen)  # noqa: S311 - as a shuffle of Spark's leaves them

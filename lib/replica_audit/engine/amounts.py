@@ -45,7 +45,7 @@ class Amounts:
         """Count rows of the shape INVENTORY, with looks."""
         replica, is_audited = F.col("replica"), F.col("is_audited")
         found = listed.agg(
-            F.count(F.when(is_audited, F.col("look.directory"))),
+            F.sum("looks.replicas"),
             F.count(F.when(is_audited, replica)),
             F.sum(F.size(replica.segments)),
             F.sum(F.aggregate(replica.segments, F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
@@ -55,6 +55,6 @@ class Amounts:
             F.count("replica.scans"),
             F.count(F.when(replica.isNotNull() & replica.scans.isNull(), 1)),
             F.count("versions"),
-            F.count("look.captured_at_ms"),
+            F.sum("looks.captured"),
         ).first()
         return cls(**dict(zip(cls.__slots__, (number or 0 for number in found or [0] * len(cls.__slots__)), strict=True)))

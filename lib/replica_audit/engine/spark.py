@@ -23,10 +23,11 @@ from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import Keys, Listing, list_source
 from replica_audit.stages.mapping import map_rows, mapped
+from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
-from replica_audit.stages.valid_rows import encoded_audits, encoded_listing, outcomes, refuse_with_problem
+from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
 from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import INT, STRING, struct
@@ -66,17 +67,17 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
         sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
             or server-log), as of `source_rows`.
         topics: as of `Listing`.
-        looks: as of `Listing`.
+        looks: whether to list how everything looks, too.
         replicas: as of `Listing`.
         rest: as of `Listing`.
 
     Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions` and `problem` is not null, or `look`
-        alone, which is that of a replica. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `problem` and
+        `looks` is not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
         leaves them out, since they show who reads and writes the others: `is_audited` is then false.
     """
-    listing = Listing(topics=topics, looks=looks, replicas=replicas, rest=rest)
-    return sources.mapInArrow(mapped(partial(list_source, listing=listing), encoded_listing), spark_schema(INVENTORY))
+    listing = partial(list_with_looks if looks else list_source, listing=Listing(topics=topics, replicas=replicas, rest=rest))
+    return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial, reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import pack, spark_schema
+from replica_audit.engine.moved_logs import packed_logs, with_moments
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
-from replica_audit.tables import COUNTED, FINGERPRINTS, OUTCOMES, PARTITION_FINGERPRINTS, SEEN
+from replica_audit.tables import COUNTED, FINGERPRINTS, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
 from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
-_REPLICA = ("broker_id", "log_dir", "directory")
-# the columns of `replica_logs` that change though nothing happened, and the moments of a look that they show
-_TIMES = {"captured_at": "captured_at_ms", "crcs_verified_at": "verified_at_ms", "looked_again_at": "looked_at_ms"}
 _OF_OUTCOME = {"sizes": "row_counts", "verdicts": "verdicts", "input_errors": "input_errors", "found": "found", "checked": "checked"}
 
 
@@ -40,22 +39,27 @@ def fingerprints(
     Returns:
         Rows of the shape FINGERPRINTS, among them one for each partition that is only in the earlier run.
     """
-    seen = [_seen(listed.where(F.col("look").isNotNull() & F.col("is_audited")), broker_id=F.col("broker_id"), look=F.col("look"))]
+    seen = [_seen(looks_of(listed), **{name: F.col(name) for name in ("pack", "broker_id", "looks")})]
+    of_partition = {name: F.col(name) for name in KEYS[1:]} | {"pack": pack()}
     if committed is not None:
-        seen.append(_seen(committed.where(F.col("commit").isNotNull()), commit=F.col("commit")))
+        seen.append(_seen(committed.where(F.col("commit").isNotNull()), commit=F.col("commit"), **of_partition))
     if before is not None:
-        seen.append(_seen(before, before=F.struct(*_DIGESTS)))
+        seen.append(_seen(before, before=F.struct(*_DIGESTS), **of_partition))
     identities = {cluster: ClusterIdentity.of(facts) for cluster, facts in clusters.items()}
-    of_partitions = reduce(DataFrame.unionByName, seen).repartition(*KEYS)
+    of_partitions = reduce(DataFrame.unionByName, seen).repartition("pack")
     return of_partitions.mapInArrow(partial(compared, clusters=identities), spark_schema(FINGERPRINTS))
 
 
 def _seen(rows: DataFrame, **found: Column) -> DataFrame:
     """Rows of the shape SEEN, in which all but the given columns is null."""
     types = spark_schema(SEEN)
-    return rows.select(
-        *(found.get(name, F.col(name) if name in KEYS else F.lit(None)).cast(types[name].dataType).alias(name) for name in SEEN.names)
-    )
+    found["cluster_id"] = F.col("cluster_id")
+    return rows.select(*(found.get(name, F.lit(None)).cast(types[name].dataType).alias(name) for name in SEEN.names))
+
+
+def looks_of(listed: DataFrame) -> DataFrame:
+    """The packs of looks among rows of the shape INVENTORY, as `pack`, `cluster_id`, `broker_id` and `looks`."""
+    return listed.where(F.col("looks").isNotNull()).select("looks.pack", "cluster_id", "broker_id", F.col("looks.rows").alias("looks"))
 
 
 def outcomes_before(kept: DataFrame) -> DataFrame:
@@ -104,24 +108,15 @@ def taken_over(rows: DataFrame, gone: DataFrame, looks: DataFrame | None = None)
     Args:
         rows: those of the earlier run.
         gone: the keys of partitions of that run whose rows are not taken over; they should be few.
-        looks: of `replica_logs`: what the listing says now of replicas, as of `times_of_replicas`.
+        looks: for `replica_logs`: what the listing sees now, as of `looks_of`; its moments are in the rows then.
     """
     kept = rows.drop("run_id").join(F.broadcast(gone), on=list(KEYS), how="left_anti")
     if looks is None:
         return kept
-    names = kept.columns
-    moving = {name: f"now_{name}" for name in _TIMES}
-    joined = kept.join(looks.hint("shuffle_hash"), on=[*KEYS, *_REPLICA], how="left")
-    return joined.select(*(F.col(moving.get(name, name)).alias(name) for name in names))
+    schema = spark_schema(pa.schema(list(REPLICA_LOGS.arrow)[1:]))
+    return meeting(kept.mapInArrow(packed_logs, spark_schema(MOVED)), looks).mapInArrow(with_moments, schema)
 
 
-def times_of_replicas(listed: DataFrame) -> DataFrame:
-    """When each replica was collected, when its CRCs were verified, and when its end was looked at again, by the listing."""
-    look = F.col("look")
-    return listed.where(look.directory.isNotNull()).select(
-        *KEYS,
-        "broker_id",
-        look.log_dir.alias("log_dir"),
-        look.directory.alias("directory"),
-        *(F.timestamp_millis(look[moment]).alias(f"now_{name}") for name, moment in _TIMES.items()),
-    )
+def meeting(logs: DataFrame, looks: DataFrame) -> DataFrame:
+    """Rows of the shape MOVED, with the looks of their replicas, as of `looks_of`, in one task."""
+    return logs.unionByName(looks, allowMissingColumns=True).select(*MOVED.names).repartition("pack")

@@ -13,7 +13,7 @@ from replica_audit.model.batches import (
     SequenceGap,
     Window,
 )
-from replica_audit.model.looks import Appearance, PartitionKey, ReplicaAppearance
+from replica_audit.model.looks import Appearance, PartitionKey, PartitionLook
 from replica_audit.model.metadata import (
     BrokerEvent,
     BrokerStanding,
@@ -49,13 +49,13 @@ __all__ = [
     "MetadataCopy",
     "MinIsrSetting",
     "PartitionKey",
+    "PartitionLook",
     "PartitionMetadata",
     "Problem",
     "ProducerSpan",
     "ProducerState",
     "ProducerText",
     "Producers",
-    "ReplicaAppearance",
     "ReplicaFiles",
     "ScannedSegment",
     "SecondLook",

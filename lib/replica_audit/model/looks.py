@@ -35,8 +35,8 @@ class Appearance:
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaAppearance:
-    """The look of a replica directory, with the partition that it is of."""
+class PartitionLook:
+    """The look of a replica directory, a claim or an event, with the partition that it is of."""
 
     topic: str
     partition: int

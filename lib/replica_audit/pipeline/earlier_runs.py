@@ -65,19 +65,18 @@ class EarlierRuns:
         return self.taken
 
     def copy(self, places: Mapping[str, str], seen: Amounts) -> None:
-        """Copy the rows that are taken over into files, of all tables but those in which something has moved.
+        """Copy the rows that are taken over into files.
 
         Args:
             places: the directories of the tables of partitions, by name.
             seen: what was listed.
         """
         if self.taken is not None:
-            moved = (tables.REPLICA_LOGS,) if seen.captured else ()  # a replica that was collected again has another time
             # this one table may be as an older version made it
             into = {**places, **self._warehouse.places_of_files([tables.PARTITION_FINGERPRINTS])}
-            wanted = [table for table in tables.KEPT_BY_PARTITION if table.name in into and table not in moved]
+            wanted = [table for table in tables.KEPT_BY_PARTITION if table.name in into]
             self._copied = {table.name: [] for table in wanted}
-            for file in self.taken.copied(wanted, into, self._request.run_id):
+            for file in self.taken.copied(wanted, into, self._request.run_id, is_collected=bool(seen.captured)):
                 self._copied[file.table].append(file)
 
     def with_taken(self, table: tables.Table, made: DataFrame | Sequence[WrittenFile]) -> WrittenRows:

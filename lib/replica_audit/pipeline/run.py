@@ -199,8 +199,7 @@ class _Audit:
         if taken is not None:
             self.progress.say(f"{count(taken.partitions.total(), 'partition')} unchanged, {len(taken.changed)} to audit")
             chosen, changed = taken.changed_of(looked), taken.changed
-            brokers = taken.brokers_of(chosen)
-            of_brokers = [source for source in of_brokers if (source[0], source[1]) in brokers]
+            of_brokers = [source for source in of_brokers if (source[0], source[1]) in taken.brokers]
         read = inventory(source_rows(self.spark, of_brokers), self.request.settings.topics, replicas=changed, rest=False)
         return chosen.unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
 

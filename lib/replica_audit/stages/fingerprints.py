@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from replica_audit.garbage import uncollected
 from replica_audit.model import Appearance, PartitionKey
-from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, fingerprint, since_last_run
+from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, SinceLastRun, fingerprint, since_last_run
 from replica_audit.partition.known.looks import commits_identity
-from replica_audit.tables import FINGERPRINTS
+from replica_audit.tables import FINGERPRINTS, LOOKED
+from replica_audit.tables.packed_rows import unpacked
 
 _AT_ONCE = 4096  # rows of a batch
-Compared = tuple[PartitionKey, Fingerprint | None, Fingerprint | None]  # a partition now, and in the earlier run
+Look = tuple[int | None, Appearance]  # with its broker
+
+
+class Compared(NamedTuple):
+    """A partition now and against the earlier run, with its looks."""
+
+    key: PartitionKey
+    now: Fingerprint | None
+    since_last_run: SinceLastRun
+    looks: Sequence[Look]
 
 
 def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> Iterator[pa.RecordBatch]:
@@ -38,33 +48,34 @@ def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterId
 
 
 def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> list[Compared]:
-    looks: dict[PartitionKey, list[tuple[int | None, Appearance]]] = defaultdict(list)
+    looks: dict[PartitionKey, list[Look]] = defaultdict(list)
     commits: dict[PartitionKey, list[Any]] = defaultdict(list)
     before: dict[PartitionKey, Fingerprint] = {}
     for batch in batches:
         keys = list(zip(*(batch[name].to_pylist() for name in ("cluster_id", "topic", "partition")), strict=True))
-        _add_looks(batch, keys, looks)
+        for cluster, broker, pack in zip(*(batch[name].to_pylist() for name in ("cluster_id", "broker_id", "looks")), strict=True):
+            if pack is not None:
+                _add_looks(cluster, broker, unpacked(pack), looks)
         for key, commit in _there(batch, keys, "commit"):
             commits[key].append(commit)
         for key, then in _there(batch, keys, "before"):
             before[key] = Fingerprint(exact=then["fingerprint"], quiet=then["quiet_fingerprint"])
     found: list[Compared] = []
+    no_commits = commits_identity(())
     for key, of_one in looks.items():
         then = before.pop(key, None)
-        found.append((key, fingerprint(of_one, commits_identity(commits.get(key, ())), clusters[key[0]], then), then))
-    return [*found, *((key, None, then) for key, then in before.items())]
+        committed = commits_identity(commits[key]) if key in commits else no_commits
+        now = fingerprint(of_one, committed, clusters[key[0]], then)
+        found.append(Compared(key, now, since_last_run(now, then), of_one))
+    return [*found, *(Compared(key, None, since_last_run(None, then), []) for key, then in before.items())]
 
 
-def _add_looks(batch: pa.RecordBatch, keys: list[PartitionKey], looks: dict[PartitionKey, list[tuple[int | None, Appearance]]]) -> None:
-    """Column by column: a dictionary for each of a million looks takes longer than all that is done with it."""
-    rows: Any = batch["look"]
-    names, columns = [field.name for field in rows.type], [part.to_pylist() for part in rows.flatten()]
-    brokers, known = batch["broker_id"].to_pylist(), rows.is_valid().to_pylist()
-    for key, broker, is_there, values in zip(keys, brokers, known, zip(*columns, strict=True), strict=True):
-        if is_there:
-            made = dict(zip(names, values, strict=True))
-            made["times_ms"] = tuple(made["times_ms"])
-            looks[key].append((broker, Appearance(**made)))
+def _add_looks(cluster: str, broker: int | None, rows: pa.RecordBatch, looks: dict[PartitionKey, list[Look]]) -> None:
+    columns: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in LOOKED.names}
+    columns["times_ms"] = [tuple(times) for times in columns["times_ms"]]
+    topics, partitions, names = columns.pop("topic"), columns.pop("partition"), list(columns)
+    for topic, partition, values in zip(topics, partitions, zip(*columns.values(), strict=True), strict=True):
+        looks[cluster, topic, partition].append((broker, Appearance(**dict(zip(names, values, strict=True)))))
 
 
 def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterator[tuple[PartitionKey, Any]]:
@@ -75,7 +86,7 @@ def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterat
 
 
 def _encoded(rows: list[Compared]) -> pa.RecordBatch:
-    keys, now, before = zip(*rows, strict=True)
+    keys, now, found, looks = zip(*rows, strict=True)
     clusters, topics, partitions = zip(*keys, strict=True)
     made = {
         "cluster_id": clusters,
@@ -83,6 +94,11 @@ def _encoded(rows: list[Compared]) -> pa.RecordBatch:
         "partition": partitions,
         "fingerprint": [one and one.exact for one in now],
         "quiet_fingerprint": [one and one.quiet for one in now],
-        "since_last_run": [str(since_last_run(one, then)) for one, then in zip(now, before, strict=True)],
+        "since_last_run": list(map(str, found)),
+        "broker_ids": [None if what is SinceLastRun.UNCHANGED else _with_replica(seen) for what, seen in zip(found, looks, strict=True)],
     }
     return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in FINGERPRINTS], schema=FINGERPRINTS)
+
+
+def _with_replica(looks: Iterable[Look]) -> list[int]:
+    return sorted({broker for broker, look in looks if broker is not None and look.directory is not None})

@@ -13,7 +13,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.replicas import broker_files
-from replica_audit.model import BrokerStanding, MetadataCopy, PartitionKey, PartitionMetadata, Problem, ReplicaAppearance, ReplicaFiles
+from replica_audit.model import BrokerStanding, MetadataCopy, PartitionKey, PartitionLook, PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.stages import server_logs
 from replica_audit.stages.topics import topic_filter
@@ -22,6 +22,7 @@ from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, 
 
 SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
 Keys = frozenset[PartitionKey]
+Seen = Callable[[PartitionLook], None]
 READ_ALWAYS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC, METADATA_TOPIC)  # they tell of other partitions
 
 
@@ -31,14 +32,12 @@ class Listing:
 
     Args:
         topics: regular expression that a topic's whole name must match; empty for all.
-        looks: whether to tell how everything looks that the rows of a partition depend on, too.
         replicas: of which partitions, (cluster id, topic, partition), replica directories are read; None for all. Those of coordinators of
             groups and transactions, and the metadata log, are read with the rest.
         rest: whether to list what else there is; without it, only the replica directories of `replicas`.
     """
 
     topics: str = ""
-    looks: bool = False
     replicas: Keys | None = None
     rest: bool = True
 
@@ -52,12 +51,23 @@ class Listing:
 EVERYTHING = Listing()
 
 
-def list_source(source: Row, listing: Listing = EVERYTHING) -> Iterator[Row]:
-    """The rows of one source, those of other topics left out; problems that belong to no replica stay. Looks are values yet."""
+def list_source(source: Row, listing: Listing = EVERYTHING, seen: Seen | None = None) -> Iterator[Row]:
+    """The rows of one source, those of other topics left out; problems that belong to no replica stay.
+
+    Args:
+        source: its `SOURCE_COLUMNS`.
+        listing: what of it.
+        seen: is given how everything looks that the rows of a partition depend on, but for topics left out.
+    """
     if source["kind"] != "broker" and not listing.rest:
         return
     is_wanted = topic_filter(listing.topics)
-    for row in _LISTED[source["kind"]](source, listing):
+
+    def seen_of_wanted(one: PartitionLook) -> None:
+        if seen is not None and is_wanted(one.topic):
+            seen(one)
+
+    for row in _LISTED[source["kind"]](source, listing, None if seen is None else seen_of_wanted):
         topic = row.get("topic")
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
@@ -68,19 +78,20 @@ def _row(source: Row, **values: object) -> Row:
     return {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], **values}
 
 
-def _list_broker(source: Row, listing: Listing) -> Iterator[Row]:
+def _list_broker(source: Row, listing: Listing, seen: Seen | None) -> Iterator[Row]:
     wanted = partial(listing.wants, source["cluster_id"]) if listing.replicas is not None or not listing.rest else None
-    for found in broker_files.replicas_of(located(source["path"]), looks=listing.looks, wanted=wanted, rest=listing.rest):
+    for found in broker_files.replicas_of(located(source["path"]), looks=seen is not None, wanted=wanted, rest=listing.rest):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
-            yield from _list_server_log({**source, "path": str(found.path)}, listing)
-        elif isinstance(found, ReplicaAppearance):
-            yield _row(source, topic=found.topic, partition=found.partition, look=found.look)
+            yield from _list_server_log({**source, "path": str(found.path)}, listing, seen)
+        elif isinstance(found, PartitionLook):
+            if seen is not None:
+                seen(found)
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
-                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder, looks=listing.looks)
+                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder, seen)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -88,20 +99,21 @@ def _is_text(found: ReplicaFiles) -> bool:
     return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
-def _list_server_log(source: Row, listing: Listing) -> Iterator[Row]:
+def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
     for found in server_logs.read_events(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
             continue
-        look = event_look(found) if listing.looks else None
-        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found), look=look)
+        if seen is not None:
+            seen(PartitionLook(topic=found.topic, partition=found.partition, look=event_look(found)))
+        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found))
     versions = server_logs.read_versions(path)
     if any(versions):
         yield _row(source, versions=versions._asdict())
 
 
-def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, *, looks: bool) -> Iterator[Row]:
+def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen: Seen | None) -> Iterator[Row]:
     copy = metadata_log.read(located(copied_to) if copied_to else directory)
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
@@ -120,10 +132,10 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, *, l
         path = str(directory) + problem.path[len(copied_to or str(directory)) :]
         yield _row(source, problem={**as_dict(problem), "path": path})
     for partition in copy.partitions:
-        yield _row(source, **_partition_row(partition, looks=looks))
+        yield _row(source, **_partition_row(partition, seen))
 
 
-def _list_metadata(source: Row, listing: Listing) -> Iterator[Row]:
+def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
     try:
         _head, document = cluster_metadata.read(path)
@@ -138,13 +150,14 @@ def _list_metadata(source: Row, listing: Listing) -> Iterator[Row]:
         yield _row(source, problem=as_dict(problem))
         return
     for partition in partitions:
-        yield _row(source, **_partition_row(partition, looks=listing.looks))
+        yield _row(source, **_partition_row(partition, seen))
 
 
-def _partition_row(partition: PartitionMetadata, *, looks: bool) -> Row:
+def _partition_row(partition: PartitionMetadata, seen: Seen | None) -> Row:
+    if seen is not None:
+        seen(PartitionLook(topic=partition.topic, partition=partition.partition, look=claim_look(partition)))
     values = metadata_row(partition)
-    look = claim_look(partition) if looks else None
-    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values, "look": look}
+    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
 
 
 def metadata_problem(path: Path, error: MetadataError) -> Problem:
@@ -160,7 +173,7 @@ def metadata_problem(path: Path, error: MetadataError) -> Problem:
     )
 
 
-_LISTED: dict[str, Callable[[Row, Listing], Iterator[Row]]] = {
+_LISTED: dict[str, Callable[[Row, Listing, Seen | None], Iterator[Row]]] = {
     "broker": _list_broker,
     "metadata": _list_metadata,
     "server-log": _list_server_log,

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
-from replica_audit.model import Appearance
-from replica_audit.tables import AUDITED, COUNTED, INPUT_ERRORS, INVENTORY, OF_PARTITIONS, OUTCOMES, rows_of
+from replica_audit.tables import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.checks import all_pass, checker
 from replica_audit.tables.columns import BIGINT, STRING
@@ -22,13 +21,12 @@ from replica_audit.tables.encoding import array_of, as_dict, list_array_of
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.pairs import is_clean_but_unread
 from replica_audit.tables.runs import ReportedProblem
-from replica_audit.tables.shapes import LOOK
 from replica_audit.tables.values import Row
 
 T = TypeVar("T")
 CODE = "unusable-value"
 _REMEDY = "check what the input has there, and compare it with the broker's own files; all other rows are in the tables"
-_REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
+REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class Misfit(NamedTuple):
@@ -54,32 +52,15 @@ def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBa
     """Rows in Arrow; one that holds a value that fits no column is replaced by what `refused` makes of it."""
     try:
         return pa.RecordBatch.from_pylist(rows, schema=schema)
-    except _REFUSED:
+    except REFUSED:
         return pa.RecordBatch.from_pylist([_replaced(row, schema, refused) for row in rows], schema=schema)
-
-
-def encoded_listing(rows: list[Row]) -> pa.RecordBatch:
-    """Rows of `list_source` as a batch of the shape INVENTORY; in the place of one that fits no column is its problem."""
-    try:
-        # most rows are a look and nothing else, which `from_pylist` takes a dictionary for
-        return pa.RecordBatch.from_arrays([_column(rows, field) for field in INVENTORY], schema=INVENTORY)
-    except _REFUSED:
-        plain = [row if row.get("look") is None else {**row, "look": as_dict(row["look"])} for row in rows]
-        return encoded(plain, INVENTORY, refuse_with_problem)
-
-
-def _column(rows: list[Row], field: pa.Field[Any]) -> Any:
-    values = [row.get(field.name) for row in rows]
-    if all(value is None for value in values):
-        return pa.nulls(len(rows), field.type)
-    return array_of(Appearance, values, LOOK) if field.name == "look" else pa.array(values, field.type)
 
 
 def fitting(rows: list[Row], schema: pa.Schema, refused: Refused) -> list[Row]:
     """The same for rows that stay in Python."""
     try:
         pa.RecordBatch.from_pylist(rows, schema=schema)
-    except _REFUSED:
+    except REFUSED:
         return [_replaced(row, schema, refused) for row in rows]
     return rows
 
@@ -93,7 +74,7 @@ def _misfit(value: Any, kind: pa.DataType, column: str) -> Misfit | None:
     """The first value in a value that does not fit its type."""
     try:
         pa.array([value], kind)
-    except _REFUSED:
+    except REFUSED:
         pass
     else:
         return None
@@ -142,7 +123,7 @@ def outcomes(rows: Sequence[AuditedPartition], keep: Callable[[str, pa.RecordBat
 def _encoded(rows: Sequence[AuditedPartition], encode: Callable[[Sequence[AuditedPartition]], T]) -> T:
     try:
         return encode(rows)
-    except _REFUSED:
+    except REFUSED:
         return encode([without_misfits(row) for row in rows])
 
 

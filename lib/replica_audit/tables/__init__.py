@@ -23,7 +23,7 @@ from replica_audit.tables.replicas import (
 )
 from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
 from replica_audit.tables.sequence_gaps import SEQUENCE_GAPS
-from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, RECORDS, SEEN, SEGMENTS, TRANSACTIONS, WANTED
+from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, LOOKED, MOVED, RECORDS, SEEN, SEGMENTS, TRANSACTIONS, WANTED
 from replica_audit.tables.transactions import OPEN_TRANSACTIONS
 from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
@@ -93,6 +93,8 @@ __all__ = [
     "KEYS_OF_PARTITION",
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
+    "LOOKED",
+    "MOVED",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
     "OUTCOMES",

@@ -43,7 +43,10 @@ PARTITION_FINGERPRINTS = table(
 )
 # how a partition looks before it is audited, and what it is against an earlier run
 FINGERPRINTS = pa.schema(
-    list(struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING))
+    [
+        *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
+        pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
+    ]
 )
 # A partition whose rows are of these tables alone, and of which nothing was found, is quiet: no column of theirs holds a moment of the run.
 QUIET_TABLES = (

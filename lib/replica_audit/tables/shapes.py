@@ -132,6 +132,10 @@ METADATA_COPY = struct(
 )
 # how a replica, a claim of metadata or an event looks from outside
 LOOK = struct_of_value(Appearance, times_ms=pa.list_(BIGINT))
+LOOKED = pa.schema([pa.field("topic", STRING), pa.field("partition", INT), *LOOK])
+# rows of the shape LOOKED of one broker, or of the file beside the brokers, as one value; how many are of replicas, and how many tell when
+# the replica was collected
+PACKED_LOOKS = struct(pack=INT, replicas=BIGINT, captured=BIGINT, rows=pa.binary())
 LOG_EVENT = struct_of_value(LogEvent, without=(*_PARTITION, "broker_id"))
 COMMITTED_OFFSET = struct(
     group_id=STRING,
@@ -158,7 +162,7 @@ INVENTORY = pa.schema(
         pa.field("metadata", PARTITION_METADATA),
         pa.field("metadata_copy", METADATA_COPY),
         pa.field("event", LOG_EVENT),
-        pa.field("look", LOOK),
+        pa.field("looks", PACKED_LOOKS),
         pa.field("versions", LOGGED_VERSIONS),
         pa.field("problem", PROBLEM),
     ]
@@ -167,15 +171,18 @@ SEGMENTS = pa.schema([*_REPLICA_KEYS, pa.field("segment", SEGMENT_SCAN)])
 COMMITS = pa.schema(
     [*_REPLICA_KEYS, pa.field("commit", COMMITTED_OFFSET), pa.field("problem", PROBLEM)],
 )
-# what is seen of a partition: a look, an offset that a group committed, or its digests in an earlier run
+# what is seen of partitions: their looks, an offset that a group committed, or the digests of one in an earlier run
 SEEN = pa.schema(
     [
         *_REPLICA_KEYS,
-        pa.field("look", LOOK),
+        pa.field("pack", INT),
+        pa.field("looks", pa.binary()),
         pa.field("commit", COMMITTED_OFFSET),
         pa.field("before", struct(fingerprint=STRING, quiet_fingerprint=STRING)),
     ]
 )
+# a broker's rows of the shape LOOKED, or rows of `replica_logs` of an earlier run, as one value
+MOVED = pa.schema(list(struct(pack=INT, cluster_id=STRING, broker_id=INT, looks=pa.binary(), logs=pa.binary())))
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
 _KEPT_LOG = struct_of_value(KeptLog, perhaps_missing=pa.list_(BIGINT))

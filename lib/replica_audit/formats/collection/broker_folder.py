@@ -12,13 +12,13 @@ Everything is told by where it lay on the broker: tables made of a collection na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
@@ -30,12 +30,9 @@ from replica_audit.formats.collection.collected_rows import (
     ROWS,
     ForgedError,
     check_file,
-    check_scan,
     check_segment,
     not_as_written,
-    runs_fit,
     told,
-    without_claims,
 )
 from replica_audit.formats.collection.collection_manifest import (
     MANIFEST,
@@ -46,18 +43,16 @@ from replica_audit.formats.collection.collection_manifest import (
     Manifest,
     read,
 )
-from replica_audit.formats.collection.row_digests import row_digests
+from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
-from replica_audit.tables.columns import BOOLEAN, INT, STRING, struct
-from replica_audit.tables.shapes import SEGMENT_FILE, SEGMENT_SCAN
+from replica_audit.tables.columns import BOOLEAN
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
-# what of ROWS is handed on by the scan of a segment
-SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
-_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
+_KEYS = ["capture", "directory", "name"]
+_FILE_COLUMNS = [*_KEYS, "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
@@ -76,6 +71,7 @@ class CollectedLogDir:
     folder: Path
     said: CapturedLogDir  # with those of its replicas that are wanted
     captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory
+    _indexes: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)  # by path, whether one is here and whole
 
     def __post_init__(self) -> None:
         """Have each replica at hand: there may be tens of thousands."""
@@ -137,17 +133,28 @@ class CollectedLogDir:
         self._refuse_lacking({directory: len(files) for directory, files in found.items()})
         return found
 
-    def row_digests(self) -> dict[str, list[int]]:
-        """Of every replica directory the digests of its rows, as far as an audit reads them, in the order of the file.
+    def of(self, wanted: Callable[[str], bool]) -> CollectedLogDir:
+        """The same with those of its replica directories that are wanted, by their names."""
+        return replace(self, said=replace(self.said, replicas=tuple(one for one in self.said.replicas if wanted(one.directory))))
+
+    def missing_indexes(self) -> tuple[dict[str, list[str]], bool]:
+        """The segments whose batch index was made and is not here, or not whole, by replica directory; whether any has to do without one.
 
         Raises:
             OSError: as `segment_files`.
         """
-        found: dict[str, list[int]] = {replica.directory: [] for replica in self.said.replicas}
-        for rows in self._rows([*_SCAN_COLUMNS, "kept_crc32c"], _NUMBERS_AT_ONCE):
-            for directory, one in zip(_values(rows, "directory"), row_digests(rows.drop_columns(["capture"])), strict=True):
-                found[directory].append(one)
-        return found
+        missing: dict[str, list[str]] = {}
+        is_lacking = False
+        for rows in self._rows([*_KEYS, "batch_count", "index_bytes"], _NUMBERS_AT_ONCE):
+            is_made: Any = rows["index_bytes"].is_valid()
+            has_batches: Any = pc.greater(rows["batch_count"], pa.scalar(0))
+            has_none = rows.filter(pc.and_not(has_batches, is_made))
+            is_lacking = is_lacking or not all(self.captured[directory].is_copied for directory in _values(has_none, "directory"))
+            for row in rows.filter(is_made).to_pylist():
+                if self._index(row) in (None, self.rows_path):
+                    missing.setdefault(row["directory"], []).append(row["name"])
+                    is_lacking = is_lacking or bool(row["batch_count"] and not self.captured[row["directory"]].is_copied)
+        return missing, is_lacking
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:
         check_segment(row)
@@ -174,9 +181,10 @@ class CollectedLogDir:
     def _index(self, row: Mapping[str, Any]) -> str | None:
         if row["index_bytes"] is not None:
             path = f"{self.folder}/{BATCHES_FOLDER}/{row['directory']}/{index_name(row['name'])}"
-            with suppress(OSError):
-                if located(path).stat().st_size == row["index_bytes"]:
-                    return path
+            if path not in self._indexes:
+                self._indexes[path] = _has_size(path, row["index_bytes"])
+            if self._indexes[path]:
+                return path
         return self.rows_path if row["batch_count"] else None
 
     def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
@@ -191,27 +199,9 @@ class CollectedLogDir:
             for directory in _values(wanted, "directory"):
                 found[directory] += 1
             if wanted.num_rows:
-                yield self._as_scans(wanted)
+                made = wanted.drop_columns(["runs"]).to_pylist()
+                yield scanned(wanted, made, [self._segment_file(row) for row in made], self.said.path, self.store)
         self._refuse_lacking(found)
-
-    def _as_scans(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as SCANNED; those that are no scans without what they claim, and with a problem."""
-        made = rows.drop_columns(["runs"]).to_pylist()  # which are most of it
-        files = [self._segment_file(row) for row in made]
-        unfit = {}
-        for number, (row, has_runs) in enumerate(zip(made, runs_fit(cast("pa.ListArray[Any]", rows["runs"])), strict=True)):
-            try:
-                check_scan(row, has_runs=has_runs)
-            except ForgedError as error:
-                unfit[number] = asdict(cannot_read(self.store, "collection", error))
-        if unfit:
-            rows = without_claims(rows, unfit)
-        columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
-        file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
-        known = {"file": file, "log_dir": pa.array([self.said.path] * rows.num_rows, STRING)}
-        segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
-        segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
-        return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
 
     def _rows(self, columns: list[str], at_once: int = _ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
         """The rows that the manifest counts, in few at a time."""
@@ -261,9 +251,12 @@ class CollectedLogDir:
             if one.kind == "segment" and one.path not in scanned and one.path.startswith(self._path(replica.directory, "")):
                 yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
 
-    def lacks_indexes(self, files: Mapping[str, Sequence[SegmentFile]]) -> bool:
-        """Whether the batches of any segment are to be made up from its runs."""
-        return any(file.batch_index == self.rows_path and file.copy is None for segments in files.values() for file in segments)
+
+def _has_size(path: str, size_bytes: int) -> bool:
+    try:
+        return located(path).stat().st_size == size_bytes
+    except OSError:
+        return False
 
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:

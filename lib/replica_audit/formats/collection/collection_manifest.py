@@ -67,7 +67,8 @@ class CapturedReplica:
     `files` are the small files that were copied; `is_copied`: its segments were copied whole, too. `taken_over`: how many segments have
     the rows of an earlier collection. `verified_at_ms`: when the CRCs were verified of the segment whose last check is the longest
     ago; None: those of one never were, there is none, or an earlier release collected it. `second_look`: how the log went on until all
-    replicas had been captured; None: no broker was at work on it, it had changed otherwise, or an earlier release collected it.
+    replicas had been captured; None: no broker was at work on it, it had changed otherwise, or an earlier release collected it. `digest`
+    is of its rows and its small files, as of `replica_digest`; None: an earlier release collected it.
     """
 
     directory: str
@@ -82,6 +83,7 @@ class CapturedReplica:
     taken_over: int = 0
     verified_at_ms: int | None = None
     second_look: SecondLook | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,7 @@ def _replica(fields: Fields) -> CapturedReplica:
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
         second_look=_second_look(Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
+        digest=fields.optional_text("digest"),
     )
 
 

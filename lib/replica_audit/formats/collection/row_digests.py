@@ -1,10 +1,12 @@
-"""A digest of each row of a `segments.parquet`, by columns: what an audit takes from a row, read without making Python values of it.
+"""A digest of what a collection holds of a replica, which says whether another collection holds the same.
 
-A digest of 64 bits for each row; numbers are mixed as SplitMix64 does it (Steele, Lea and Flood, 2014), lists by the places of their items.
+Rows of a `segments.parquet` are digested by columns, without making Python values of them, to 64 bits each; numbers are mixed as SplitMix64
+does it (Steele, Lea and Flood, 2014), lists by the places of their items.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -17,6 +19,25 @@ Hashes = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NULL, _TEXT, _LIST, _STRUCT = (np.uint64(number) for number in (0x5851F42D, 0x2545F491, 0x1D8E4E27, 0x3C6EF372))
+
+
+def replica_digest(rows: Sequence[int], small: str) -> str:
+    """The digest of a replica directory.
+
+    Args:
+        rows: those of its rows, as of `row_digests`, in the order of the file.
+        small: that of its small files, as of `small_files_digest`.
+    """
+    return _digest((list(rows), small))
+
+
+def small_files_digest(small: Mapping[str, bytes]) -> str:
+    """The digest of the small files of a replica directory, by name."""
+    return _digest([(name, blake2b(content).digest()) for name, content in sorted(small.items())])
+
+
+def _digest(values: object) -> str:
+    return blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
 
 def row_digests(rows: pa.RecordBatch) -> list[int]:
@@ -42,7 +63,7 @@ def _hashes(values: Any) -> Hashes:
     elif pa.types.is_string(values.type):
         found = _of_texts(values)
     else:
-        numbers: Any = pc.fill_null(values.cast(pa.int64()), 0)
+        numbers: Any = _filled(values.cast(pa.int64()), 0)
         found = _mixed(numbers.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False) + _STEP)
     if values.null_count:
         found = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, found)
@@ -50,7 +71,7 @@ def _hashes(values: Any) -> Hashes:
 
 
 def _of_lists(values: Any) -> Hashes:
-    lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: npt.NDArray[np.int64] = _filled(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(lengths)
     places = (np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)).astype(np.uint64)
     items = _mixed(_hashes(values.flatten()) + (places + np.uint64(1)) * _STEP)
@@ -62,5 +83,11 @@ def _of_texts(values: Any) -> Hashes:
     encoded = values.dictionary_encode()
     texts = [int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in encoded.dictionary.to_pylist()]
     known = np.array([*texts, 0], np.uint64)  # one more, for null
-    places = pc.fill_null(encoded.indices, len(texts)).to_numpy(zero_copy_only=False)
+    places = _filled(encoded.indices, len(texts)).to_numpy(zero_copy_only=False)
     return _mixed(known[places] + _TEXT)
+
+
+def _filled(values: Any, number: int) -> Any:
+    """Numbers, with one in the place of null; `pa.scalar` imports pandas, which a broker need not have."""
+    held = np.array([number], values.type.to_pandas_dtype())
+    return pc.fill_null(values, pa.Array.from_buffers(values.type, 1, [None, pa.py_buffer(held.data)])[0])

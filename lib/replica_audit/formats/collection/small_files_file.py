@@ -73,10 +73,8 @@ def _refuse_too_much(file: pq.FileMetaData) -> None:
 
 def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> None:
     """Add the small files of some rows; those of replicas that are not asked for, and of other captures of a replica, are left out."""
-    columns: list[list[Any]] = [rows[name].to_pylist() for name in ("capture", "directory", "name")]
-    contents: Any = rows["content"]
-    held: list[bytes] = contents.dictionary.to_pylist()
-    for capture, directory, name, place in zip(*columns, contents.indices.to_pylist(), strict=True):
+    columns = [rows["capture"].to_pylist(), *(_values(rows[name]) for name in _TEXTS)]
+    for capture, directory, name, content in zip(*columns, strict=True):
         replica = replicas.get(directory)
         if replica is None or capture != replica.capture:
             continue
@@ -84,6 +82,12 @@ def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: C
             raise ForgedError(f"{directory} has {name!r}, which is not in the manifest")
         if name in found[directory]:
             raise ForgedError(f"{directory} has {name} twice")
-        if place is None or len(held[place]) > limit_of(name):
+        if content is None or len(content) > limit_of(name):
             raise ForgedError(f"{directory} has {name} without content, or with more than {limit_of(name)} bytes")
-        found[directory][name] = held[place]
+        found[directory][name] = content
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a dictionary array; each is made once, where `to_pylist` makes it for every row."""
+    held = [*column.dictionary.to_pylist(), None]
+    return [held[-1 if place is None else place] for place in column.indices.to_pylist()]

@@ -31,7 +31,7 @@ from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_repli
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import Problem, ReplicaAppearance, ReplicaFiles, SegmentFile
+from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
@@ -49,7 +49,7 @@ class ServerLog(NamedTuple):
 
 def replicas_of(
     folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None, rest: bool = True
-) -> Iterator[ReplicaFiles | ReplicaAppearance | ServerLog | Problem]:
+) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | Problem]:
     """Walk one broker's folder.
 
     Args:
@@ -60,7 +60,7 @@ def replicas_of(
         rest: whether to tell what else there is; without it, of a collection no more is read than what is wanted.
 
     Yields:
-        One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `ReplicaAppearance` per replica
+        One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `PartitionLook` per replica
         directory if asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
     """
     walk = _Walk(looks=looks, wanted=wanted, rest=rest)
@@ -97,7 +97,7 @@ class _Walk:
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
 
-    def found(self, top: Path) -> Iterator[ReplicaFiles | ReplicaAppearance | ServerLog | Problem]:
+    def found(self, top: Path) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | Problem]:
         """What was found, once all is looked into."""
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
@@ -172,38 +172,38 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
             return
+        read = store if self.wanted is None else store.of(self._is_wanted)
         try:
-            segments = store.segment_files()
-            rows = store.row_digests() if self.looks is not None else {}
+            segments = read.segment_files() if read.captured else {}
+            missing, is_lacking = store.missing_indexes() if self.of_manifests is None else ({}, False)
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
         try:
-            small = store.small_files()
+            small = read.small_files() if read.captured else {}
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
-        if store.lacks_indexes(segments):
+        if is_lacking:
             detail = "some batch indexes are missing: what a truncation removes is known by offsets, not by batches"
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         parent = str(folder.path)
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)
             if name:
-                held = tuple(segments[replica.directory]), tuple(rows.get(replica.directory, ()))
-                files = None if small is None else small[replica.directory]
-                self._collected_replica(parent, name, CollectedReplica(store, replica, *held, files))
+                self._collected_replica(parent, name, CollectedReplica(store, replica, tuple(missing.get(replica.directory, ()))))
+                if replica.directory in read.captured:
+                    files = {} if small is None else small[replica.directory]
+                    self.small.kept |= {f"{parent}/{replica.directory}/{file}": content for file, content in files.items()}
+                    self._read_replica(store.listed(replica), parent, name, tuple(segments[replica.directory]))
 
     def _collected_replica(self, parent: str, name: log_dir.ReplicaDirectory, found: CollectedReplica) -> None:
         directory, others = found.said.directory, found.store.unread_of(found.said)
         self._seen(parent, directory, (*found.said.files, *others))
         if self.looks is not None:
             self.looks.add_collected(parent, name, self.log_dirs.get(parent) or NO_FILES, found, others)
-        if self._reads(name):
-            self.small.kept |= {f"{parent}/{directory}/{file}": content for file, content in (found.small or {}).items()}
-            self._read_replica(found.store.listed(found.said), parent, name, found.segments)
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""

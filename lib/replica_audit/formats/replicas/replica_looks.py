@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
 from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
 from replica_audit.files.locations import is_stored
@@ -20,30 +19,24 @@ from replica_audit.formats.collection.broker_folder import CollectedLogDir
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import LogDirFiles
-from replica_audit.model import Appearance, ReplicaAppearance, ReplicaFiles, SegmentFile
+from replica_audit.model import Appearance, PartitionLook, ReplicaFiles
 
 _NOT_READ = (".index", ".timeindex")  # of a segment: only that they are there can matter
 _AT_REST_NS = 2_000_000_000  # a file that was written so shortly before may be written again without looking otherwise
 # What each collection says anew of what did not change, or of itself. A new field of a manifest counts unless it is named here.
 _MOVING_OF_REPLICA = frozenset({"capture", "captured_at_ms", "verified_at_ms", "taken_over", "second_look", "later"})
 _MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "small_files_bytes", "small_files_crc32c", "replicas"})
-_LONG = 1 << 16  # bytes of a small file, of which a digest stands for more
 _OFFSETS = frozenset(log_dir.OFFSET_CHECKPOINTS)
 _OF_REPLICA = attrgetter(*(one.name for one in fields(CapturedReplica) if one.name not in _MOVING_OF_REPLICA))
 _OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.name not in _MOVING_OF_LOG_DIR))
 
 
 class CollectedReplica(NamedTuple):
-    """One replica directory of a collection: its log directory, what the manifest says, its segments and the digests of their rows.
-
-    `small` is what its small files hold, by name; None: they are files of their own.
-    """
+    """One replica directory of a collection: its log directory, what the manifest says, and the segments whose batch index is missing."""
 
     store: CollectedLogDir
     said: CapturedReplica
-    segments: tuple[SegmentFile, ...]
-    rows: tuple[int, ...]
-    small: Mapping[str, bytes] | None
+    missing_indexes: tuple[str, ...]
 
 
 class SeenReplicas:
@@ -51,14 +44,14 @@ class SeenReplicas:
 
     def __init__(self) -> None:
         """None yet."""
-        self._seen: dict[tuple[str, str], ReplicaAppearance] = {}
+        self._seen: dict[tuple[str, str], PartitionLook] = {}
         self._collected: dict[str, str] = {}  # what is said of log directories of a collection, as digests
 
     def add(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles) -> None:
         """Look at a replica directory as a broker or a copy has it; `owner` are the files of its log directory, which is `parent`."""
         identity = _of_directory(folder, _of_log_dir(owner, (name.topic, name.partition)))
         look = Appearance(identity=identity, log_dir=parent, directory=folder.path.name)
-        self._seen[parent, folder.path.name] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+        self._seen[parent, folder.path.name] = PartitionLook(topic=name.topic, partition=name.partition, look=look)
 
     def add_collected(
         self, parent: str, name: log_dir.ReplicaDirectory, owner: LogDirFiles, found: CollectedReplica, unread: tuple[str, ...]
@@ -75,11 +68,9 @@ class SeenReplicas:
             verified_at_ms=said.verified_at_ms,
             looked_at_ms=None if said.second_look is None else said.second_look.looked_at_ms,
         )
-        self._seen[parent, said.directory] = ReplicaAppearance(topic=name.topic, partition=name.partition, look=look)
+        self._seen[parent, said.directory] = PartitionLook(topic=name.topic, partition=name.partition, look=look)
 
-    def found(
-        self, copied: Collection[str], replicas: Mapping[tuple[str, str], ReplicaFiles], *, is_sure: bool
-    ) -> Iterator[ReplicaAppearance]:
+    def found(self, copied: Collection[str], replicas: Mapping[tuple[str, str], ReplicaFiles], *, is_sure: bool) -> Iterator[PartitionLook]:
         """All of them, once it is known what their log directories lack.
 
         Args:
@@ -89,7 +80,7 @@ class SeenReplicas:
         """
         for key in replicas.keys() - self._seen.keys():
             one = replicas[key]
-            yield ReplicaAppearance(
+            yield PartitionLook(
                 topic=one.topic, partition=one.partition, look=Appearance(identity=None, log_dir=one.log_dir, directory=one.directory)
             )
         for (parent, _directory), seen in self._seen.items():
@@ -134,43 +125,14 @@ def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
 def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: tuple[object, ...]) -> str | None:
     """The identity of a replica directory of a collection, wherever the collection lies.
 
-    The paths of batch indexes and of copied segments do not count, but whether they are there.
+    What its rows and small files hold is in the digest that the manifest has of them; the manifest has checksums of both files, too.
     """
-    store, replica = collected.store, collected.said
-    if is_stored(store.folder) or not _OFFSETS.isdisjoint((*replica.files, *unread)):
+    store, said = collected.store, collected.said
+    if said.digest is None or is_stored(store.folder) or not _OFFSETS.isdisjoint((*said.files, *unread)):
         return None
-    place, rows = str(store.folder), store.rows_path
-    files = [(one.path, one.base_offset, one.size_bytes, one.swap, _kind(one, rows), one.copy is not None) for one in collected.segments]
-    look = replica.second_look
-    known = _OF_REPLICA(replica), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
-    try:
-        if collected.small is None:
-            small = [_content(f"{place}/{replica.directory}/{name}") for name in replica.files]
-        else:
-            small = [_short(collected.small[name]) for name in replica.files]
-    except OSError:
-        return None
-    return _digest((known, sorted(replica.later.items()), files, collected.rows, small, beside))
-
-
-def _kind(file: SegmentFile, rows: str) -> str | None:
-    """Where the batches of a collected segment are: in the rows of all, in an index of its own, or nowhere."""
-    if file.batch_index is None:
-        return None
-    return "rows" if file.batch_index == rows else "index"
-
-
-def _content(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        made = os.read(descriptor, _LONG)
-        return made if len(made) < _LONG else _short(Path(path).read_bytes())
-    finally:
-        os.close(descriptor)
-
-
-def _short(content: bytes) -> bytes:
-    return content if len(content) < _LONG else blake2b(content).digest()
+    look = said.second_look
+    known = _OF_REPLICA(said), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
+    return _digest((known, sorted(said.later.items()), collected.missing_indexes, beside))
 
 
 def _digest(values: object) -> str:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from replica_audit.engine.arrow import frame_of, spark_schema
+from replica_audit.engine.moved_logs import packed_logs, rows_of_table, with_moments
+from replica_audit.engine.spark_unchanged import meeting
 from replica_audit.model import PartitionKey
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.table_files import TableFiles
-from replica_audit.tables import OUTCOMES, TABLES, Table
+from replica_audit.tables import MOVED, OUTCOMES, REPLICA_LOGS, TABLES, Table
 from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.encoding import as_dict, row_of
 from replica_audit.tables.outcomes import WrittenFile
@@ -54,16 +56,31 @@ def copied_rows(
     Returns:
         The files, which no table has yet.
     """
-    found = [(table.name, path) for table in tables for path in _files(places[table.name], runs)]
-    if not found:
-        return []
-    found.sort(key=lambda one: -Path(one[1]).stat().st_size)
-    tasks = min(len(found), 2 * spark.sparkContext.defaultParallelism)
-    rows = [(table, path, place % tasks) for place, (table, path) in enumerate(found)]
-    frame = frame_of(spark, rows, _COPIES).repartitionById(tasks, "task")
     copy = partial(_copied, places=dict(places), runs=dict(runs), run_id=run_id, gone=gone)
-    made = frame.mapInArrow(copy, spark_schema(_FILES)).collect()  # one row for each task and table
-    return [row_of(WrittenFile, row["file"].asDict()) for row in made]
+    return _made(_files_of(spark, tables, places, runs).mapInArrow(copy, spark_schema(_FILES)))
+
+
+def copied_logs(
+    spark: SparkSession, places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: frozenset[PartitionKey], looks: DataFrame
+) -> list[WrittenFile]:
+    """Copy the rows of `replica_logs` in the same way, with the moments of what the listing sees now, as of `looks_of`."""
+    files = _files_of(spark, [REPLICA_LOGS], places, runs)
+    logs = files.mapInArrow(partial(_packed, runs=dict(runs), gone=gone), spark_schema(MOVED))
+    write = partial(_moved, places=dict(places), run_id=run_id)
+    return _made(meeting(logs, looks).mapInArrow(write, spark_schema(_FILES)))
+
+
+def _files_of(spark: SparkSession, tables: Sequence[Table], places: Mapping[str, str], runs: Mapping[str, str]) -> DataFrame:
+    """The files that have rows of the runs, each with its table, spread over tasks."""
+    found = [(table.name, path) for table in tables for path in _files(places[table.name], runs)]
+    found.sort(key=lambda one: -Path(one[1]).stat().st_size)
+    tasks = max(1, min(len(found), 2 * spark.sparkContext.defaultParallelism))
+    rows = [(table, path, place % tasks) for place, (table, path) in enumerate(found)]
+    return frame_of(spark, rows, _COPIES).repartitionById(tasks, "task")
+
+
+def _made(files: DataFrame) -> list[WrittenFile]:
+    return [row_of(WrittenFile, row["file"].asDict()) for row in files.collect()]  # one row for each task and table
 
 
 def _files(place: str, runs: Mapping[str, str]) -> list[str]:
@@ -78,20 +95,37 @@ def _files(place: str, runs: Mapping[str, str]) -> list[str]:
 def _copied(
     batches: Iterator[pa.RecordBatch], places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: frozenset[PartitionKey]
 ) -> Iterator[pa.RecordBatch]:
-    wanted = _Kept(runs, gone)
     with TableFiles(places, run_id) as taken:
-        for batch in batches:
-            for row in batch.to_pylist():
-                table, path = row["table"], row["path"]
-                columns = list(_BY_NAME[table].arrow)[1:]
-                with pq.ParquetFile(path, read_dictionary=_TEXTS) as file:
-                    for rows in file.iter_batches(batch_size=1 << 16):
-                        kept = rows.filter(pa.array(wanted.of(rows)))
-                        if kept.num_rows:
-                            # a file that Spark wrote names the items of lists otherwise, and has other units of time
-                            cast = [kept[field.name].cast(field.type) for field in columns]
-                            taken.add(table, pa.RecordBatch.from_arrays(cast, schema=pa.schema(columns)))
-        yield pa.RecordBatch.from_pylist([{"file": as_dict(file)} for file in taken.finish()], schema=_FILES)
+        for table, rows in _kept_rows(batches, _Kept(runs, gone)):
+            taken.add(table.name, rows)
+        yield _told(taken)
+
+
+def _packed(batches: Iterator[pa.RecordBatch], runs: Mapping[str, str], gone: frozenset[PartitionKey]) -> Iterator[pa.RecordBatch]:
+    return packed_logs(rows for _table, rows in _kept_rows(batches, _Kept(runs, gone)))
+
+
+def _moved(batches: Iterator[pa.RecordBatch], places: Mapping[str, str], run_id: str) -> Iterator[pa.RecordBatch]:
+    with TableFiles(places, run_id) as taken:
+        for rows in with_moments(batches):
+            taken.add(REPLICA_LOGS.name, rows)
+        yield _told(taken)
+
+
+def _told(taken: TableFiles) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"file": as_dict(file)} for file in taken.finish()], schema=_FILES)
+
+
+def _kept_rows(batches: Iterator[pa.RecordBatch], wanted: _Kept) -> Iterator[tuple[Table, pa.RecordBatch]]:
+    """The rows of some files that are kept, without `run_id`."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            table = _BY_NAME[row["table"]]
+            with pq.ParquetFile(row["path"], read_dictionary=_TEXTS) as file:
+                for rows in file.iter_batches(batch_size=1 << 16):
+                    kept = rows.filter(pa.array(wanted.of(rows)))
+                    if kept.num_rows:
+                        yield table, rows_of_table(table, kept)
 
 
 class _Kept:

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import frame_of
-from replica_audit.engine.spark_unchanged import outcomes_before, taken_over, times_of_replicas
+from replica_audit.engine.spark_unchanged import looks_of, outcomes_before, taken_over
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.fingerprint import SinceLastRun
-from replica_audit.storage.warehouse.copied_rows import KEYS, copied_rows
+from replica_audit.storage.warehouse.copied_rows import KEYS, copied_logs, copied_rows
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.tables import FINGERPRINTS, PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
 from replica_audit.tables.outcomes import WrittenFile
@@ -35,7 +35,8 @@ class KeptPartitions:
         partitions: by cluster id, how many partitions have not changed.
         gone: keys of partitions that the runs know and that are not taken over.
         changed: keys of those that are to be audited.
-        times: as of `times_of_replicas`.
+        brokers: with their clusters, those that have a replica of these.
+        looks: of everything, as of `looks_of`.
     """
 
     warehouse: DeltaWarehouse
@@ -43,7 +44,8 @@ class KeptPartitions:
     partitions: Counter[str]
     gone: Sequence[PartitionKey]
     changed: frozenset[PartitionKey]
-    times: DataFrame
+    brokers: frozenset[tuple[str, int]]
+    looks: DataFrame
 
     @classmethod
     def of(cls, warehouse: DeltaWarehouse, runs: Mapping[str, str], now: DataFrame, listed: DataFrame) -> KeptPartitions | None:
@@ -62,15 +64,18 @@ class KeptPartitions:
         if others > _MOST * (same + others):
             return None
         keys: dict[str, list[PartitionKey]] = defaultdict(list)
-        for *key, found in now.where(F.col("since_last_run") != str(SinceLastRun.UNCHANGED)).select(*KEYS, "since_last_run").collect():
-            keys[found].append((key[0], key[1], key[2]))
+        brokers: set[tuple[str, int]] = set()
+        for row in now.where(F.col("since_last_run") != str(SinceLastRun.UNCHANGED)).collect():
+            keys[row["since_last_run"]].append((row["cluster_id"], row["topic"], row["partition"]))
+            brokers |= {(row["cluster_id"], broker) for broker in row["broker_ids"]}
         return cls(
             warehouse=warehouse,
             runs=runs,
             partitions=counts[SinceLastRun.UNCHANGED],
             gone=[*keys[SinceLastRun.CHANGED], *keys[SinceLastRun.GONE]],
             changed=frozenset((*keys[SinceLastRun.CHANGED], *keys[SinceLastRun.NEW])),
-            times=times_of_replicas(listed),
+            brokers=frozenset(brokers),
+            looks=looks_of(listed),
         )
 
     @property
@@ -85,19 +90,24 @@ class KeptPartitions:
     def _keys(self, keys: Sequence[PartitionKey]) -> DataFrame:
         return frame_of(self.warehouse.spark, keys, _KEYS)
 
-    def brokers_of(self, listed: DataFrame) -> set[tuple[str, int]]:
-        """The brokers, each with its cluster, that have a replica of what was listed."""
-        of_replicas = listed.where(F.col("look.directory").isNotNull())
-        return {(row["cluster_id"], row["broker_id"]) for row in of_replicas.select("cluster_id", "broker_id").distinct().collect()}
-
     def rows(self, table: Table) -> DataFrame:
         """Their rows of a table, without `run_id`."""
-        times = self.times if table is REPLICA_LOGS else None
-        return taken_over(rows_of_runs(self.warehouse, table, self.runs), self._keys(self.gone), times)
+        looks = self.looks if table is REPLICA_LOGS else None
+        return taken_over(rows_of_runs(self.warehouse, table, self.runs), self._keys(self.gone), looks)
 
-    def copied(self, tables: Sequence[Table], places: Mapping[str, str], run_id: str) -> list[WrittenFile]:
-        """Their rows of some tables in files of this run, in the directories of the tables. `replica_logs` keeps its times."""
-        return copied_rows(self.warehouse.spark, tables, places, self.runs, run_id, frozenset(self.gone))
+    def copied(self, tables: Sequence[Table], places: Mapping[str, str], run_id: str, *, is_collected: bool) -> list[WrittenFile]:
+        """Their rows of some tables in files of this run, in the directories of the tables.
+
+        Args:
+            tables: whose rows.
+            places: the directories, by name.
+            run_id: of this run.
+            is_collected: whether any replica may have been collected again since: `replica_logs` then gets the new moments.
+        """
+        spark, runs, gone = self.warehouse.spark, self.runs, frozenset(self.gone)
+        moved = [table for table in tables if table is REPLICA_LOGS and is_collected]
+        made = copied_rows(spark, [table for table in tables if table not in moved], places, runs, run_id, gone)
+        return [*made, *(copied_logs(spark, places, runs, run_id, gone, self.looks) if moved else ())]
 
 
 def rows_of_runs(warehouse: DeltaWarehouse, table: Table, runs: Mapping[str, str]) -> DataFrame:

@@ -1,0 +1,61 @@
+"""How everything of a source looks, as a few rows: a listing hands on a million looks, and most are compared and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from operator import attrgetter
+
+import pyarrow as pa
+
+from replica_audit.model import Appearance, PartitionLook
+from replica_audit.stages.inventory import Listing, list_source
+from replica_audit.stages.valid_rows import REFUSED, fitting, refuse_with_problem
+from replica_audit.tables import LOOKED
+from replica_audit.tables.columns import INT, STRING, struct
+from replica_audit.tables.encoding import as_dict
+from replica_audit.tables.packed_rows import by_pack, pack_of, packed
+from replica_audit.tables.shapes import LOOK
+from replica_audit.tables.values import Row
+
+_AT_ONCE = 1 << 17  # looks in memory, all those of most brokers
+_COLUMNS = [attrgetter("topic"), attrgetter("partition"), *(attrgetter(f"look.{one.name}") for one in fields(Appearance))]
+_ROW = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, topic=STRING, partition=INT, look=LOOK)))
+
+
+def list_with_looks(source: Row, listing: Listing) -> Iterator[Row]:
+    """The rows of one source, as of `list_source`, and among them packs of looks."""
+    seen: list[PartitionLook] = []
+    for row in list_source(source, listing, seen.append):
+        yield row
+        if len(seen) >= _AT_ONCE:
+            yield from _packs(source, seen)
+            seen.clear()
+    yield from _packs(source, seen)
+
+
+def _packs(source: Row, looks: Sequence[PartitionLook]) -> Iterator[Row]:
+    if not looks:
+        return
+    keys = {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], "is_audited": True}
+    fit: list[PartitionLook] = []
+    try:
+        rows = _batch(looks)
+    except REFUSED:
+        for one in looks:
+            row = {**keys, "topic": one.topic, "partition": one.partition, "look": as_dict(one.look)}
+            (found,) = fitting([row], _ROW, refuse_with_problem)
+            if found is row:
+                fit.append(one)
+            else:
+                yield found
+        looks, rows = fit, _batch(fit)
+    packs = [pack_of(source["cluster_id"], one.topic, one.partition) for one in looks]
+    for pack, some in by_pack(rows, packs):
+        replicas, captured = (some.num_rows - some[name].null_count for name in ("directory", "captured_at_ms"))
+        yield {**keys, "looks": {"pack": pack, "replicas": replicas, "captured": captured, "rows": packed(some)}}
+
+
+def _batch(looks: Sequence[PartitionLook]) -> pa.RecordBatch:
+    columns = [pa.array(list(map(value, looks)), field.type) for value, field in zip(_COLUMNS, LOOKED, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=LOOKED)
