@@ -64,14 +64,14 @@ def _hashes(values: Any) -> Hashes:
         found = _of_texts(values)
     else:
         numbers: Any = _filled(values.cast(pa.int64()), 0)
-        found = _mixed(numbers.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False) + _STEP)
+        found = _mixed(numbers.astype(np.uint64, copy=False) + _STEP)
     if values.null_count:
-        found = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+        found = np.where(_filled(values.is_null().cast(pa.uint8()), 0) != 0, _NULL, found)
     return found
 
 
 def _of_lists(values: Any) -> Hashes:
-    lengths: npt.NDArray[np.int64] = _filled(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: npt.NDArray[np.int64] = _filled(pc.list_value_length(values), 0).astype(np.int64)
     ends = np.cumsum(lengths)
     places = (np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)).astype(np.uint64)
     items = _mixed(_hashes(values.flatten()) + (places + np.uint64(1)) * _STEP)
@@ -83,11 +83,15 @@ def _of_texts(values: Any) -> Hashes:
     encoded = values.dictionary_encode()
     texts = [int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in encoded.dictionary.to_pylist()]
     known = np.array([*texts, 0], np.uint64)  # one more, for null
-    places = _filled(encoded.indices, len(texts)).to_numpy(zero_copy_only=False)
+    places = _filled(encoded.indices, len(texts))
     return _mixed(known[places] + _TEXT)
 
 
-def _filled(values: Any, number: int) -> Any:
-    """Numbers, with one in the place of null; `pa.scalar` imports pandas, which a broker need not have."""
-    held = np.array([number], values.type.to_pandas_dtype())
-    return pc.fill_null(values, pa.Array.from_buffers(values.type, 1, [None, pa.py_buffer(held.data)])[0])
+def _filled(values: Any, number: int) -> npt.NDArray[Any]:
+    """Numbers, with one in the place of null. `pa.scalar` and `to_numpy` import pandas, which collecting has no use for."""
+    kind = values.type.to_pandas_dtype()
+    if not len(values):  # it may have no buffer
+        return np.zeros(0, kind)
+    held = pa.Array.from_buffers(values.type, 1, [None, pa.py_buffer(np.array([number], kind).data)])
+    filled: Any = pc.fill_null(values, held[0])
+    return np.frombuffer(filled.buffers()[1], kind)[filled.offset : filled.offset + len(filled)]
