@@ -5,8 +5,9 @@
 .venv/bin/python benchmarks/clusters.py --help
 
 The same options give the same cluster, byte by byte. Each partition has a log of its own: one batch of magic 2 in each leader epoch, of
-one to eight records. Its replicas hold the same bytes, except of partitions that have diverged: of these one follower missed the last
-epoch, and went on alone in the one before, as after an election while it was cut off. A collection has no batch indexes.
+one to eight records, in one segment or several. Its replicas hold the same bytes, except of partitions that have diverged: of these one
+follower missed the last epoch, and went on alone in the one before, as after an election while it was cut off. A collection has no batch
+indexes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # 
 TIME = 1_700_000_000_000
 _DAY_MS = 86_400_000
 _METADATA_MS = 1_767_323_045_000  # 2026-01-02T03:04:05Z
-SEGMENT = f"{0:020d}.log"
 OFFSETS_FILES = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
 OF_REPLICA = ("leader-epoch-checkpoint", "partition.metadata")
 _PER_TOPIC = 50
@@ -60,6 +60,7 @@ class Cluster:
     replicas: int = 3
     brokers: int = 6
     epochs: int = 10
+    segments: int = 1
     diverged: float = 0.01
     seed: int = 7
     night: int = 0
@@ -79,6 +80,13 @@ class Logs:
     def size(self) -> int:
         """How many logs."""
         return len(self.partition)
+
+    def parts(self, segments: int) -> list[Logs]:
+        """The batches of each of so many segments, the first ones first."""
+        places = np.array_split(np.arange(self.batch.shape[1]), segments)
+        return [
+            Logs(partition=self.partition, batch=self.batch[:, some], base=self.base[:, some], epoch=self.epoch[:, some]) for some in places
+        ]
 
 
 class Batches:
@@ -214,6 +222,7 @@ class _Broker:
         place.mkdir(parents=True, exist_ok=not is_collected)
         writer = pq.ParquetWriter(place / manifests.SEGMENTS_FILE, ROWS, compression="zstd") if is_collected else None
         small = SmallFilesFile(place / manifests.SMALL_FILES_FILE) if is_collected else None
+        segments = self.maker.cluster.segments
         for logs in self.maker.on_broker(self.broker):
             names = self.maker.names(logs)
             of_small = []
@@ -226,19 +235,22 @@ class _Broker:
                 for file, content in files.items():
                     _put(place / name / file, content)
             if writer is None:
-                _write_segments(place, logs, names, self.maker.batches)
+                for part in logs.parts(segments):
+                    _write_segments(place, part, names, self.maker.batches)
             else:
-                rows = _rows(logs, names, self.maker.batches)
+                rows = pa.concat_tables([_rows(part, names, self.maker.batches) for part in logs.parts(segments)])
+                rows = rows.take(np.arange(rows.num_rows).reshape(segments, -1).T.ravel())  # those of a replica together
                 writer.write_table(rows)
                 (whole,) = rows.combine_chunks().to_batches()
-                digests = [replica_digest([one], other) for one, other in zip(row_digests(whole.select(DIGESTED)), of_small, strict=True)]
+                of_rows = np.array(row_digests(whole.select(DIGESTED)), np.uint64).reshape(-1, segments).tolist()
+                digests = [replica_digest(one, other) for one, other in zip(of_rows, of_small, strict=True)]
                 sizes = self.maker.batches.size[logs.batch].sum(axis=1).tolist()
                 self.captured += [
                     CapturedReplica(
                         directory=name,
                         capture=0,
                         captured_at_ms=self.maker.captured_at_ms,
-                        segments=1,
+                        segments=segments,
                         batches=logs.batch.shape[1],
                         size_bytes=size,
                         files=OF_REPLICA,
@@ -310,7 +322,7 @@ def _write_segments(place: Path, logs: Logs, names: list[str], batches: Batches)
             content += batches.content[which]
             struct.pack_into(">q", content, start, base)  # the CRC covers neither of these
             struct.pack_into(">i", content, start + 12, epoch)
-        _put(place / name / SEGMENT, bytes(content))
+        _put(place / name / _segment(bases[0]), bytes(content))
 
 
 def _put(path: Path, content: str | bytes) -> None:
@@ -367,8 +379,8 @@ def _rows(logs: Logs, names: list[str], batches: Batches) -> pa.Table:
         "directory": names,
         "topic": [name.rpartition("-")[0] for name in names],
         "partition": logs.partition % _PER_TOPIC,
-        "name": [SEGMENT] * size,
-        "base_offset": np.zeros(size, int),
+        "name": [_segment(base) for base in logs.base[:, 0].tolist()],
+        "base_offset": logs.base[:, 0],
         "swap": np.zeros(size, bool),
         "size_bytes": bytes_.sum(axis=1),
         "batch_count": np.full(size, count),
@@ -396,6 +408,10 @@ def _bases(records: Any) -> Any:
     return np.cumsum(records, axis=1) - records
 
 
+def _segment(base_offset: int) -> str:
+    return f"{base_offset:020d}.log"
+
+
 def _topic(partition: int) -> str:
     return f"topic-{partition // _PER_TOPIC}"
 
@@ -414,12 +430,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--brokers", type=int, default=6)
     parser.add_argument("--epochs", type=int, default=10, help="leader epochs of every log")
+    parser.add_argument("--segments", type=int, default=1, help="of every log, at most as many as epochs")
     parser.add_argument("--diverged", type=float, default=0.01, metavar="SHARE", help="of partitions with a follower that has diverged")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--night", type=int, default=0, help="the same cluster so many days later")
     parser.add_argument("--changed", type=float, default=0.01, metavar="SHARE", help="of partitions that have changed since night 0")
     given = parser.parse_args(arguments)
-    names = ("partitions", "replicas", "brokers", "epochs", "diverged", "seed", "night", "changed")
+    if not 1 <= given.segments <= given.epochs:
+        parser.error(f"--segments {given.segments}: each has a batch at least, and a log one in each of --epochs {given.epochs}")
+    names = ("partitions", "replicas", "brokers", "epochs", "segments", "diverged", "seed", "night", "changed")
     Maker(Cluster(**{name: getattr(given, name) for name in names})).write(given.output, is_collected=given.form == "collected")
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from replica_audit.formats.collection.collection_manifest import MANIFEST, read
 from replica_audit.formats.replicas.segment_reader import scan_file
+from tests.collect.collections import collect_broker
 from tests.support import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,20 +42,38 @@ def _files(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="module", params=["1", "4"], ids=["one segment", "four segments"])
+def segments(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def clusters(tmp_path_factory: pytest.TempPathFactory, segments: str) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("made")
-    return {form: _made(folder, form) for form in ("raw", "collected")}
+    return {form: _made(folder, form, "--segments", segments) for form in ("raw", "collected")}
 
 
 def test_every_batch_is_one_that_a_broker_writes(clusters):
-    segments = sorted(clusters["raw"].glob("broker-*/data-0/*/*.log"))
-    assert len(segments) == PARTITIONS * REPLICAS
-    for segment in segments:
-        scan = scan_file(segment)
-        assert scan.damage is None and all(run.intact and run.magic == 2 for run in scan.runs)
-        assert sum(run.batch_count for run in scan.runs) == EPOCHS
-        assert sum(run.size_bytes for run in scan.runs) == segment.stat().st_size
+    replicas = sorted(clusters["raw"].glob("broker-*/data-0/*-*/"))
+    assert len(replicas) == PARTITIONS * REPLICAS
+    for replica in replicas:
+        batches = 0
+        for segment in replica.glob("*.log"):
+            scan = scan_file(segment)
+            assert scan.damage is None and all(run.intact and run.magic == 2 for run in scan.runs)
+            assert scan.runs[0].first_offset == int(segment.stem)
+            assert sum(run.size_bytes for run in scan.runs) == segment.stat().st_size
+            batches += sum(run.batch_count for run in scan.runs)
+        assert batches == EPOCHS
+
+
+def test_a_replica_has_the_digest_that_collect_gives_it(clusters, tmp_path):
+    """A night after must find what it would find of a collection."""
+    (broker, *_others) = sorted(clusters["raw"].glob("broker-*"))
+    collected = collect_broker(broker, tmp_path, has_index=False).manifest.log_dirs[0].replicas
+    (made,) = read(clusters["collected"] / broker.name / MANIFEST).log_dirs
+    assert {one.directory: one.segments for one in made.replicas} == {one.directory: one.segments for one in collected}
+    assert {one.directory: one.digest for one in made.replicas} == {one.directory: one.digest for one in collected}
 
 
 def test_a_collection_says_what_the_log_directories_hold(clusters):
@@ -78,8 +98,8 @@ def test_as_many_followers_have_diverged_as_were_to(clusters):
             assert row["removed_below_high_watermark"] == 0 and row["truncation_offset"] == row["divergence_offset"]
 
 
-def test_the_same_options_make_the_same_cluster(clusters, tmp_path):
-    again = _files(_made(tmp_path, "collected"))
+def test_the_same_options_make_the_same_cluster(clusters, segments, tmp_path):
+    again = _files(_made(tmp_path, "collected", "--segments", segments))
     assert again == _files(clusters["collected"])
     other = _made(tmp_path, "raw", "--seed", "8")
     assert {path.read_bytes() for path in other.glob("*/*/*/*.log")}.isdisjoint(
