@@ -216,7 +216,7 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
         replicas=_once(
-            tuple(_replica(replica) for replica in fields.objects("replicas") if wanted is None or wanted(replica.file_name("directory"))),
+            tuple(_replica(replica) for replica in fields.objects("replicas", None if wanted is None else _wants(wanted))),
             attrgetter("directory"),
         ),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
@@ -224,6 +224,11 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
         small_files_crc32c=fields.integer("small_files_crc32c", 2**32) if has_small_files else None,
     )
+
+
+def _wants(wanted: Callable[[str], bool]) -> Callable[[Mapping[str, Any]], bool]:
+    """What is no text is read, and refused then."""
+    return lambda values: not isinstance(directory := values.get("directory"), str) or wanted(directory)
 
 
 def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:

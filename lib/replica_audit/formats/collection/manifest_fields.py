@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -67,13 +67,13 @@ class Fields:
         except (ValueError, OverflowError):
             raise self._refuse(name, "a time") from None
 
-    def objects(self, name: str) -> list[Fields]:
-        """Objects."""
+    def objects(self, name: str, wanted: Callable[[Mapping[str, Any]], bool] | None = None) -> list[Fields]:
+        """Objects, all or those that are wanted."""
         value = self.values.get(name)
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self._refuse(name, "a list of objects")
         where = f"{self._named()}: {name}"
-        return [Fields(item, where, number) for number, item in enumerate(value, start=1)]
+        return [Fields(item, where, number) for number, item in enumerate(value, start=1) if wanted is None or wanted(item)]
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An object as it stands; empty if it is missing."""
