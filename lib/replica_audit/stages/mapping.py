@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -58,10 +59,15 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def uncollected_batches(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make each batch without the collector, which runs again while Spark takes it."""
+    """Make each batch, in a worker of Spark's, without the collector, which runs again while Spark takes it.
+
+    It leaves alone for good what there is then: making rows leaves no cycles, and in a task each pass over a worker's modules and rows is
+    time lost.
+    """
     while True:
         with uncollected():
             batch = next(made, None)
+        gc.freeze()
         if batch is None:
             return
         yield batch

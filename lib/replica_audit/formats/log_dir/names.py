@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 META_PROPERTIES = "meta.properties"
@@ -59,7 +58,6 @@ class SegmentName(NamedTuple):
     suffix: str
 
 
-@lru_cache(maxsize=1 << 16)  # the same names on several brokers, and several times on each
 def replica_directory(name: str) -> ReplicaDirectory | None:
     """Parse `TOPIC-PARTITION`, or that with `.<uuid>-delete`, `-future` or `-stray`; None if the name is none of these."""
     state = "current"
