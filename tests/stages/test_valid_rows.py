@@ -159,17 +159,3 @@ def test_cycles_are_looked_for_between_batches_and_not_while_one_is_made():
     with pytest.raises(ZeroDivisionError):
         list(map_rows(broken, schema)(iter([pa.RecordBatch.from_pylist([{"x": 1}])])))
     assert gc.isenabled()
-
-
-def test_judging_leaves_no_cycles():
-    """A worker leaves alone for good what it has made: what only the collector could free would stay."""
-    in_process.audit(SAMPLE)
-    gc.collect()
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        assert in_process.audit(SAMPLE, anew=True)["replica_verdicts"]
-        assert gc.collect() == 0
-    finally:
-        if was_on:
-            gc.enable()

@@ -6,6 +6,7 @@ All rows of a partition are packed under one number, so that what is known of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -33,7 +34,8 @@ def by_pack(rows: pa.RecordBatch, packs: Sequence[int]) -> Iterator[tuple[int, p
     order: npt.NDArray[np.int64] = np.argsort(numbers, kind="stable")
     of_packs, firsts = np.unique(numbers[order], return_index=True)
     arranged: Any = rows.take(order)
-    for pack, first, end in zip(of_packs.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(numbers)], strict=True):
+    bounds = pairwise([*firsts.tolist(), len(numbers)])
+    for pack, (first, end) in zip(of_packs.tolist(), bounds, strict=True):
         yield pack, arranged.slice(first, end - first)
 
 
