@@ -125,10 +125,11 @@ def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
 def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: tuple[object, ...]) -> str | None:
     """The identity of a replica directory of a collection, wherever the collection lies.
 
-    What its rows and small files hold is in the digest that the manifest has of them; the manifest has checksums of both files, too.
+    What its rows and small files hold is in the digest that the manifest has of them; the manifest has checksums of both files, too. None:
+    it has no digest, being of an earlier release, or a file of the log directory lies in it.
     """
-    store, said = collected.store, collected.said
-    if said.digest is None or is_stored(store.folder) or not _OFFSETS.isdisjoint((*said.files, *unread)):
+    said = collected.said
+    if said.digest is None or not _OFFSETS.isdisjoint((*said.files, *unread)):
         return None
     look = said.second_look
     known = _OF_REPLICA(said), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
