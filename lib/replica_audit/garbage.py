@@ -19,7 +19,4 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            # what was made is old now; as young garbage all of it would be looked through at once
-            gc.freeze()
-            gc.unfreeze()
             gc.enable()

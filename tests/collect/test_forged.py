@@ -13,15 +13,17 @@ import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from replica_audit.formats.collection import small_files_file
 from replica_audit.formats.collection.broker_folder import log_dirs_of
-from replica_audit.formats.collection.collected_rows import ROWS
+from replica_audit.formats.collection.collected_rows import ROWS, check_segment, doubtful_segments
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import Problem, ReplicaFiles, SequenceGap
+from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SequenceGap
 from replica_audit.protocol.transactions.producer_spans import of_batch
 from replica_audit.stages.segments import collected_scans
 from tests.collect.collections import collect_broker
@@ -57,8 +59,15 @@ def rewritten(store: Path, change: Callable[[Row], None], schema: pa.Schema = RO
 
 
 def listed(store: Path) -> tuple[list[ReplicaFiles], list[Problem]]:
-    found = list(replicas_of(store.parent.parent))
-    return [one for one in found if isinstance(one, ReplicaFiles)], [one for one in found if isinstance(one, Problem)]
+    """What a full audit lists; one that looks first, and reads what may have changed, tells the same."""
+    broker = store.parent.parent
+    found = list(replicas_of(broker))
+    looked = list(replicas_of(broker, looks=True, wanted=lambda _topic, _partition: False))
+    read = list(replicas_of(broker, wanted=lambda _topic, _partition: True, rest=False))
+    assert sorted(map(repr, found)) == sorted(repr(one) for one in (*looked, *read) if not isinstance(one, PartitionLook))
+    replicas = [one for one in found if isinstance(one, ReplicaFiles)]
+    assert {one.look.directory for one in looked if isinstance(one, PartitionLook)} == {one.directory for one in replicas}
+    return replicas, [one for one in found if isinstance(one, Problem)]
 
 
 def scans(store: Path) -> list[Row]:
@@ -324,3 +333,38 @@ def test_a_collection_of_a_later_release_says_what_to_upgrade(collected: Path):
     assert replicas == []
     assert (problems[0].code, problems[0].path) == ("malformed", str(path))
     assert problems[0].remedy.startswith("upgrade this installation")
+
+
+def test_a_manifest_that_counts_other_segments(collected: Path):
+    path = collected.parent.parent / MANIFEST
+    manifest = json.loads(path.read_bytes())
+    manifest["log_dirs"][0]["replicas"][-1]["segments"] += 6
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    replicas, (problem,) = listed(collected)
+    assert replicas == []
+    assert problem.code == "incomplete-collection"
+    assert "were collected" in problem.detail
+
+
+_ENDS = st.sampled_from([".swap", ".deleted", ".cleaned", ".x", "\n"])
+_NAMES = st.one_of(
+    st.none(),
+    st.text(max_size=3),
+    st.integers(0, 2**64).map(lambda base: f"{base:020d}.log"),
+    st.tuples(st.integers(0, 9), _ENDS).map(lambda one: f"{one[0]:020d}.log{one[1]}"),
+)
+_NUMBERS = st.one_of(st.none(), st.integers(0, 9), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(st.tuples(_NAMES, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, st.sampled_from([None, False, True])), max_size=8))
+def test_rows_that_pass_by_their_columns_pass(rows: list[tuple[object, ...]]) -> None:
+    columns = ("name", "base_offset", "size_bytes", "batch_count", "index_bytes", "swap")
+    schema = pa.schema([ROWS.field(name) for name in ("directory", *columns)])
+    given_rows = [{"directory": "orders-0", **dict(zip(columns, row, strict=True))} for row in rows]
+    plain = {"name": f"{7:020d}.log", "base_offset": 7, "size_bytes": 1, "batch_count": 1, "index_bytes": None, "swap": False}
+    batch = pa.RecordBatch.from_pylist([*given_rows, {"directory": "orders-0", **plain}], schema=schema)
+    doubtful = doubtful_segments(batch).to_pylist()
+    assert plain not in [{name: row[name] for name in columns} for row in doubtful], "most rows are not asked for one by one"
+    for row in batch.to_pylist():
+        if row not in doubtful:
+            check_segment(row)

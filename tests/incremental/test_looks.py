@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit.formats.collection.collected_rows import DIGESTED, OF_COLLECTING, ROWS
+from replica_audit.formats.collection.collection_manifest import MANIFEST, read
 from replica_audit.formats.collection.row_digests import row_digests
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import PartitionLook, ReplicaFiles
@@ -186,6 +188,16 @@ def test_a_change_on_the_broker_is_another_look_of_its_collection(tmp_path: Path
 def test_nothing_is_known_of_a_collection_of_an_earlier_release(collected: Path) -> None:
     """It tells no digests, so all of it is read every time."""
     assert set(looks(as_version_1(collected)).values()) == {None}
+
+
+def test_a_digest_in_a_manifest_of_an_earlier_release_counts_for_nothing(collected: Path) -> None:
+    """Its small files are files of their own, which no checksum is of."""
+    digests = {one.directory: one.digest for one in read(collected / MANIFEST).log_dirs[0].replicas}
+    document = json.loads((as_version_1(collected) / MANIFEST).read_text())
+    for replica in document["log_dirs"][0]["replicas"]:
+        replica["digest"] = digests[replica["directory"]]
+    (collected / MANIFEST).write_text(json.dumps(document))
+    assert set(looks(collected).values()) == {None}
 
 
 def test_a_batch_index_that_is_gone_is_another_look(collected: Path) -> None:

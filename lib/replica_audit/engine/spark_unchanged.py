@@ -20,6 +20,7 @@ from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
 from replica_audit.tables import COUNTED, FINGERPRINTS, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
 from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
+from replica_audit.tables.packed_rows import PACKS
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
 _OF_OUTCOME = {"sizes": "row_counts", "verdicts": "verdicts", "input_errors": "input_errors", "found": "found", "checked": "checked"}
@@ -46,7 +47,7 @@ def fingerprints(
     if before is not None:
         seen.append(_seen(before, before=F.struct(*_DIGESTS), **of_partition))
     identities = {cluster: ClusterIdentity.of(facts) for cluster, facts in clusters.items()}
-    of_partitions = reduce(DataFrame.unionByName, seen).repartition("pack")
+    of_partitions = in_tasks(reduce(DataFrame.unionByName, seen))
     return of_partitions.mapInArrow(partial(compared, clusters=identities), spark_schema(FINGERPRINTS))
 
 
@@ -119,4 +120,10 @@ def taken_over(rows: DataFrame, gone: DataFrame, looks: DataFrame | None = None)
 
 def meeting(logs: DataFrame, looks: DataFrame) -> DataFrame:
     """Rows of the shape MOVED, with the looks of their replicas, as of `looks_of`, in one task."""
-    return logs.unionByName(looks, allowMissingColumns=True).select(*MOVED.names).repartition("pack")
+    return in_tasks(logs.unionByName(looks, allowMissingColumns=True).select(*MOVED.names))
+
+
+def in_tasks(rows: DataFrame) -> DataFrame:
+    """Rows that have a `pack`, as many packs in each task: by their hashes some tasks would have several, and others none."""
+    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or PACKS)
+    return rows.repartitionById(min(tasks, PACKS), F.col("pack") % min(tasks, PACKS))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from replica_audit.garbage import uncollected
 from replica_audit.model import Appearance, PartitionKey
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, SinceLastRun, fingerprint, since_last_run
 from replica_audit.partition.known.looks import commits_identity
+from replica_audit.stages.mapping import uncollected_batches
 from replica_audit.tables import FINGERPRINTS, LOOKED
 from replica_audit.tables.packed_rows import unpacked
 
@@ -21,12 +21,12 @@ Look = tuple[int | None, Appearance]  # with its broker
 
 
 class Compared(NamedTuple):
-    """A partition now and against the earlier run, with its looks."""
+    """A partition now and against the earlier run; the brokers that have a replica of it, None if it is unchanged."""
 
     key: PartitionKey
     now: Fingerprint | None
     since_last_run: SinceLastRun
-    looks: Sequence[Look]
+    broker_ids: list[int] | None
 
 
 def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> Iterator[pa.RecordBatch]:
@@ -36,13 +36,15 @@ def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterId
         batches: of the shape SEEN: all that was seen of these partitions, in any order.
         clusters: by cluster id.
 
-    Yields:
+    Returns:
         Batches of the shape FINGERPRINTS, one row for each partition. One that is not there now has no fingerprint; an unchanged one has
         the digest that shows it. A partition that only committed offsets name has no row.
     """
-    with uncollected():
-        found = _compared(batches, clusters)
-    rows = iter(found)
+    return uncollected_batches(_batches(batches, clusters))
+
+
+def _batches(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> Iterator[pa.RecordBatch]:
+    rows = iter(_compared(batches, clusters))
     while some := list(islice(rows, _AT_ONCE)):
         yield _encoded(some)
 
@@ -62,11 +64,13 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
             before[key] = Fingerprint(exact=then["fingerprint"], quiet=then["quiet_fingerprint"])
     found: list[Compared] = []
     no_commits = commits_identity(())
-    for key, of_one in looks.items():
+    for key in list(looks):
+        of_one = looks.pop(key)  # there may be a million: they go as they are compared
         then = before.pop(key, None)
         committed = commits_identity(commits[key]) if key in commits else no_commits
         now = fingerprint(of_one, committed, clusters[key[0]], then)
-        found.append(Compared(key, now, since_last_run(now, then), of_one))
+        since = since_last_run(now, then)
+        found.append(Compared(key, now, since, None if since is SinceLastRun.UNCHANGED else _with_replica(of_one)))
     return [*found, *(Compared(key, None, since_last_run(None, then), []) for key, then in before.items())]
 
 
@@ -86,7 +90,7 @@ def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterat
 
 
 def _encoded(rows: list[Compared]) -> pa.RecordBatch:
-    keys, now, found, looks = zip(*rows, strict=True)
+    keys, now, since, brokers = zip(*rows, strict=True)
     clusters, topics, partitions = zip(*keys, strict=True)
     made = {
         "cluster_id": clusters,
@@ -94,8 +98,8 @@ def _encoded(rows: list[Compared]) -> pa.RecordBatch:
         "partition": partitions,
         "fingerprint": [one and one.exact for one in now],
         "quiet_fingerprint": [one and one.quiet for one in now],
-        "since_last_run": list(map(str, found)),
-        "broker_ids": [None if what is SinceLastRun.UNCHANGED else _with_replica(seen) for what, seen in zip(found, looks, strict=True)],
+        "since_last_run": list(map(str, since)),
+        "broker_ids": brokers,
     }
     return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in FINGERPRINTS], schema=FINGERPRINTS)
 

@@ -63,15 +63,16 @@ def list_source(source: Row, listing: Listing = EVERYTHING, seen: Seen | None = 
         return
     is_wanted = topic_filter(listing.topics)
 
-    def seen_of_wanted(one: PartitionLook) -> None:
-        if seen is not None and is_wanted(one.topic):
-            seen(one)
-
-    for row in _LISTED[source["kind"]](source, listing, None if seen is None else seen_of_wanted):
+    for row in _LISTED[source["kind"]](source, listing, seen and partial(_of_wanted, seen, is_wanted)):
         topic = row.get("topic")
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             yield {**row, "is_audited": is_audited}
+
+
+def _of_wanted(seen: Seen, is_wanted: Callable[[str], bool], one: PartitionLook) -> None:
+    if is_wanted(one.topic):
+        seen(one)
 
 
 def _row(source: Row, **values: object) -> Row:

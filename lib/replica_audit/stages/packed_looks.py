@@ -18,7 +18,7 @@ from replica_audit.tables.packed_rows import by_pack, pack_of, packed
 from replica_audit.tables.shapes import LOOK
 from replica_audit.tables.values import Row
 
-_AT_ONCE = 1 << 17  # looks in memory, all those of most brokers
+_AT_ONCE = 1 << 16  # looks that are columns at a time
 _COLUMNS = [attrgetter("topic"), attrgetter("partition"), *(attrgetter(f"look.{one.name}") for one in fields(Appearance))]
 _ROW = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, topic=STRING, partition=INT, look=LOOK)))
 
@@ -26,17 +26,12 @@ _ROW = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, topic=STRING, par
 def list_with_looks(source: Row, listing: Listing) -> Iterator[Row]:
     """The rows of one source, as of `list_source`, and among them packs of looks."""
     seen: list[PartitionLook] = []
-    for row in list_source(source, listing, seen.append):
-        yield row
-        if len(seen) >= _AT_ONCE:
-            yield from _packs(source, seen)
-            seen.clear()
-    yield from _packs(source, seen)
+    yield from list_source(source, listing, seen.append)
+    for first in range(0, len(seen), _AT_ONCE):
+        yield from _packs(source, seen[first : first + _AT_ONCE])
 
 
 def _packs(source: Row, looks: Sequence[PartitionLook]) -> Iterator[Row]:
-    if not looks:
-        return
     keys = {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], "is_audited": True}
     fit: list[PartitionLook] = []
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-PACKS = 64  # of which a partition belongs to one
+PACKS = 128  # of which a partition belongs to one; a task has one at least
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

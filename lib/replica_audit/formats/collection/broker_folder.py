@@ -31,6 +31,7 @@ from replica_audit.formats.collection.collected_rows import (
     ForgedError,
     check_file,
     check_segment,
+    doubtful_segments,
     not_as_written,
     told,
 )
@@ -51,8 +52,7 @@ from replica_audit.tables.columns import BOOLEAN
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
-_KEYS = ["capture", "directory", "name"]
-_FILE_COLUMNS = [*_KEYS, "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
+_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
@@ -71,7 +71,7 @@ class CollectedLogDir:
     folder: Path
     said: CapturedLogDir  # with those of its replicas that are wanted
     captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory
-    _indexes: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)  # by path, whether one is here and whole
+    _indexes: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)  # by path, whether it is whole; those of `of`, too
 
     def __post_init__(self) -> None:
         """Have each replica at hand: there may be tens of thousands."""
@@ -144,8 +144,13 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         missing: dict[str, list[str]] = {}
+        counts = dict.fromkeys(self.captured, 0)
         is_lacking = False
-        for rows in self._rows([*_KEYS, "batch_count", "index_bytes"], _NUMBERS_AT_ONCE):
+        for rows in self._rows(_FILE_COLUMNS, _NUMBERS_AT_ONCE):
+            for directory in _values(rows, "directory"):
+                counts[directory] += 1
+            for row in doubtful_segments(rows).to_pylist():
+                check_segment(row)
             is_made: Any = rows["index_bytes"].is_valid()
             has_batches: Any = pc.greater(rows["batch_count"], pa.scalar(0))
             has_none = rows.filter(pc.and_not(has_batches, is_made))
@@ -154,6 +159,7 @@ class CollectedLogDir:
                 if self._index(row) in (None, self.rows_path):
                     missing.setdefault(row["directory"], []).append(row["name"])
                     is_lacking = is_lacking or bool(row["batch_count"] and not self.captured[row["directory"]].is_copied)
+        self._refuse_lacking(counts)
         return missing, is_lacking
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:

@@ -207,6 +207,7 @@ def read(path: Path, wanted: Callable[[str], bool] | None = None) -> Manifest:
 
 def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_files: bool) -> CapturedLogDir:
     in_use = fields.values.get("in_use")
+    replicas = fields.objects("replicas", None if wanted is None else _wants(wanted))
     return CapturedLogDir(
         path=fields.text("path"),
         folder=fields.file_name("folder"),
@@ -215,10 +216,7 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         segments_bytes=fields.integer("segments_bytes"),
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
-        replicas=_once(
-            tuple(_replica(replica) for replica in fields.objects("replicas", None if wanted is None else _wants(wanted))),
-            attrgetter("directory"),
-        ),
+        replicas=_once(tuple(_replica(one, has_small_files=has_small_files) for one in replicas), attrgetter("directory")),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
         small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
@@ -239,7 +237,7 @@ def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
     return named
 
 
-def _replica(fields: Fields) -> CapturedReplica:
+def _replica(fields: Fields, *, has_small_files: bool) -> CapturedReplica:
     directory = fields.file_name("directory")
     if replica_directory(directory) is None:
         raise MetadataError(f"{directory!r} is not the name of a replica directory")
@@ -257,7 +255,7 @@ def _replica(fields: Fields) -> CapturedReplica:
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
         second_look=_second_look(Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
-        digest=fields.optional_text("digest"),
+        digest=fields.optional_text("digest") if has_small_files else None,  # else no checksum is of them
     )
 
 

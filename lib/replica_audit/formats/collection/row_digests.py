@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replica_audit.digests import digest
+
 Hashes = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -28,16 +30,12 @@ def replica_digest(rows: Sequence[int], small: str) -> str:
         rows: those of its rows, as of `row_digests`, in the order of the file.
         small: that of its small files, as of `small_files_digest`.
     """
-    return _digest((list(rows), small))
+    return digest((list(rows), small))
 
 
 def small_files_digest(small: Mapping[str, bytes]) -> str:
     """The digest of the small files of a replica directory, by name."""
-    return _digest([(name, blake2b(content).digest()) for name, content in sorted(small.items())])
-
-
-def _digest(values: object) -> str:
-    return blake2b(repr(values).encode(), digest_size=16).hexdigest()
+    return digest([(name, blake2b(content).digest()) for name, content in sorted(small.items())])
 
 
 def row_digests(rows: pa.RecordBatch) -> list[int]:

@@ -180,7 +180,7 @@ class _Walk:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
         try:
-            small = read.small_files() if read.captured else {}
+            small = store.small_files()  # of all: what is wrong with one leaves out the log directory
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return

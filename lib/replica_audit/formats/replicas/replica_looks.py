@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
-from hashlib import blake2b
 from operator import attrgetter
 from typing import NamedTuple
 
+from replica_audit.digests import digest
 from replica_audit.files.locations import is_stored
 from replica_audit.files.tree_walk import Folder
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
@@ -59,7 +59,7 @@ class SeenReplicas:
         """The same of a replica directory of a collection; `unread` are its small files that could not be read on the broker."""
         said = found.said
         if parent not in self._collected:
-            self._collected[parent] = _digest(_OF_LOG_DIR(found.store.said))
+            self._collected[parent] = digest(_OF_LOG_DIR(found.store.said))
         look = Appearance(
             identity=_of_collected(found, unread, (self._collected[parent], _of_log_dir(owner, (name.topic, name.partition)))),
             log_dir=found.store.said.path,
@@ -119,7 +119,7 @@ def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:
         if status.st_mtime_ns > latest:
             return None
         files.append((name, status.st_size, status.st_mtime_ns, status.st_ino))
-    return _digest((place, folder.files, folder.folders, folder.others, files, beside))
+    return digest((place, folder.files, folder.folders, folder.others, files, beside))
 
 
 def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: tuple[object, ...]) -> str | None:
@@ -133,8 +133,4 @@ def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: 
         return None
     look = said.second_look
     known = _OF_REPLICA(said), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
-    return _digest((known, sorted(said.later.items()), collected.missing_indexes, beside))
-
-
-def _digest(values: object) -> str:
-    return blake2b(repr(values).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+    return digest((known, sorted(said.later.items()), collected.missing_indexes, beside))

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
 
+from replica_audit.digests import digest
 from replica_audit.model import Appearance
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.looks import digest
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory
 from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 

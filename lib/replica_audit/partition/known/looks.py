@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from hashlib import blake2b
 from operator import attrgetter
 
+from replica_audit.digests import digest
 from replica_audit.model import Appearance, PartitionMetadata
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
@@ -14,11 +14,6 @@ from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
 # what every copy of the metadata log and every file beside the brokers says anew; all else that a claim says is in its identity
 _MOVING = frozenset({"known_at_ms", "log_epoch", "log_end_offset"})
 _SAID = attrgetter(*(one.name for one in fields(PartitionMetadata) if one.name not in _MOVING))
-
-
-def digest(values: object) -> str:
-    """A digest of plain values: numbers, texts, tuples of them, named tuples, frozen classes of them."""
-    return blake2b(repr(values).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
 def claim_look(claim: PartitionMetadata) -> Appearance:

@@ -56,6 +56,8 @@ def copied_rows(
     Returns:
         The files, which no table has yet.
     """
+    if not tables:
+        return []
     copy = partial(_copied, places=dict(places), runs=dict(runs), run_id=run_id, gone=gone)
     return _made(_files_of(spark, tables, places, runs).mapInArrow(copy, spark_schema(_FILES)))
 
@@ -97,7 +99,7 @@ def _copied(
 ) -> Iterator[pa.RecordBatch]:
     with TableFiles(places, run_id) as taken:
         for table, rows in _kept_rows(batches, _Kept(runs, gone)):
-            taken.add(table.name, rows)
+            taken.add(table.name, rows_of_table(table, rows))
         yield _told(taken)
 
 
@@ -117,7 +119,7 @@ def _told(taken: TableFiles) -> pa.RecordBatch:
 
 
 def _kept_rows(batches: Iterator[pa.RecordBatch], wanted: _Kept) -> Iterator[tuple[Table, pa.RecordBatch]]:
-    """The rows of some files that are kept, without `run_id`."""
+    """The rows of some files that are kept, as the files have them."""
     for batch in batches:
         for row in batch.to_pylist():
             table = _BY_NAME[row["table"]]
@@ -125,7 +127,7 @@ def _kept_rows(batches: Iterator[pa.RecordBatch], wanted: _Kept) -> Iterator[tup
                 for rows in file.iter_batches(batch_size=1 << 16):
                     kept = rows.filter(pa.array(wanted.of(rows)))
                     if kept.num_rows:
-                        yield table, rows_of_table(table, kept)
+                        yield table, kept
 
 
 class _Kept:
