@@ -17,6 +17,7 @@ from replica_audit.tables.packed_rows import by_pack, pack_of, packed, unpacked
 _MOMENTS = {"captured_at": "captured_at_ms", "crcs_verified_at": "verified_at_ms", "looked_again_at": "looked_at_ms"}
 _REPLICA = ["cluster_id", "topic", "partition", "broker_id", "log_dir", "directory"]
 _PLACE = "place"
+_ROWS_AT_ONCE = 1 << 16
 Looks = tuple[str, int | None, pa.RecordBatch]  # of a cluster and a broker, rows of the shape LOOKED
 
 
@@ -31,11 +32,21 @@ def rows_of_table(table: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def packed_logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of `replica_logs` as rows of the shape MOVED."""
+    pending: list[pa.RecordBatch] = []
     for batch in batches:
-        rows = rows_of_table(REPLICA_LOGS, batch)
-        keys = zip(*(rows[name].to_pylist() for name in _REPLICA[:3]), strict=True)
-        found = [{"pack": pack, "logs": packed(some)} for pack, some in by_pack(rows, [pack_of(*key) for key in keys])]
-        yield pa.RecordBatch.from_pylist(found, schema=MOVED)
+        pending.append(rows_of_table(REPLICA_LOGS, batch))
+        if sum(rows.num_rows for rows in pending) >= _ROWS_AT_ONCE:  # of each of hundreds of small files a pack would have a few rows
+            yield _packs(pending)
+            pending = []
+    if pending:
+        yield _packs(pending)
+
+
+def _packs(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    keys = zip(*(rows[name].to_pylist() for name in _REPLICA[:3]), strict=True)
+    found = [{"pack": pack, "logs": packed(some)} for pack, some in by_pack(rows, [pack_of(*key) for key in keys])]
+    return pa.RecordBatch.from_pylist(found, schema=MOVED)
 
 
 def with_moments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
