@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from replica_audit.garbage import uncollected
 from replica_audit.model import PartitionKey
 from replica_audit.stages.inventory import Listing
 from replica_audit.stages.mapping import uncollected_batches
@@ -24,13 +25,8 @@ SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-lo
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @pytest.mark.usefixtures("no_collector")

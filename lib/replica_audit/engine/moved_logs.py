@@ -1,6 +1,6 @@
-"""Rows of `replica_logs` that an earlier run has of unchanged replicas, with the moments that the new listing tells of these.
+"""Rows of `replica_logs` of unchanged replicas, copied from an earlier run, with the times of the new listing.
 
-A replica that was collected again has another `captured_at`, though nothing happened to it.
+An unchanged replica that was collected again has another `captured_at`.
 """
 
 from __future__ import annotations

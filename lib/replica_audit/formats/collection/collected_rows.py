@@ -55,7 +55,7 @@ ROWS = pa.schema(
     )
 )
 OF_COLLECTING = ("identity", "verified_at_ms", "kept_crc32c")  # what the next collection asks, and no audit
-# what the digest of a replica is made of: what an audit reads, and what tells of a copy or a batch index that it is another one
+# The columns in the digest of a replica: those that an audit reads, and the CRC of the segment's copy or batch index.
 DIGESTED = [name for name in ROWS.names if name not in ("capture", "identity", "verified_at_ms")]
 LATER_COLUMNS = ("producers", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
