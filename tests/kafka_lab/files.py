@@ -65,11 +65,6 @@ def log_start_offset(directory: Path) -> int:
     return min((int(segment.stem) for segment in directory.glob("*.log")), default=0) if found is None else found
 
 
-def high_watermark(directory: Path) -> int:
-    """From replication-offset-checkpoint; 0 where that has none."""
-    return _offset(directory, "replication-offset-checkpoint") or 0
-
-
 def _offset(directory: Path, name: str) -> int | None:
     """The entry of a replica in a checkpoint of its log directory."""
     file, (topic, _, partition) = directory.parent / name, directory.name.rpartition("-")

@@ -6,23 +6,22 @@ import random
 from collections.abc import Container
 from pathlib import Path
 
-from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, high_watermark, replica_directories
+from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, replica_directories
 
 _EPOCH_AT = 12  # in a batch's header, outside of its CRC
 Key = tuple[str, int, int]
 
 
-def plant(
-    root: Path, leaders: dict[tuple[str, int], int], chance: random.Random, *, topics: Container[str], is_committed: bool = False
-) -> Key | None:
+def plant(root: Path, leaders: dict[tuple[str, int], int], chance: random.Random, *, topics: Container[str]) -> Key | None:
     """Give a batch in the middle of what a follower and its leader share another epoch that the leader knows, in the follower's copy.
+
+    A later batch of its segments is shared, too: else the copy of a leader that was elected later may only be older.
 
     Args:
         root: of the copies.
         leaders: broker ids by topic and partition.
         chance: draws one.
         topics: only in these, none of which is compacted.
-        is_committed: only below the leader's high watermark: above it the copy of a leader that was elected later may only be older.
 
     Returns:
         The topic, partition and broker; None if no follower shares three batches with a leader of two epochs.
@@ -36,10 +35,9 @@ def plant(
             continue
         shared = sorted(set(batches(found[key])) & set(batches(leads)))
         epochs = {epoch for epoch, _start in checkpointed_epochs(leads)}
-        if is_committed:
-            shared = [batch for batch in shared if batch.last < high_watermark(leads)]
-        if len(shared) >= 3 and len(epochs) >= 2:
-            batch = chance.choice(shared[1:-1])
+        followed = [batch for batch in shared[1:-1] if all(_is_followed(of, batch, shared) for of in (leads, found[key]))]
+        if followed and len(epochs) >= 2:
+            batch = chance.choice(followed)
             _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))
             return key
     return None
@@ -65,6 +63,13 @@ def plant_beyond(root: Path, ends: dict[Key, int], chance: random.Random) -> Key
             _restamp(found[key], batch, chance.choice(sorted(epochs - {batch.epoch})))
             return key
     return None
+
+
+def _is_followed(directory: Path, batch: FileBatch, others: list[FileBatch]) -> bool:
+    """Whether one of several later batches lies in the segment of a batch."""
+    starts = sorted(int(segment.stem) for segment in directory.glob("*.log"))
+    end = next((start for start in starts if start > batch.base), None)
+    return any(batch.last < other.base and (end is None or other.base < end) for other in others)
 
 
 def _restamp(directory: Path, batch: FileBatch, epoch: int) -> None:

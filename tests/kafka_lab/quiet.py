@@ -233,7 +233,7 @@ def _settle(lab: Lab, result: Quiet) -> None:
 def _plant(root: Path, result: Quiet, chance: random.Random) -> None:
     roles = in_process.audit(root)["replica_verdicts"]
     leaders = {(row["topic"], row["partition"]): row["leader_id"] for row in roles if row["severity"] == "none"}
-    key = plant(root, leaders, chance, topics=("plain", "payments"), is_committed=True)
+    key = plant(root, leaders, chance, topics=("plain", "payments"))
     if key:
         result.planted += 1
         rows = {(row["topic"], row["partition"], row["follower_id"]): row for row in in_process.audit(root)["replica_verdicts"]}

@@ -138,11 +138,20 @@ def test_what_was_committed_differs_though_the_leader_was_copied_earlier(
     fields: dict[str, Any], options: dict[str, Any], expected: bool
 ) -> None:
     leader = replica(1, [(1, 0, 3), (2, 4, 7), (3, 8, 9)], **{**UP, "high_watermark": 10, **fields})
-    follower = replica(2, [(1, 0, 3), (1, 4, 7), (3, 8, 11)], epochs=[(1, 0), (3, 8)], **UP)
+    follower = replica(2, [(1, 0, 3), (1, 4, 7), (4, 8, 11)], epochs=[(1, 0), (4, 8)], **UP)
     context = {"leader_epoch": 5, "enters_epoch_at_once": True, "clean_elections": frozenset({4, 5}), **options}
     found = compare(leader, follower, **context)
     assert found.leader_copied_earlier is not expected
     assert judge(found).verdict is (Verdict.LOG_MATCHING_VIOLATION if expected else Verdict.INCONCLUSIVE)
+
+
+def test_logs_that_agree_again_differ_though_the_leader_was_copied_earlier() -> None:
+    leader = replica(1, [(1, 0, 3), (2, 4, 7), (3, 8, 9)], **UP)
+    follower = replica(2, [(1, 0, 3), (1, 4, 7), (3, 8, 11)], epochs=[(1, 0), (3, 8)], **UP)
+    found = compare(leader, follower, leader_epoch=5, enters_epoch_at_once=True)
+    assert not found.leader_copied_earlier
+    assert judge(found).verdict is Verdict.LOG_MATCHING_VIOLATION
+    assert found.divergence_offset == 4
 
 
 def test_a_tail_that_is_cut_is_none_of_that() -> None:

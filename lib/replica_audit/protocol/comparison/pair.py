@@ -15,6 +15,7 @@ from replica_audit.protocol.comparison.content import ContentComparison
 from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.comparison.differing_keys import RecordComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
+from replica_audit.protocol.comparison.log_matching import agree_again
 from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
@@ -97,7 +98,7 @@ class Comparison:
         leader, follower = self.leader, self.follower
         end = leader.log.log_end_offset
         differs = self.difference is not None or follower.log.log_end_offset > end
-        if differs and self.leader_copied_before_its_election and not self.differs_in_what_was_committed:
+        if differs and self.leader_copied_before_its_election and not self.differs_for_good:
             return True
         if self.context.simultaneous or not leader.alive or self.difference is not None or follower.log.log_end_offset <= end:
             return False
@@ -118,15 +119,17 @@ class Comparison:
         return copied_before_its_election(self.leader, self.context)
 
     @property
-    def differs_in_what_was_committed(self) -> bool:
-        """Whether the logs differ where the leader cannot have been cut since it was copied, and no cut of the follower changes that.
+    def differs_for_good(self) -> bool:
+        """Whether the logs differ though the leader may have been cut since it was copied, and no cut of the follower changes that.
 
-        What lies below a high watermark is only cut after an unclean election.
+        No cut explains a difference below what both hold. And what lies below a high watermark is only cut after an unclean election.
         """
-        latest = latest_epoch(self.leader.log.epochs)
-        if self.difference is None or self.difference.first_offset >= self.leader.committed_until:
+        if self.difference is None or not self.still_diverged:
             return False
-        return self.context.clean_elections.issuperset(range(latest + 1, self.context.leader_epoch + 1)) and self.still_diverged
+        elections = range(latest_epoch(self.leader.log.epochs) + 1, self.context.leader_epoch + 1)
+        was_committed = self.difference.first_offset < self.leader.committed_until
+        is_kept = was_committed and self.context.clean_elections.issuperset(elections)
+        return is_kept or agree_again(self.leader, self.follower, self.difference)
 
     @property
     def metadata_is_older(self) -> bool:
