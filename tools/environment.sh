@@ -135,7 +135,12 @@ packages_ready() {
 
 environment_packages() {
     PACKAGES="$(packages_fingerprint)"
-    packages_ready "$1" || locked make_packages "$1"
+    packages_ready "$1" && return
+    if [ -L "$VENV" ] && compgen -G "$VENV/*" >/dev/null; then
+        fail ".venv is a link to $(readlink "$VENV"), which is not the environment of this checkout: setting up would empty it" \
+            "Remove the link (rm $VENV), or empty the folder."
+    fi
+    locked make_packages "$1"
 }
 
 make_packages() {

@@ -305,6 +305,20 @@ def test_what_changes_the_packages_makes_the_environment_anew(checkout: Checkout
     assert "error: Python 3.11 or newer is needed" in ran.err  # the set-up began, and this PATH has no Python
 
 
+def test_the_environment_of_another_checkout_is_not_emptied_through_a_link(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.java("17")
+    checkout.prepared()
+    others = (checkout.root / ".venv").rename(tmp_path / "others")
+    (others / ".replica-audit-installed").unlink()
+    before = sorted(others.rglob("*"))
+    (checkout.root / ".venv").symlink_to(others)
+    ran = checkout.run("audit")
+    assert ran.code == 2
+    assert f"error: .venv is a link to {others}, which is not the environment of this checkout" in ran.err
+    assert f"Remove the link (rm {checkout.root}/.venv)" in ran.err
+    assert sorted(others.rglob("*")) == before
+
+
 def test_settings_of_the_linters_do_not(checkout: Checkout) -> None:
     checkout.java("17")
     checkout.prepared()
