@@ -281,13 +281,18 @@ classes_fingerprint() {
 
 # Without an archive a job only starts more slowly, so what keeps it from being made stops nothing, and is tried once.
 environment_classes() {
-    [ "$(classes_fingerprint)" = "$(cat "$CLASSES.made-for" 2>/dev/null)" ] || [ ! -w "$CACHE" ] || locked make_classes
+    classes_ready || [ ! -w "$CACHE" ] || locked make_classes
+}
+
+# The JVM uses no archive of jars that were written again, even the same ones.
+classes_ready() {
+    [ "$(classes_fingerprint)" = "$(cat "$CLASSES.made-for" 2>/dev/null)" ] && [ ! "$STAMP" -nt "$CLASSES.made-for" ]
 }
 
 make_classes() {
     local fingerprint work="$CACHE/warm-up"
+    classes_ready && return # made by the start that we waited for
     fingerprint="$(classes_fingerprint)"
-    [ "$fingerprint" = "$(cat "$CLASSES.made-for" 2>/dev/null)" ] && return # made by the start that we waited for
     say "setting up: archiving the JVM's classes, so that every job starts faster (half a minute, 200 MB) ..."
     rm -rf "$CLASSES" "$CLASSES.made-for" "$CLASSES.new" "$work"
     # A small audit loads the classes that audits need; the JVM archives what it loaded when it ends. Exit code 1: there are findings.

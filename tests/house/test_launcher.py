@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -188,6 +189,15 @@ def test_the_classes_are_archived_once_and_then_used(checkout: Checkout) -> None
     assert second.err == ""
     assert f'-XX:SharedArchiveFile="{checkout.root}/.cache/classes.jsa" ' in first.out
     assert first.out == second.out
+
+
+def test_the_classes_of_packages_that_were_installed_again_are_archived_again(checkout: Checkout) -> None:
+    warm_up(checkout, 'echo x >"$made"; exit 1')
+    checkout.run("audit")
+    stamp, archived = checkout.root / ".venv/.replica-audit-installed", checkout.root / ".cache/classes.jsa.made-for"
+    later = archived.stat().st_mtime + 1
+    os.utime(stamp, (later, later))
+    assert "archiving the JVM's classes" in checkout.run("audit").err
 
 
 def test_without_a_class_archive_jobs_run_all_the_same(checkout: Checkout) -> None:
