@@ -164,6 +164,16 @@ def test_an_entry_of_which_the_log_has_no_batch() -> None:
     assert apart.cannot_rejoin is None, "the table of a running leader may be newer than the copy of its log"
 
 
+def test_a_leaders_table_that_was_copied_after_its_log_was_cut() -> None:
+    leader = replica(1, [(6, 0, 1849), (8, 1850, 1999)], epochs=[(6, 0), (9, 1850)], **UP)
+    follower = replica(2, [(6, 0, 1799)], **UP)
+    assert compare(leader, follower).cannot_rejoin is None
+    assert judge(compare(leader, follower)).verdict is Verdict.LAGGING
+    assert judge(compare(leader, follower, simultaneous=True)).verdict is Verdict.CANNOT_REJOIN
+    below = replica(1, [(6, 0, 1799), (7, 1800, 1849), (8, 1850, 1999)], epochs=[(6, 0), (9, 1850)], **UP)
+    assert judge(compare(below, follower)).verdict is Verdict.CANNOT_REJOIN, "7 began below, where nothing was cut"
+
+
 # --- before the first records -------------------------------------------------------------------------------------------------------------
 
 

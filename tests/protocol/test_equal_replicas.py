@@ -172,17 +172,20 @@ def test_a_window_that_stands_askew_is_put_right() -> None:
 
 
 @given(batches(lowest_epoch=-1), tables(), st.integers(0, 25), st.booleans())
-def test_where_a_table_contradicts_batches(found: list[Batch], entries: list[tuple[int, int]], floor: int, older: bool) -> None:
+def test_where_a_table_contradicts_batches(found: list[Batch], entries: list[tuple[int, int]], floor: int, apart: bool) -> None:
     epochs, held = table(entries), tuple(run(*batch) for batch in found)
     since = max((place + 1 for place, one in enumerate(held) if one.magic < 2), default=0)
-    looked_at = [one for one in held[since:] if one.last_offset >= floor and not (older and one.leader_epoch > latest_epoch(epochs) >= 0)]
+    latest = max((one.leader_epoch for one in held), default=-1)
+    cut = next((start for epoch, start in epochs if epoch > latest), 1 << 62) if apart else 1 << 62
+    looked_at = [one for one in held[since:] if not (apart and one.leader_epoch > latest_epoch(epochs) >= 0)]
+    ends = ((one, max(one.first_offset, floor), min(one.last_offset, cut - 1)) for one in looked_at)
     wrong = (
         (one, offset, epoch_for_offset(epochs, offset))
-        for one in looked_at
-        for offset in (max(one.first_offset, floor), one.last_offset)
-        if epoch_for_offset(epochs, offset) != one.leader_epoch
+        for one, first, last in ends
+        for offset in (first, last)
+        if first <= last and epoch_for_offset(epochs, offset) != one.leader_epoch
     )
-    assert contradiction(epochs, held, floor, table_may_be_older=older) == next(wrong, None)
+    assert contradiction(epochs, held, floor, copied_apart=apart) == next(wrong, None)
 
 
 def _all_pairs(found: Partition) -> list[tuple[Replica, Replica]]:

@@ -253,11 +253,20 @@ def test_a_table_contradicts_its_batches(epochs: Pairs, floor: int, expected: tu
 
 def test_a_table_copied_before_its_log_lacks_only_later_epochs() -> None:
     found = runs([(1, 0, 9), (3, 10, 19), (4, 20, 29)])
-    assert contradiction(table([(1, 0), (3, 10)]), found, 0, table_may_be_older=True) is None
+    assert contradiction(table([(1, 0), (3, 10)]), found, 0, copied_apart=True) is None
     assert contradiction(table([(1, 0), (3, 10)]), found, 0) is not None
     for lacks_another in ([(3, 10)], [(1, 0), (4, 20)], [(1, 0), (3, 12)]):
-        assert contradiction(table(lacks_another), found, 0, table_may_be_older=True) is not None
-    assert contradiction(EMPTY, found, 0, table_may_be_older=True) is not None, "an emptied table is not an older one"
+        assert contradiction(table(lacks_another), found, 0, copied_apart=True) is not None
+    assert contradiction(EMPTY, found, 0, copied_apart=True) is not None, "an emptied table is not an older one"
+
+
+def test_a_table_copied_after_its_log_tells_where_that_was_cut_since() -> None:
+    found = runs([(1, 0, 9), (3, 10, 19), (4, 20, 29)])
+    for since_cut in ([(1, 0), (3, 10), (6, 20)], [(1, 0), (3, 10), (4, 20), (6, 25)], [(1, 0), (6, 10)]):
+        assert contradiction(table(since_cut), found, 0, copied_apart=True) is None
+        assert contradiction(table(since_cut), found, 0) is not None
+    for wrong_below in ([(1, 0), (6, 20)], [(1, 0), (3, 12), (6, 20)], [(3, 0), (6, 20)]):
+        assert contradiction(table(wrong_below), found, 0, copied_apart=True) is not None
 
 
 def test_batches_below_one_of_an_old_format_contradict_nothing() -> None:

@@ -109,7 +109,7 @@ def _contradiction(one: Loaded, log: LoadedLog, alive: bool | None) -> Problem |
     """Where the table that the broker would use contradicts the batches, below neither the cleaner checkpoint nor a moved log start."""
     start = moved_start(log.epochs, log) if alive is not False else None
     floor = max(log.log_start_offset, one.files.cleaner_offset or 0, start or 0)
-    found = contradiction(log.epochs, log.runs, floor, table_may_be_older=bool(alive)) if one.is_compared else None
+    found = contradiction(log.epochs, log.runs, floor, copied_apart=bool(alive)) if one.is_compared else None
     if found is None:
         return None
     run, offset, epoch = found

@@ -163,21 +163,25 @@ def epochs_from_runs(runs: Iterable[BatchRun]) -> EpochTable:
 
 @once
 def contradiction(
-    epochs: EpochTable, runs: Sequence[BatchRun], floor: int, *, table_may_be_older: bool = False
+    epochs: EpochTable, runs: Sequence[BatchRun], floor: int, *, copied_apart: bool = False
 ) -> tuple[BatchRun, int, int | None] | None:
     """Where a table contradicts the batches beside it: (run, offset, what the table says), or None.
 
     The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
     offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
 
-    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `table_may_be_older` (a
-    running broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any.
+    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `copied_apart` (a running
+    broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any: the table may be
+    older; nor what lies where it begins an epoch above all batches: it may be newer, and the log cut since.
     """
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
     newest, starts = latest_epoch(epochs), [entry.start_offset for entry in epochs]
+    cut = began_since(epochs, runs) if copied_apart else None
     for run in runs[since:]:
         epoch, first, last = run[:3]
-        if last < floor or (table_may_be_older and epoch > newest >= 0):
+        if cut is not None:
+            last = min(last, cut - 1)
+        if last < max(first, floor) or (copied_apart and epoch > newest >= 0):
             continue
         for offset in (first if first > floor else floor, last):
             later = bisect_right(starts, offset)
@@ -185,6 +189,12 @@ def contradiction(
             if (UNDEFINED_EPOCH if said is None else said) != epoch:
                 return run, offset, said
     return None
+
+
+def began_since(epochs: EpochTable, runs: Sequence[BatchRun]) -> int | None:
+    """Where a table that was copied after the log begins the first epoch that is above all batches; None if it does not."""
+    latest = max((run.leader_epoch for run in runs), default=UNDEFINED_EPOCH)
+    return next((entry.start_offset for entry in epochs if entry.epoch > latest), None)
 
 
 def moved_start(epochs: EpochTable, log: LoadedLog) -> int | None:

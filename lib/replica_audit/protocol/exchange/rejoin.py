@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EMPTY, assign, epoch_for_offset, latest_epoch
 from replica_audit.protocol.epochs.lineage import epoch_at
+from replica_audit.protocol.epochs.replica_log import began_since
 from replica_audit.protocol.exchange.catch_up import Refusal, WrongLine, refusal, wrong_lines
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
@@ -53,7 +54,7 @@ def cannot_rejoin(
         return None
     lines, broker_id = wrong_lines(state, leader.log), leader.broker_id
     if lines and leader.alive and not simultaneous:
-        lines = tuple(line for line in lines if not _may_be_newer(line, leader))
+        lines = tuple(line for line in lines if not _is_of_a_newer_table(line, leader))
         if not lines:
             return None
     if not lines:
@@ -80,9 +81,15 @@ def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int
     return 0 <= newest <= leader_epoch <= max(newest, latest_epoch(leader.log.epochs))
 
 
-def _may_be_newer(line: WrongLine, leader: Replica) -> bool:
-    """Whether the line can be of an epoch that began after the log was copied."""
-    return line.found_offset is not None and line.epoch > max((run.leader_epoch for run in leader.log.runs), default=-1)
+def _is_of_a_newer_table(line: WrongLine, leader: Replica) -> bool:
+    """Whether the line is explained by a table that was copied after the log.
+
+    It is of an epoch that began since; or lacks one of which the log is cut off, because a newer epoch begins at or below it.
+    """
+    if line.found_offset is not None:
+        return line.epoch > max((run.leader_epoch for run in leader.log.runs), default=-1)
+    began = began_since(leader.log.epochs, leader.log.runs)
+    return began is not None and line.start_offset is not None and began <= line.start_offset
 
 
 def _own_wrong_line(follower: Replica, found: Refusal) -> tuple[WrongLine, ...]:

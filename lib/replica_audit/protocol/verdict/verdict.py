@@ -258,7 +258,7 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
         floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
         if copied_apart and replica is c.follower and c.leader.alive:
             floor = max(floor, c.start)
-        found = contradiction(epochs, replica.log.runs, floor, table_may_be_older=copied_apart)
+        found = contradiction(epochs, replica.log.runs, floor, copied_apart=copied_apart)
         if found:
             run, offset, said = found
             wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
