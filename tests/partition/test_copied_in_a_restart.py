@@ -172,6 +172,17 @@ def test_so_may_be_a_replica_without_a_segment(tmp_path: Path) -> None:
     assert _verdict(tmp_path)["verdict"] == "unreadable"
 
 
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_table_may_be_of_after_retention_in_the_copy_of_a_broker_that_stopped_later(tmp_path: Path, is_marked: bool) -> None:
+    """Seen on Kafka 4.3.1: the first segment was copied, retention deleted it on the broker, the table was copied, the broker stopped."""
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 0, 4), (12, 0, 8), table=[(0, 0)], high_watermark=20)
+    log_dir = _replica(tmp_path, FOLLOWER, (0, 0, 8), table=[(0, 8)], high_watermark=12)
+    kafka_files.segment(log_dir / "t-0", 8, kafka_files.batch(8, 0, deltas=range(4), value=b"0"))
+    if is_marked:
+        (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{FOLLOWER}}}')
+    assert _verdict(_stopped(tmp_path))["verdict"] == ("epoch_table_only" if is_marked else "lagging")
+
+
 def _without_its_table(root: Path) -> Path:
     """The leader's copy is of epoch 0 and lacks its table; the follower has an epoch more."""
     log_dir = _replica(root, LEADER, (0, 0, 8), table=[(0, 0)], high_watermark=8)

@@ -88,6 +88,7 @@ class PartitionAudit:
         self.replicas = {
             broker: one.replica(
                 alive=self._alive(broker, one.files),
+                may_have_run=self._may_have_run(broker, one.files),
                 in_isr=broker in self.metadata.isr,
                 frozen=cluster.broker_states.get(broker) == "paused",
                 of_one_time=cluster.simultaneous,

@@ -71,7 +71,9 @@ class Loaded:
         """Whether the replica takes part in verdicts."""
         return is_compared(self.files)
 
-    def replica(self, *, alive: bool | None, in_isr: bool, frozen: bool = False, of_one_time: bool = True) -> Replica:
+    def replica(
+        self, *, alive: bool | None, in_isr: bool, may_have_run: bool = False, frozen: bool = False, of_one_time: bool = True
+    ) -> Replica:
         """The replica as the rules see it; only where there is a log."""
         if self.log is None:
             raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
@@ -87,6 +89,7 @@ class Loaded:
             checkpoint_known=self.files.checkpoint_state != "not-collected",
             unreadable=self.unreadable,
             alive=alive,
+            may_have_run=may_have_run,
             in_isr=in_isr,
             frozen=frozen,
             of_one_time=of_one_time,

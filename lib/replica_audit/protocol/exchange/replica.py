@@ -17,14 +17,14 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState
 class Replica:
     """One replica as the rules see it.
 
-    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is False where their file
-    was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text, or a copy that lacks it).
+    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is False where their
+    file was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text, or a copy that lacks it).
     `unreadable` says why the replica cannot be used. `alive`: its broker's process ran when it was copied, so nothing was loaded from
-    disk; None if unknown. `frozen`: it runs, but does nothing. `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the
-    copy has the marker of a clean shutdown, so it is complete, and of a time when the broker did not run. `second_look`: how its log had
-    gone on when `collect` looked again; None: not known. `seen`: as a follower it is taken for what it was when its leader was copied, with
-    a log that ended there; None: as it was copied itself. `deleted_until`:
-    below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
+    disk; None if unknown. `may_have_run`: it did, or may have, though nobody knows. `frozen`: it runs, but does nothing. `of_one_time`:
+    its files were copied at one instant. `stopped_cleanly`: the copy has the marker of a clean shutdown, so it is complete, and of a
+    time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not known. `seen`: as a
+    follower it is taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself.
+    `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
     """
 
     broker_id: int
@@ -37,6 +37,7 @@ class Replica:
     checkpoint_known: bool = True
     unreadable: str | None = None
     alive: bool | None = None
+    may_have_run: bool = False
     in_isr: bool = False
     frozen: bool = False
     of_one_time: bool = True

@@ -252,7 +252,7 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
     for role, replica, epochs in sides:
         if not replica.checkpoint_known:
             continue
-        copied_apart = bool(replica.alive) and not c.context.simultaneous
+        copied_apart = bool(replica.alive or replica.may_have_run) and not c.context.simultaneous
         is_moved = has_moved or (copied_apart and begins_as_retention_leaves_it(replica.log.epochs, replica.log))
         start = moved_start(replica.log.epochs, replica.log) if is_moved else None
         floor = max(replica.log.log_start_offset, replica.cleaner_offset or 0, start or 0)
