@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 
 from replica_audit.stages.mapping import map_rows
 from replica_audit.tables.values import Row
@@ -42,3 +43,9 @@ def test_a_large_batch_is_mapped_as_its_rows_are() -> None:
 def test_memory_does_not_grow_with_the_rows_that_are_handed_over_at_once() -> None:
     few, many = _most_memory(_batch(300))[0], _most_memory(_batch(6_000))[0]
     assert many < 3 * few
+
+
+@pytest.mark.parametrize(("weight", "expected"), [(1, [4_000]), (16, [256] * 15 + [160])])
+def test_small_rows_are_many_to_a_batch(weight: int, expected: list[int]) -> None:
+    made = map_rows(_summed, OUT, weight=lambda _row: weight)(iter([_batch(6_000)]))
+    assert [batch.num_rows for batch in made] == expected

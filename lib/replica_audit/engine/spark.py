@@ -21,7 +21,7 @@ from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
-from replica_audit.stages.inventory import Keys, Listing, list_source
+from replica_audit.stages.inventory import Keys, Listing, list_source, weight
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.stages.partitions import judged
@@ -77,7 +77,7 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
         leaves them out, since they show who reads and writes the others: `is_audited` is then false.
     """
     listing = partial(list_with_looks if looks else list_source, listing=Listing(topics=topics, replicas=replicas, rest=rest))
-    return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem), spark_schema(INVENTORY))
+    return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem, weight), spark_schema(INVENTORY))
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:

@@ -16,6 +16,7 @@ from replica_audit.formats.replicas import broker_files
 from replica_audit.model import BrokerStanding, MetadataCopy, PartitionKey, PartitionLook, PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.stages import server_logs
+from replica_audit.stages.mapping import LARGE
 from replica_audit.stages.topics import topic_filter
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
@@ -68,6 +69,12 @@ def list_source(source: Row, listing: Listing = EVERYTHING, seen: Seen | None = 
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             yield {**row, "is_audited": is_audited}
+
+
+def weight(row: Row) -> int:
+    """How large a row of a listing is, as of `mapping.mapped`: of claims there is one for each partition, and most say little."""
+    claim = row.get("metadata")
+    return LARGE if claim is None else 1 + len(claim["elections"]) + len(claim["isr_changes"])
 
 
 def _of_wanted(seen: Seen, is_wanted: Callable[[str], bool], one: PartitionLook) -> None:

@@ -16,6 +16,8 @@ from replica_audit.tables.values import Row
 T = TypeVar("T")
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ROWS_PER_BATCH = 256
+LARGE = 16  # the weight of a row that may be large
+Weight = Callable[[T], int]
 
 
 def never_refused(_row: Row, misfit: Misfit) -> Row:
@@ -23,29 +25,40 @@ def never_refused(_row: Row, misfit: Misfit) -> Row:
     raise ValueError(f"{misfit.column}: {misfit.reason}")
 
 
-def map_rows(function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refused: Refused = never_refused) -> MapInArrow:
+def as_large(_row: object) -> int:
+    """The weight of rows all of which may be large."""
+    return LARGE
+
+
+def map_rows(
+    function: Callable[[Row], Iterator[Row]], schema: pa.Schema, refused: Refused = never_refused, weight: Weight[Row] = as_large
+) -> MapInArrow:
     """Make a function of one row into one for `DataFrame.mapInArrow`: rows in, any number of rows of `schema` out.
 
-    A row that holds what its columns cannot is replaced by what `refused` makes of it.
+    A row that holds what its columns cannot is replaced by what `refused` makes of it. `weight` as of `mapped`.
     """
-    return mapped(function, partial(encoded, schema=schema, refused=refused))
+    return mapped(function, partial(encoded, schema=schema, refused=refused), weight)
 
 
-def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], pa.RecordBatch]) -> MapInArrow:
-    """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several."""
+def mapped(function: Callable[[Row], Iterator[T]], encode: Callable[[list[T]], pa.RecordBatch], weight: Weight[T] = as_large) -> MapInArrow:
+    """Make a function of one row into one for `DataFrame.mapInArrow`; `encode` makes a batch of what it gives of several.
+
+    A batch has large rows, or many more small ones: with many columns each batch takes as long as a hundred small rows.
+    """
 
     def over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return uncollected_batches(_over_batches(batches))
 
     def _over_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pending: list[T] = []
+        pending, weighs = list[T](), 0
         for batch in batches:
             for row in _rows_of(batch):
                 for made in function(row):
                     pending.append(made)
-                    if len(pending) >= _ROWS_PER_BATCH:
+                    weighs += weight(made)
+                    if weighs >= _ROWS_PER_BATCH * LARGE:
                         yield encode(pending)
-                        pending = []
+                        pending, weighs = [], 0
         if pending:
             yield encode(pending)
 

@@ -33,6 +33,7 @@ from replica_audit.formats.collection.collected_rows import (
     check_segment,
     doubtful_segments,
     not_as_written,
+    of_directories,
     told,
 )
 from replica_audit.formats.collection.collection_manifest import (
@@ -48,7 +49,7 @@ from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
-from replica_audit.tables.columns import BOOLEAN
+from replica_audit.tables.columns import BOOLEAN, STRING
 
 BATCHES_FOLDER = "batches"
 SOURCE = "collected"
@@ -200,24 +201,26 @@ class CollectedLogDir:
             OSError: as `segment_files`.
         """
         found = dict.fromkeys(directories & self.captured.keys(), 0)
-        for rows in self._rows(_SCAN_COLUMNS):
-            wanted = rows.filter(pa.array([directory in found for directory in _values(rows, "directory")], BOOLEAN))
-            for directory in _values(wanted, "directory"):
+        for rows in self.of(found.__contains__)._rows(_SCAN_COLUMNS):
+            for directory in _values(rows, "directory"):
                 found[directory] += 1
-            if wanted.num_rows:
-                made = wanted.drop_columns(["runs"]).to_pylist()
-                yield scanned(wanted, made, [self._segment_file(row) for row in made], self.said.path, self.store)
+            made = rows.drop_columns(["runs"]).to_pylist()
+            yield scanned(rows, made, [self._segment_file(row) for row in made], self.said.path, self.store)
         self._refuse_lacking(found)
 
     def _rows(self, columns: list[str], at_once: int = _ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
+        directories = pa.array(captures, STRING)
         with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             left = check_file(file, self.said.segments_bytes, ROWS)
             for rows in file.iter_batches(batch_size=at_once, columns=columns):
                 left -= rows.num_rows
                 for name in (name for name in LATER_COLUMNS if name in columns and name not in rows.schema.names):
                     rows = rows.append_column(ROWS.field(name), pa.nulls(rows.num_rows, ROWS.field(name).type))
+                rows = of_directories(rows, directories)
+                if not rows.num_rows:
+                    continue
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
                 yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
             if left:

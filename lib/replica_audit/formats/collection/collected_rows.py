@@ -72,6 +72,16 @@ class ForgedError(OSError):
         super().__init__(0, f"not what collect wrote: {reason}")
 
 
+def of_directories(rows: pa.RecordBatch, directories: pa.StringArray) -> pa.RecordBatch:
+    """The rows of some replica directories, where they are few: of these Arrow leaves out the others sooner than a look at each."""
+    if len(directories) > rows.num_rows:
+        return rows
+    names: Any = rows["directory"]
+    if isinstance(names, pa.DictionaryArray):
+        names = names.dictionary_decode()
+    return rows.filter(pc.is_in(names, value_set=directories))
+
+
 def not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | None:
     """How a file differs from what its manifest says; None: not at all."""
     try:

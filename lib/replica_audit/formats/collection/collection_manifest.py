@@ -241,7 +241,6 @@ def _replica(fields: Fields, *, has_small_files: bool) -> CapturedReplica:
     directory = fields.file_name("directory")
     if replica_directory(directory) is None:
         raise MetadataError(f"{directory!r} is not the name of a replica directory")
-    later = Fields(fields.mapping("later"), directory)
     return CapturedReplica(
         directory=directory,
         capture=fields.integer("capture", INT32),
@@ -251,12 +250,16 @@ def _replica(fields: Fields, *, has_small_files: bool) -> CapturedReplica:
         size_bytes=fields.integer("size_bytes"),
         files=fields.file_names("files"),
         is_copied=fields.values.get("is_copied") is True,
-        later={name: later.integer(name) for name in OFFSETS if name in later.values},
+        later=_later(Fields(fields.mapping("later"), directory)) if fields.values.get("later") else {},
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
         second_look=_second_look(Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
         digest=fields.optional_text("digest") if has_small_files else None,  # else no checksum is of them
     )
+
+
+def _later(fields: Fields) -> dict[str, int]:
+    return {name: fields.integer(name) for name in OFFSETS if name in fields.values}
 
 
 def _second_look(fields: Fields) -> SecondLook:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.files.locations import random_access
-from replica_audit.formats.collection.collected_rows import ForgedError, check_file, told
+from replica_audit.formats.collection.collected_rows import ForgedError, check_file, of_directories, told
 from replica_audit.formats.collection.collection_manifest import CapturedReplica
 from replica_audit.formats.log_dir.whole_file import limit_of
 from replica_audit.tables.columns import INT, STRING, struct
@@ -55,10 +55,12 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
     with told(), random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_TEXTS) as file:
         check_file(file, size_bytes, SMALL_FILE_ROWS)
         _refuse_too_much(file.metadata)
+        directories = pa.array(replicas, STRING)
         for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-            _add(rows, replicas, found)
+            _add(of_directories(rows, directories), replicas, found)
     for directory, replica in replicas.items():
-        if found[directory].keys() != set(replica.files):
+        # what was found is in the manifest, so that the numbers tell nearly always
+        if len(found[directory]) != len(replica.files) and found[directory].keys() != set(replica.files):
             lacking = ", ".join(sorted(set(replica.files) - found[directory].keys()))
             raise ForgedError(f"{directory} lacks {lacking}")
     return found
@@ -89,5 +91,7 @@ def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: C
 
 def _values(column: Any) -> list[Any]:
     """The values of a dictionary array; each is made once, where `to_pylist` makes it for every row."""
+    if len(column) < len(column.dictionary):
+        return cast("list[Any]", column.to_pylist())
     held = [*column.dictionary.to_pylist(), None]
     return [held[-1 if place is None else place] for place in column.indices.to_pylist()]

@@ -143,9 +143,11 @@ class _Walk:
     def _reads(self, name: log_dir.ReplicaDirectory) -> bool:
         return self.wanted is None or self.wanted(name.topic, name.partition)
 
-    def _is_wanted(self, directory: str) -> bool:
-        name = log_dir.replica_directory(directory)
+    def _wants(self, name: log_dir.ReplicaDirectory | None) -> bool:
         return name is not None and self._reads(name)
+
+    def _is_wanted(self, directory: str) -> bool:
+        return self._wants(log_dir.replica_directory(directory))
 
     def _open_collection(self, folder: Folder) -> bool:
         """Learn what is in a collection; False if the manifest is not one of ours."""
@@ -172,7 +174,8 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
             return
-        read = store if self.wanted is None else store.of(self._is_wanted)
+        names = {one.directory: log_dir.replica_directory(one.directory) for one in store.said.replicas}
+        read = store if self.wanted is None else store.of(lambda directory: self._wants(names[directory]))
         try:
             segments = read.segment_files() if read.captured else {}
             missing, is_lacking = store.missing_indexes() if self.of_manifests is None else ({}, False)
@@ -191,7 +194,7 @@ class _Walk:
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         parent = str(folder.path)
         for replica in store.said.replicas:
-            name = log_dir.replica_directory(replica.directory)
+            name = names[replica.directory]
             if name:
                 self._collected_replica(parent, name, CollectedReplica(store, replica, tuple(missing.get(replica.directory, ()))))
                 if replica.directory in read.captured:
