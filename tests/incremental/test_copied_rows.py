@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from replica_audit.storage.warehouse.copied_rows import _copied, _files
+from replica_audit.storage.warehouse import copying_tasks
+from replica_audit.storage.warehouse.copied_rows import _files
 from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.findings import ElectionChoice, FoundFinding
@@ -35,7 +38,7 @@ def copied(tmp_path: Path, table: Table, source: pa.Table, *gone: tuple[str, str
     place = tmp_path / table.name
     place.mkdir()
     batch = pa.RecordBatch.from_pylist([{"table": table.name, "path": str(tmp_path / "source.parquet")}])
-    made = _copied(iter([batch]), {table.name: str(place)}, RUNS, "now", frozenset(gone))
+    made = copying_tasks.copied(iter([batch]), {table.name: str(place)}, RUNS, "now", frozenset(gone))
     files = [row["file"] for one in made for row in one.to_pylist()]
     read = pa.concat_tables([pq.read_table(place / file["path"]) for file in files]) if files else table.arrow.empty_table()
     assert sum(file["rows"] for file in files) == read.num_rows
@@ -127,3 +130,9 @@ def test_only_files_that_may_hold_rows_of_the_runs_are_looked_into(tmp_path: Pat
     assert set(_files(str(place), RUNS)) == of_each["before"] | of_each["other"]
     assert all(Path(path).is_file() for files in of_each.values() for path in files)
     assert _files(str(place), {"A": "unknown"}) == []
+
+
+def test_a_worker_imports_neither_delta_rs_nor_pandas_to_copy_rows() -> None:
+    code = f"import sys, {copying_tasks.__name__}; print({{'deltalake', 'pandas'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "set()\n"
