@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,5 +134,5 @@ def test_only_files_that_may_hold_rows_of_the_runs_are_looked_into(tmp_path: Pat
 
 def test_a_worker_imports_neither_delta_rs_nor_pandas_to_copy_rows() -> None:
     code = f"import sys, {copying_tasks.__name__}; print({{'deltalake', 'pandas'}} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
