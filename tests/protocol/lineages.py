@@ -6,6 +6,7 @@ found by comparing records: nothing here asks an epoch table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,16 +144,23 @@ class Partition:
         self.committed |= {(records[offset], offset) for offset in records if offset < leader.high_watermark}
 
 
-@st.composite
-def partitions(draw: st.DrawFn, *, elections: str = "elect", retention: bool = False) -> Partition:
-    """A partition after some thirty events. `elections`: `elect`, where any replica may win, or `elect_cleanly`, where only the ISR may."""
+def moments(draw: st.DrawFn, *, elections: str = "elect", retention: bool = False) -> Iterator[Partition]:
+    """One partition at its beginning, and after each of some thirty events; arguments as of `partitions`."""
     kinds = [[elections], [elections, "append"], [elections, "append"], ["append"], ["fetch"], ["fetch"], ["shrink"]]
     events = st.tuples(st.sampled_from([*kinds, ["trim"]] if retention else kinds), st.sampled_from(BROKERS), st.integers(1, 3))
     partition = Partition()
     partition.elect(1, 0)
+    yield partition
     for event, broker, amount in draw(st.lists(events, min_size=8, max_size=30)):
         for part in event:
             getattr(partition, part)(broker, amount)
+        yield partition
+
+
+@st.composite
+def partitions(draw: st.DrawFn, *, elections: str = "elect", retention: bool = False) -> Partition:
+    """A partition after some thirty events. `elections`: `elect`, where any replica may win, or `elect_cleanly`, where only the ISR may."""
+    *_before, partition = moments(draw, elections=elections, retention=retention)
     if draw(st.booleans()):
         partition.elect_cleanly(draw(st.sampled_from(sorted(partition.isr))), 1)
     return partition

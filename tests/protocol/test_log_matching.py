@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from replica_audit.protocol.comparison.log_matching import agree_again
 from replica_audit.protocol.epochs.lineage import first_difference
 from replica_audit.protocol.exchange.replica import Replica
-from tests.protocol.lineages import BROKERS, Partition
+from tests.protocol.lineages import BROKERS, moments
 from tests.protocol.logs import Batch, replica
 
 
@@ -60,15 +60,12 @@ def _copies(draw: st.DrawFn) -> list[Copy]:
 
     Of some the first segments are of an earlier moment than the others, between which nothing is missing.
     """
-    kinds = st.sampled_from(["elect", "append", "append", "fetch", "fetch", "shrink", "trim"])
-    partition, moments = Partition(), dict[int, list[list[Batch]]]()
-    partition.elect(1, 0)
-    for kind, broker, amount in draw(st.lists(st.tuples(kinds, st.sampled_from(BROKERS), st.integers(1, 3)), min_size=8, max_size=40)):
-        getattr(partition, kind)(broker, amount)
-        for one, log in partition.replicas.items():
-            moments.setdefault(one, []).append(list(log.batches))
+    logs: dict[int, list[list[Batch]]] = {broker: [] for broker in BROKERS}
+    for partition in moments(draw, retention=True):
+        for broker, log in partition.replicas.items():
+            logs[broker].append(list(log.batches))
     made = []
-    for batches in moments.values():
+    for batches in logs.values():
         for place in draw(st.lists(st.integers(0, len(batches) - 1), min_size=1, max_size=4)):
             later = batches[draw(st.integers(place, len(batches) - 1))]
             bases = sorted({base for _epoch, base, _last in later if draw(st.booleans())})

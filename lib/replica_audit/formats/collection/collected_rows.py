@@ -73,7 +73,7 @@ class ForgedError(OSError):
 
 
 def of_directories(rows: pa.RecordBatch, directories: pa.StringArray) -> pa.RecordBatch:
-    """The rows of some replica directories, where they are few: of these Arrow leaves out the others sooner than a look at each."""
+    """Rows without those of other replica directories; all rows where many directories are wanted: whoever asks looks at each anyway."""
     if len(directories) > rows.num_rows:
         return rows
     names: Any = rows["directory"]

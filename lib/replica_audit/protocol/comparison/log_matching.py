@@ -5,10 +5,7 @@ Two logs that hold an offset in one epoch hold the same below it (KIP-101, KIP-2
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 from replica_audit.protocol.epochs import lineage
-from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replica import Replica
 
 
@@ -20,16 +17,10 @@ def agree_again(leader: Replica, follower: Replica, difference: lineage.Piece) -
     Args:
         leader: of a partition.
         follower: of the same.
-        difference: the first one; no proof where one of the two holds nothing there.
+        difference: the first one. Where one of the two logs holds nothing there, it proves nothing.
     """
-    if difference.left_epoch is None or difference.right_epoch is None:
+    if None in (difference.left_epoch, difference.right_epoch):
         return False
-    end = min(_segment_end(one.log, difference.first_offset) for one in (leader, follower))
+    end = min(one.log.segment_end(difference.first_offset) for one in (leader, follower))
     later = lineage.pieces(leader.history, follower.history, difference.end_offset, end)
-    return any(piece.left_epoch == piece.right_epoch and (piece.left_epoch or 0) >= 0 for piece in later)
-
-
-def _segment_end(log: LoadedLog, offset: int) -> int:
-    """Where the segment that holds an offset ends, exclusive."""
-    following = bisect_right(log.segment_bases, offset)
-    return log.segment_bases[following] if following < len(log.segment_bases) else log.log_end_offset
+    return any(piece.left_epoch is not None and 0 <= piece.left_epoch == piece.right_epoch for piece in later)

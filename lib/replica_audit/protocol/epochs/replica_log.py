@@ -47,6 +47,11 @@ class LoadedLog:
         """The table of every replica but a live leader: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
         return truncate_from_end(self.epochs, self.log_end_offset)
 
+    def segment_end(self, offset: int) -> int:
+        """Where the segment that holds an offset ends, exclusive: where the next one begins, or at the log end."""
+        following = bisect_right(self.segment_bases, offset)
+        return self.segment_bases[following] if following < len(self.segment_bases) else self.log_end_offset
+
 
 def after_swaps(segments: Iterable[Segment]) -> list[Segment]:
     """Put finished `.swap` files in the place of the segments they replace (LogLoader.load); ascending by base offset.

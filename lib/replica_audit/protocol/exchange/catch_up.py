@@ -154,9 +154,7 @@ class _Fetches:
 
     def _in_segment(self, place: int) -> Iterator[int]:
         """The places of a run and of those after it in its segment."""
-        bases = self.log.segment_bases
-        later = bisect_right(bases, self.runs[place].first_offset)
-        end = bases[later] if later < len(bases) else self.log.log_end_offset
+        end = self.log.segment_end(self.runs[place].first_offset)
         for other in range(place, len(self.runs)):
             if self.runs[other].first_offset >= end:
                 return

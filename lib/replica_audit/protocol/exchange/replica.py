@@ -20,11 +20,12 @@ class Replica:
     `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is False where their
     file was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text, or a copy that lacks it).
     `unreadable` says why the replica cannot be used. `alive`: its broker's process ran when it was copied, so nothing was loaded from
-    disk; None if unknown. `may_have_run`: it did, or may have, though nobody knows. `frozen`: it runs, but does nothing. `of_one_time`:
-    its files were copied at one instant. `stopped_cleanly`: the copy has the marker of a clean shutdown, so it is complete, and of a
-    time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not known. `seen`: as a
-    follower it is taken for what it was when its leader was copied, with a log that ended there; None: as it was copied itself.
-    `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out; None: nothing is.
+    disk; None if unknown. `may_have_run`: it did, or may have where `alive` does not tell. `frozen`: it runs, but does nothing.
+    `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the copy has the marker of a clean shutdown, so it is
+    complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
+    known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there; None: as it was
+    copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
+    None: nothing is.
     """
 
     broker_id: int

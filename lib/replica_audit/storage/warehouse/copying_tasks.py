@@ -25,7 +25,7 @@ _BY_NAME = {table.name: table for table in TABLES}
 def copied(
     batches: Iterator[pa.RecordBatch], places: Mapping[str, str], runs: Mapping[str, str], run_id: str, gone: frozenset[PartitionKey]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the files that are named, with this run's id in files of their own; those of partitions that are gone are left out."""
+    """Copy the rows of the files that `batches` names (table, path) into files of this run, but for those of partitions that are gone."""
     with TableFiles(places, run_id) as taken:
         for table, rows in _kept_rows(batches, _Kept(runs, gone)):
             taken.add(table.name, rows_of_table(table, rows))
@@ -33,12 +33,12 @@ def copied(
 
 
 def packed_kept_logs(batches: Iterator[pa.RecordBatch], runs: Mapping[str, str], gone: frozenset[PartitionKey]) -> Iterator[pa.RecordBatch]:
-    """The same rows of `replica_logs`, as of `packed_logs`."""
+    """The rows of `replica_logs` that `copied` would copy, packed as of `packed_logs`."""
     return packed_logs(rows for _table, rows in _kept_rows(batches, _Kept(runs, gone)))
 
 
 def moved(batches: Iterator[pa.RecordBatch], places: Mapping[str, str], run_id: str) -> Iterator[pa.RecordBatch]:
-    """These, with the moments of the looks that they met, as of `with_moments`, in files of this run."""
+    """Write packed rows of `replica_logs`, with the moments of the looks beside them (`with_moments`), into files of this run."""
     with TableFiles(places, run_id) as taken:
         for rows in with_moments(batches):
             taken.add(REPLICA_LOGS.name, rows)
