@@ -6,7 +6,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +14,13 @@ from pathlib import Path
 from replica_audit.collect import CollectRequest, collect
 from tests.collect.collections import quietly
 from tests.formats import kafka_files as kf
+from tests.formats import metadata_files as mf
 from tests.formats import record_files as rf
 
 BROKERS = (1, 2, 3)
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-_OFFSETS = "__consumer_offsets-0"
+_OFFSETS, _METADATA = "__consumer_offsets-0", "__cluster_metadata-0"
+_RECORD_MS = 1_000_000  # the timestamp of the record at offset 0; of each after it a millisecond more
 _SEGMENT_BATCHES = 3
 
 
@@ -38,7 +40,7 @@ class Copy:
     def append(self, epoch: int, value: bytes) -> None:
         if len([one for one in self.batches if one[0] >= self.rolls[-1]]) >= _SEGMENT_BATCHES:
             self.rolls.append(self.end)
-        self.batches.append((self.end, epoch, kf.batch(self.end, epoch, value=value, timestamp=1_000_000 + self.end)))
+        self.batches.append((self.end, epoch, kf.batch(self.end, epoch, value=value, timestamp=_RECORD_MS + self.end)))
 
     def copied(self) -> Copy:
         return Copy(batches=list(self.batches), rolls=list(self.rolls), start=self.start)
@@ -67,10 +69,41 @@ class Topic:
     copies: dict[int, Copy] = field(default_factory=dict)
 
 
+class MetadataLog:
+    """The log of a controller that notes each night what became of partitions, and that time passed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.time_ms, self.end, self.content = chance, _RECORD_MS, 0, b""
+        self.known: dict[str, tuple[int, int, tuple[int, ...]]] = {}  # leader, epoch and ISR by partition
+        brokers = [mf.record("REGISTER_BROKER_RECORD", brokerId=broker, brokerEpoch=broker, fenced=False) for broker in BROKERS]
+        self._add(mf.record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=29), *brokers, mf.topic("orders", kf.TOPIC_ID))
+
+    def _add(self, *values: bytes) -> None:
+        self.content += mf.batch(self.end, 1, *values, timestamp=self.time_ms)
+        self.end += len(values)
+
+    def night(self, topics: Mapping[str, Topic]) -> None:
+        self.time_ms += self.chance.randrange(1, 8)
+        self._add(mf.record("NO_OP_RECORD"))
+        for name, topic in sorted(topics.items()):
+            leader, epoch, isr = self.known.get(name, (topic.leader, -1, topic.isr))
+            number = int(name.rsplit("-", 1)[1])
+            if epoch < 0:
+                self._add(mf.partition(number, kf.TOPIC_ID, leader=topic.leader, leaderEpoch=topic.epoch, isr=list(topic.isr)))
+            elif (leader, epoch, isr) != (topic.leader, topic.epoch, topic.isr):
+                for _election in range(topic.epoch - epoch):  # each with a leader has the next epoch
+                    self._add(mf.change(number, kf.TOPIC_ID, leader=topic.leader, isr=list(topic.isr)))
+                self._add(mf.change(number, kf.TOPIC_ID, isr=list(topic.isr)))
+            self.known[name] = topic.leader, topic.epoch, topic.isr
+
+    def files(self) -> dict[str, bytes]:
+        return {f"{_METADATA}/{0:020d}.log": self.content, f"{_METADATA}/leader-epoch-checkpoint": kf.checkpoint([(1, 0)])}
+
+
 class Cluster:
     """Three brokers on disk below `place`; what is audited of them is in `root`, another one each night if it is collected."""
 
-    def __init__(self, place: Path, seed: int, *, is_collected: bool, partitions: int = 6) -> None:
+    def __init__(self, place: Path, seed: int, *, is_collected: bool, partitions: int = 6, has_log: bool = False) -> None:
         self.place, self.chance, self.is_collected = place, random.Random(seed), is_collected  # noqa: S311
         self.id = f"night-cluster-{seed:08d}"[:22].ljust(22, "x")
         self.topics = {f"orders-{number}": Topic(f"orders-{number}") for number in range(partitions)}
@@ -79,6 +112,7 @@ class Cluster:
             for _number in range(self.chance.randrange(2, 9)):
                 first.append(0, b"record")
             topic.copies = {broker: first.copied() for broker in BROKERS}
+        self.log = MetadataLog(self.chance) if has_log else None
         self.commits: list[tuple[str, int, int]] = []
         self.down: set[int] = set()
         self.high_watermarks: dict[tuple[int, str], int] = {}
@@ -108,6 +142,8 @@ class Cluster:
 
     def _write(self) -> None:
         raw = self.place / "raw"
+        if self.log:
+            self.log.night(self.topics)
         for broker in BROKERS:
             log_dir = raw / f"broker-{broker}" / "data"
             wanted = {"meta.properties": kf.meta_properties(broker, self.id)}
@@ -116,6 +152,8 @@ class Cluster:
                     wanted |= {f"{topic.name}/{name}": content for name, content in topic.copies[broker].files().items()}
             if self.commits and broker == 1:
                 wanted |= self._group_offsets()
+            if self.log and broker == 1:
+                wanted |= self.log.files()
             ends = {name: topic.copies[broker].end for name, topic in self.topics.items() if broker in topic.copies}
             marks = [(*name.rsplit("-", 1), self.high_watermarks.get((broker, name), end)) for name, end in sorted(ends.items())]
             wanted["replication-offset-checkpoint"] = kf.checkpoint(marks)
@@ -219,16 +257,31 @@ def _diverge(cluster: Cluster, topic: Topic) -> None:
     old = topic.leader
     topic.leader, topic.epoch = old % len(BROKERS) + 1, topic.epoch + 1
     topic.isr = tuple(broker for broker in BROKERS if broker != old)
+    if old in topic.copies:
+        cluster.high_watermarks[old, topic.name] = topic.copies[old].end
     for broker, copy in topic.copies.items():
         copy.append(topic.epoch - 1 if broker == old else topic.epoch, f"night {cluster.night} of {broker == old}".encode())
 
 
+def _alone_in_sync(_cluster: Cluster, topic: Topic) -> None:
+    topic.isr = (topic.leader,)
+
+
 def _truncate(_cluster: Cluster, topic: Topic) -> None:
-    followers = sorted(topic.copies.keys() - {topic.leader})
-    for broker in followers[:1]:
-        copy = topic.copies[broker]
-        copy.batches = copy.batches[: max(1, len(copy.batches) - 2)]
-        copy.rolls = [first for first in copy.rolls if first < copy.end] or [copy.start]
+    for broker in sorted(topic.copies.keys() - {topic.leader})[:1]:
+        _lose_two(topic.copies[broker])
+
+
+def _lose_two(copy: Copy) -> None:
+    copy.batches = copy.batches[: max(1, len(copy.batches) - 2)]
+    copy.rolls = [first for first in copy.rolls if first < copy.end] or [copy.start]
+
+
+def _leader_loses_its_end(cluster: Cluster, topic: Topic) -> None:
+    if topic.leader in topic.copies:
+        _lose_two(topic.copies[topic.leader])
+        for broker in topic.copies:
+            cluster.high_watermarks[broker, topic.name] = topic.copies[topic.leader].end
 
 
 def _retention(_cluster: Cluster, topic: Topic) -> None:
@@ -317,7 +370,9 @@ CHANGES: dict[str, Callable[[Cluster, Topic], None]] = {
     "lag": _lag,
     "elect": _elect,
     "diverge": _diverge,
+    "alone in sync": _alone_in_sync,
     "truncate": _truncate,
+    "leader loses its end": _leader_loses_its_end,
     "retention": _retention,
     "compact": _compact,
     "roll": _roll,

@@ -63,19 +63,17 @@ def made(looks: Seen = LOOKS, facts: ClusterFacts = FACTS, commits: tuple[object
     return fingerprint(looks, commits_identity(commits), ClusterIdentity.of(facts))
 
 
-def test_what_is_the_same_is_told_by_one_digest_and_else_both_are_made() -> None:
-    whole, other = made(), made(with_look(2, identity="other"))
-    assert whole.exact is not None
-    assert whole.quiet is not None
+def test_where_nothing_was_found_the_quiet_digest_is_enough() -> None:
+    both, other = made(), made(with_look(2, identity="other"))
+    assert both.whole is not None
+    assert both.quiet is not None
 
-    def again(exact: str | None, quiet: str | None) -> Fingerprint:
-        return fingerprint(LOOKS, commits_identity(()), ClusterIdentity.of(FACTS), Fingerprint(exact=exact, quiet=quiet))
+    def again(whole: str | None, quiet: str | None) -> Fingerprint:
+        return fingerprint(LOOKS, commits_identity(()), ClusterIdentity.of(FACTS), Fingerprint(whole=whole, quiet=quiet))
 
-    assert again(None, whole.quiet) == Fingerprint(exact=None, quiet=whole.quiet)
-    assert again(whole.exact, None) == Fingerprint(exact=whole.exact, quiet=None)
-    assert again(whole.exact, other.quiet) == Fingerprint(exact=whole.exact, quiet=None)
-    for before in ((None, None), (other.exact, None), (None, other.quiet), (other.exact, other.quiet)):
-        assert again(*before) == whole
+    assert again(None, both.quiet) == Fingerprint(whole=None, quiet=both.quiet)
+    for before in ((None, None), (both.whole, None), (other.whole, None), (None, other.quiet), (other.whole, other.quiet)):
+        assert again(*before) == both
 
 
 def with_look(place: int, **values: Any) -> Seen:
@@ -122,7 +120,7 @@ FACTS_CHANGED: dict[str, Any] = {
     "show_keys": True,
     "describes_producers": False,
 }
-EXACT_ONLY: dict[str, ClusterFacts] = {
+WHOLE_ONLY: dict[str, ClusterFacts] = {
     "history": replace(FACTS, history=replace(FACTS.history, end=Moment(101, 2, NIGHT_MS + 1))),
     "acknowledged": replace(FACTS, acknowledged=Acknowledgements(entries=(ONE,), on=ONE.until)),
 }
@@ -132,7 +130,7 @@ EXACT_ONLY: dict[str, ClusterFacts] = {
 def test_what_decides_rows_is_in_both_digests(what: str) -> None:
     changed = CHANGES[what]()
     assert changed.quiet != made().quiet
-    assert changed.exact != made().exact
+    assert changed.whole != made().whole
 
 
 def _other(name: str) -> Any:
@@ -150,36 +148,53 @@ def _other(name: str) -> Any:
 def test_every_field_of_a_claim_is_in_both_digests(name: str) -> None:
     changed = made(with_claim(1, replace(CLAIM, **{name: _other(name)})))
     assert changed.quiet != made().quiet
-    assert changed.exact != made().exact
+    assert changed.whole != made().whole
 
 
 @pytest.mark.parametrize("name", FACTS_CHANGED)
 def test_facts_of_the_cluster_are_in_both_digests(name: str) -> None:
     changed = made(facts=replace(FACTS, **{name: FACTS_CHANGED[name]}))
     assert changed.quiet != made().quiet
-    assert changed.exact != made().exact
+    assert changed.whole != made().whole
 
 
-@pytest.mark.parametrize("name", EXACT_ONLY)
-def test_what_only_findings_show_is_in_the_exact_digest(name: str) -> None:
-    changed = made(facts=EXACT_ONLY[name])
+@pytest.mark.parametrize("name", WHOLE_ONLY)
+def test_what_only_findings_show_is_in_the_whole_digest(name: str) -> None:
+    changed = made(facts=WHOLE_ONLY[name])
     assert changed.quiet == made().quiet
-    assert changed.exact != made().exact
+    assert changed.whole != made().whole
 
 
 def test_brokers_over_time_are_in_both_digests() -> None:
     changed = made(facts=replace(FACTS, history=replace(FACTS.history, release=(3, 6))))
     assert changed.quiet != made().quiet
-    assert changed.exact != made().exact
+    assert changed.whole != made().whole
 
 
 def test_every_fact_of_a_cluster_is_tested_here() -> None:
-    tested = {*FACTS_CHANGED, *EXACT_ONLY, "metadata_log_end"}
+    tested = {*FACTS_CHANGED, *WHOLE_ONLY, "metadata_log_end"}
     assert {one.name for one in fields(ClusterFacts)} - tested == {"audited_at_ms"}, "it counts with --compare records alone"
     assert made(facts=replace(FACTS, audited_at_ms=7)) == made()
 
 
-def test_a_night_that_only_passes_changes_the_exact_digest_alone() -> None:
+def test_a_day_counts_for_acknowledgements_only_where_one_expires() -> None:
+    first, last, after = (
+        made(facts=replace(FACTS, acknowledged=Acknowledgements(entries=(ONE,), on=on)))
+        for on in (date(2026, 11, 1), ONE.until, date(2026, 12, 2))
+    )
+    assert first == last
+    assert after.whole != last.whole
+    assert after.quiet == last.quiet
+
+
+def test_a_night_that_only_passes_changes_neither_digest_without_a_metadata_log() -> None:
+    no_log = [one for one in LOOKS if one[1].log_end_offset < 0]
+    later = [(broker, replace(look, captured_at_ms=look.captured_at_ms and NIGHT_MS + DAY_MS)) for broker, look in no_log[1:]]
+    other = replace(FACTS, history=replace(FACTS.history, end=Moment(200, 2, NIGHT_MS + DAY_MS)))
+    assert made([(None, claim_look(replace(FILE, known_at_ms=NIGHT_MS + DAY_MS))), *later], other) == made(no_log)
+
+
+def test_a_night_that_only_passes_changes_the_whole_digest_alone_where_the_metadata_log_went_on() -> None:
     later = [
         (None, claim_look(replace(FILE, known_at_ms=NIGHT_MS + DAY_MS))),
         (1, claim_look(replace(CLAIM, log_end_offset=200))),
@@ -188,7 +203,7 @@ def test_a_night_that_only_passes_changes_the_exact_digest_alone() -> None:
     ]
     end = replace(FACTS, metadata_log_end=(2, 200), history=replace(FACTS.history, end=Moment(200, 2, NIGHT_MS + DAY_MS)))
     assert made(later, end).quiet == made().quiet
-    assert made(later, end).exact != made().exact
+    assert made(later, end).whole != made().whole
 
 
 def test_order_does_not_count() -> None:
@@ -208,7 +223,7 @@ def test_what_cannot_be_told_is_never_the_same() -> None:
     assert made([*LOOKS, (1, REPLICA)]) == UNKNOWN, "two copies of one directory"
 
 
-A, B = Fingerprint(exact="a", quiet="q"), Fingerprint(exact="b", quiet="q")
+A, B = Fingerprint(whole="a", quiet="q"), Fingerprint(whole="b", quiet="q")
 
 
 @pytest.mark.parametrize(
@@ -216,10 +231,10 @@ A, B = Fingerprint(exact="a", quiet="q"), Fingerprint(exact="b", quiet="q")
     [
         pytest.param(A, None, SinceLastRun.NEW, id="the earlier run did not know it"),
         pytest.param(None, A, SinceLastRun.GONE, id="nothing is there any more"),
-        pytest.param(A, Fingerprint(exact="a", quiet=None), SinceLastRun.UNCHANGED, id="with findings, and all of it is as it was"),
-        pytest.param(A, Fingerprint(exact=None, quiet="q"), SinceLastRun.UNCHANGED, id="quiet, and what decides is as it was"),
-        pytest.param(B, Fingerprint(exact="a", quiet=None), SinceLastRun.CHANGED, id="with findings, and a moment is another"),
-        pytest.param(replace(A, quiet="r"), Fingerprint(exact=None, quiet="q"), SinceLastRun.CHANGED, id="quiet no more"),
+        pytest.param(A, Fingerprint(whole="a", quiet=None), SinceLastRun.UNCHANGED, id="with findings, and all of it is as it was"),
+        pytest.param(A, Fingerprint(whole=None, quiet="q"), SinceLastRun.UNCHANGED, id="quiet, and what decides is as it was"),
+        pytest.param(B, Fingerprint(whole="a", quiet=None), SinceLastRun.CHANGED, id="with findings, and what counts for them changed"),
+        pytest.param(replace(A, quiet="r"), Fingerprint(whole=None, quiet="q"), SinceLastRun.CHANGED, id="quiet no more"),
         pytest.param(A, UNKNOWN, SinceLastRun.CHANGED, id="it may not be compared by anything"),
         pytest.param(UNKNOWN, UNKNOWN, SinceLastRun.CHANGED, id="it cannot be told"),
     ],

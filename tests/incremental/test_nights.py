@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 NIGHTS = int(os.environ.get("REPLICA_AUDIT_NIGHTS", "8"))
-CLUSTERS = 8  # in one run: half of them raw, half of them collected
+CLUSTERS = 8  # in one run: half of them raw, half of them collected; half of each with a metadata log
 _FIRST_DAY = date(2026, 11, 1)
 # what says of a run when and how it was made
 _OF_THE_RUN = {"started_at", "finished_at", "alive_at", "holder", "attempt", "versions"}
@@ -118,7 +118,9 @@ def test_a_table_that_takes_no_files_gets_its_rows_by_spark(spark: SparkSession,
 def test_tables_are_those_of_a_full_run(spark: SparkSession, tmp_path: Path) -> None:
     """Both warehouses live through the same nights, so findings are new, persist and are resolved in the same ones."""
     with at_rest():
-        clusters = [Cluster(tmp_path / f"cluster-{seed}", seed, is_collected=bool(seed % 2)) for seed in range(CLUSTERS)]
+        clusters = [
+            Cluster(tmp_path / f"cluster-{seed}", seed, is_collected=bool(seed % 2), has_log=bool(seed & 2)) for seed in range(CLUSTERS)
+        ]
         kept, seen, compared = 0, Counter[str](), 0
         for night in range(1 + -(-NIGHTS // CLUSTERS)):
             inputs = [cluster.root for cluster in clusters]

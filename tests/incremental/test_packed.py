@@ -1,7 +1,8 @@
-"""Looks and rows that tasks hand to each other packed: nothing is lost, and those of a partition meet."""
+"""Looks, claims and rows that tasks hand to each other packed: nothing is lost, and those of a partition meet."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 
 from replica_audit.engine.arrow import frame_of, pack
 from replica_audit.engine.moved_logs import packed_logs, with_moments
-from replica_audit.model import Appearance, PartitionLook
+from replica_audit.model import Appearance, Election, PartitionLook, PartitionMetadata
+from replica_audit.stages.inventory import Listing
+from replica_audit.stages.packed_claims import claims_of, with_packed_claims
 from replica_audit.stages.packed_looks import _packs
-from replica_audit.tables import LOOKED, MOVED, REPLICA_LOGS
+from replica_audit.tables import INVENTORY, LOOKED, MOVED, REPLICA_LOGS
 from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.packed_rows import PACKS, by_pack, pack_of, packed, unpacked
 from replica_audit.tables.replicas import ReplicaLog
+from replica_audit.tables.values import metadata_row
 from tests.tables.values import full_row
 
 if TYPE_CHECKING:
@@ -97,3 +101,63 @@ def test_each_replica_gets_its_own_moments() -> None:
 def test_no_rows_are_none() -> None:
     assert list(with_moments(iter([pa.RecordBatch.from_pylist(looked(1, look(0)), schema=MOVED)]))) == []
     assert LOOKED.names[2:] == list(Appearance.__dataclass_fields__)
+
+
+def claimed(partition: int, *, topic: str = "orders", **values: Any) -> Row:
+    named = PartitionMetadata(
+        topic=topic,
+        partition=partition,
+        topic_id="A",
+        compacted=None,
+        leader=1,
+        leader_epoch=3,
+        replicas=(1, 2),
+        isr=(1,),
+        source="metadata-log",
+        elections=(Election(3, 1, "clean", (1, 2), (), 40, 2, 1_000),),
+    )
+    row = metadata_row(replace(named, **values))
+    return {**SOURCE, "is_audited": True, "topic": row.pop("topic"), "partition": row.pop("partition"), "metadata": row}
+
+
+LATER = Listing(replicas=frozenset())
+
+
+def unpacked_claims(rows: list[Row], replicas: frozenset[tuple[str, str, int]] | None) -> list[Row]:
+    packs = pa.RecordBatch.from_pylist(rows, schema=pa.schema([*struct(cluster_id=STRING, broker_id=INT), pa.field("claims", pa.binary())]))
+    batches = list(claims_of([packs], replicas))
+    assert all(batch.schema == INVENTORY for batch in batches)
+    return [{name: value for name, value in row.items() if value is not None} for batch in batches for row in batch.to_pylist()]
+
+
+def test_claims_of_chosen_partitions_come_out_of_packs_as_they_went_in() -> None:
+    rows = [claimed(0), claimed(0, topic="other"), claimed(1, leader=-1, elections=()), claimed(2)]
+    packs = list(with_packed_claims(rows, LATER))
+    (pack,) = packs
+    assert pack.keys() == {"cluster_id", "broker_id", "is_audited", "claims"}
+    as_listed = [row for batch in [pa.RecordBatch.from_pylist(rows, schema=INVENTORY)] for row in batch.to_pylist()]
+    expected = [{name: value for name, value in row.items() if value is not None} for row in as_listed]
+    assert unpacked_claims(packs, None) == expected
+    assert unpacked_claims(packs, frozenset({("c", "orders", 0), ("c", "orders", 1), ("d", "orders", 2)})) == [expected[0], expected[2]]
+    assert unpacked_claims(packs, frozenset()) == []
+
+
+def test_claims_that_are_read_now_stay_rows() -> None:
+    rows: list[Row] = [claimed(0), claimed(0, topic="__consumer_offsets"), {**SOURCE, "problem": {"code": "malformed"}}]
+    assert list(with_packed_claims(rows, Listing())) == rows
+    assert list(with_packed_claims(rows, LATER))[:2] == rows[1:]
+    assert list(with_packed_claims(rows[1:], LATER)) == rows[1:]
+
+
+def test_a_claim_that_no_column_holds_is_told_and_the_others_go_on() -> None:
+    rows = list(with_packed_claims([claimed(0), claimed(1, leader=1 << 40), claimed(2)], LATER))
+    (told,) = [row["problem"] for row in rows if "problem" in row]
+    assert (told["code"], told["path"]) == ("unusable-value", "orders-1")
+    assert "metadata.leader" in told["detail"]
+    assert [row["partition"] for row in unpacked_claims([row for row in rows if "claims" in row], None)] == [0, 2]
+
+
+def test_many_claims_are_in_several_packs() -> None:
+    packs = list(with_packed_claims(map(claimed, range(10_000)), LATER))
+    assert len(packs) == 2
+    assert [row["partition"] for row in unpacked_claims(packs, None)] == list(range(10_000))

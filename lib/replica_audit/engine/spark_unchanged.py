@@ -19,7 +19,7 @@ from replica_audit.partition.known.fingerprint import ClusterIdentity
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
 from replica_audit.tables import COUNTED, FINGERPRINTS, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
-from replica_audit.tables.fingerprints import NEVER_TAKEN_OVER, QUIET_TABLES
+from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, QUIET_TABLES
 from replica_audit.tables.packed_rows import PACKS
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
@@ -86,9 +86,9 @@ def fingerprint_rows(outcomes: DataFrame, now: DataFrame) -> DataFrame:
         *(F.col(name).alias(column) for name, column in _OF_OUTCOME.items()),
     )
     rows = found.join(now, on=list(KEYS), how="left")
-    is_open, is_quiet = _any_row(NEVER_TAKEN_OVER), ~_any_row(tuple(t.name for t in COUNTED if t.name not in QUIET_TABLES))
-    is_quiet = is_quiet & (F.size("found") == 0)
-    # one of the two: where the exact digest is the same, so is the quiet one
+    is_open = _any_row(NEVER_TAKEN_OVER) | (_any_row(NEVER_IF_COLLECTED) & F.col("is_collected"))
+    is_quiet = ~_any_row(tuple(t.name for t in COUNTED if t.name not in QUIET_TABLES)) & (F.size("found") == 0)
+    # one of the two: where the whole digest is the same, so is the quiet one
     kept = {"fingerprint": ~is_quiet & ~is_open, "quiet_fingerprint": is_quiet & ~is_open}
     names = [column.name for column in PARTITION_FINGERPRINTS.columns if column.name != "run_id"]
     return rows.select(*(F.when(kept[name], F.col(name)).alias(name) if name in kept else F.col(name) for name in names))

@@ -25,6 +25,7 @@ from replica_audit.engine.spark import (
     logged_versions,
     metadata_copies,
     outcomes_of,
+    packed_claims,
     segments,
     source_rows,
     transactions,
@@ -201,7 +202,7 @@ class _Audit:
             chosen, changed = taken.changed_of(looked), taken.changed
             of_brokers = [source for source in of_brokers if (source[0], source[1]) in taken.brokers]
         read = inventory(source_rows(self.spark, of_brokers), self.request.settings.topics, replicas=changed, rest=False)
-        return chosen.unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
+        return chosen.unionByName(packed_claims(looked, changed)).unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
 
     def _tasks_for(self, files: int) -> int:
         return min(self.request.settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files))

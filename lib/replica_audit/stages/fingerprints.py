@@ -21,12 +21,16 @@ Look = tuple[int | None, Appearance]  # with its broker
 
 
 class Compared(NamedTuple):
-    """A partition now and against the earlier run; the brokers that have a replica of it, None if it is unchanged."""
+    """A partition now and against the earlier run.
+
+    `broker_ids`: the brokers that have a replica of it, None if it is unchanged. `is_collected`: a replica tells when it was collected.
+    """
 
     key: PartitionKey
     now: Fingerprint | None
     since_last_run: SinceLastRun
     broker_ids: list[int] | None
+    is_collected: bool
 
 
 def compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterIdentity]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +65,7 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
         for key, commit in _there(batch, keys, "commit"):
             commits[key].append(commit)
         for key, then in _there(batch, keys, "before"):
-            before[key] = Fingerprint(exact=then["fingerprint"], quiet=then["quiet_fingerprint"])
+            before[key] = Fingerprint(whole=then["fingerprint"], quiet=then["quiet_fingerprint"])
     found: list[Compared] = []
     no_commits = commits_identity(())
     for key in list(looks):
@@ -70,8 +74,9 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
         committed = commits_identity(commits[key]) if key in commits else no_commits
         now = fingerprint(of_one, committed, clusters[key[0]], then)
         since = since_last_run(now, then)
-        found.append(Compared(key, now, since, None if since is SinceLastRun.UNCHANGED else _with_replica(of_one)))
-    return [*found, *(Compared(key, None, since_last_run(None, then), []) for key, then in before.items())]
+        is_collected = any(look.captured_at_ms is not None for _broker, look in of_one)
+        found.append(Compared(key, now, since, None if since is SinceLastRun.UNCHANGED else _with_replica(of_one), is_collected))
+    return [*found, *(Compared(key, None, since_last_run(None, then), [], is_collected=False) for key, then in before.items())]
 
 
 def _add_looks(cluster: str, broker: int | None, rows: pa.RecordBatch, looks: dict[PartitionKey, list[Look]]) -> None:
@@ -90,16 +95,17 @@ def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterat
 
 
 def _encoded(rows: list[Compared]) -> pa.RecordBatch:
-    keys, now, since, brokers = zip(*rows, strict=True)
+    keys, now, since, brokers, collected = zip(*rows, strict=True)
     clusters, topics, partitions = zip(*keys, strict=True)
     made = {
         "cluster_id": clusters,
         "topic": topics,
         "partition": partitions,
-        "fingerprint": [one and one.exact for one in now],
+        "fingerprint": [one and one.whole for one in now],
         "quiet_fingerprint": [one and one.quiet for one in now],
         "since_last_run": list(map(str, since)),
         "broker_ids": brokers,
+        "is_collected": collected,
     }
     return pa.RecordBatch.from_arrays([pa.array(made[field.name], field.type) for field in FINGERPRINTS], schema=FINGERPRINTS)
 

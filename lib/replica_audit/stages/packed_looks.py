@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from replica_audit.model import Appearance, PartitionLook
 from replica_audit.stages.inventory import Listing, list_source
+from replica_audit.stages.packed_claims import with_packed_claims
 from replica_audit.stages.valid_rows import REFUSED, fitting, refuse_with_problem
 from replica_audit.tables import LOOKED
 from replica_audit.tables.columns import INT, STRING, struct
@@ -24,9 +25,9 @@ _ROW = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, topic=STRING, par
 
 
 def list_with_looks(source: Row, listing: Listing) -> Iterator[Row]:
-    """The rows of one source, as of `list_source`, and among them packs of looks."""
+    """The rows of one source, as of `list_source`, and among them packs of looks, and of claims where replicas are read later."""
     seen: list[PartitionLook] = []
-    yield from list_source(source, listing, seen.append)
+    yield from with_packed_claims(list_source(source, listing, seen.append), listing)
     for first in range(0, len(seen), _AT_ONCE):
         yield from _packs(source, seen[first : first + _AT_ONCE])
 

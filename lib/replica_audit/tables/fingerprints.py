@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
+from replica_audit.tables.columns import BOOLEAN, BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.runs import ReportedProblem
 
@@ -25,7 +25,7 @@ class PartitionFingerprint:
     ]
     quiet_fingerprint: Annotated[
         str | None,
-        "the same, but of moments and of ends of the metadata log only what they decide; null where something was found or is open",
+        "the same without what counts only for findings: acknowledgements, the end of the metadata log; null where something was found",
     ]
     row_counts: Annotated[tuple[Bigint, ...], "its rows in each table, in the order of this version's tables"]
     verdicts: Annotated[tuple[str, ...], "those on its followers"]
@@ -46,9 +46,10 @@ FINGERPRINTS = pa.schema(
     [
         *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
         pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
+        pa.field("is_collected", BOOLEAN),  # whether a replica tells when it was collected
     ]
 )
-# A partition whose rows are of these tables alone, and of which nothing was found, is quiet: no column of theirs holds a moment of the run.
+# A partition whose rows are of these tables alone, and of which nothing was found, is quiet.
 QUIET_TABLES = (
     "segment_epochs",
     "replica_logs",
@@ -64,3 +65,5 @@ QUIET_TABLES = (
 )
 # the state of an open transaction is also told by coordinators, whatever its partition looks like
 NEVER_TAKEN_OVER = ("open_transactions",)
+# for how long sequences may have been missing depends on the moment of the collection itself, not only on what came before it
+NEVER_IF_COLLECTED = ("sequence_gaps",)

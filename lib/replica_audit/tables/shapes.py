@@ -136,6 +136,8 @@ LOOKED = pa.schema([pa.field("topic", STRING), pa.field("partition", INT), *LOOK
 # rows of the shape LOOKED of one broker, or of the file beside the brokers, as one value; how many are of replicas, and how many tell when
 # the replica was collected
 PACKED_LOOKS = struct(pack=INT, replicas=BIGINT, captured=BIGINT, rows=pa.binary())
+# claims of metadata of one broker, or of the file beside the brokers; as one value in rows of the shape INVENTORY
+CLAIMED = pa.schema(list(struct(topic=STRING, partition=INT, metadata=PARTITION_METADATA)))
 LOG_EVENT = struct_of_value(LogEvent, without=(*_PARTITION, "broker_id"))
 COMMITTED_OFFSET = struct(
     group_id=STRING,
@@ -163,6 +165,7 @@ INVENTORY = pa.schema(
         pa.field("metadata_copy", METADATA_COPY),
         pa.field("event", LOG_EVENT),
         pa.field("looks", PACKED_LOOKS),
+        pa.field("claims", pa.binary()),
         pa.field("versions", LOGGED_VERSIONS),
         pa.field("problem", PROBLEM),
     ]

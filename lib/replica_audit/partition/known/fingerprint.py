@@ -1,10 +1,12 @@
 """What the rows of a partition depend on, as a digest: where it is the same as in an earlier run, the rows are the same.
 
-Two digests, because some numbers change every night though nothing happened: when a replica was collected, when the file beside the brokers
-was written, how far a copy of the metadata log reaches. The *exact* one has them as they are. The *quiet* one has of them what decides:
-which of two moments is the later one, and by more than clocks differ; which copy of the metadata log reaches farthest. It holds for
-partitions in which nothing was found and nothing is open, for in their rows no such number stands (`replica_logs` apart, which gets the
-new ones).
+Some numbers change every night though nothing happened: when a replica was collected, when the file beside the brokers was written, how
+far a copy of the metadata log reaches. No row has them (`replica_logs` apart, which gets the new ones), so what they decide is digested
+instead: which of two moments is the later one, and by more than clocks differ; which copy of the metadata log reaches farthest.
+
+Two digests, because some things count only where something was found: who acknowledged it, and, where the metadata log knows the partition,
+its end, which is that of the last leader's term. The *quiet* one, for partitions in which nothing was found, is without them, the *whole*
+one has them.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from operator import attrgetter
 from replica_audit.digests import digest
 from replica_audit.model import Appearance
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.protocol.cluster.cluster_history import ClusterHistory
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
 from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 
-# a new fact of a cluster is in both digests, unless it is named here
+# a new fact of a cluster is in both digests as it is, unless it is named here
 _MOVING = frozenset({"metadata_log_end", "history", "acknowledged"})
 _UNUSED = frozenset({"audited_at_ms"})  # with --compare records alone, and then nothing is taken over
 _LASTING_FACTS = attrgetter(*(one.name for one in fields(ClusterFacts) if one.name not in _MOVING | _UNUSED))
@@ -29,21 +31,25 @@ _LASTING_HISTORY = attrgetter(*(one.name for one in fields(ClusterHistory) if on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What is true of a cluster, as digests; and how far its farthest copy of the metadata log reaches."""
+    """What is true of a cluster.
 
-    exact: str
-    quiet: str
+    `lasting`: what counts for all of its partitions, as a digest; `known_findings`: who acknowledged what, as a digest. `metadata_log_end`:
+    how far its farthest copy of the metadata log reaches; `log_ended`: the last batch of that copy.
+    """
+
+    lasting: str
+    known_findings: str
     metadata_log_end: tuple[int, int]
+    log_ended: Moment
 
     @classmethod
     def of(cls, facts: ClusterFacts) -> ClusterIdentity:
         """That of a cluster."""
-        lasting = digest((_LASTING_FACTS(facts), _LASTING_HISTORY(facts.history)))
-        known_findings = facts.acknowledged if facts.acknowledged.entries else None
         return cls(
-            exact=digest((lasting, facts.metadata_log_end, facts.history.end, known_findings)),
-            quiet=lasting,
+            lasting=digest((_LASTING_FACTS(facts), _LASTING_HISTORY(facts.history))),
+            known_findings=digest(facts.acknowledged.on_that_day),
             metadata_log_end=facts.metadata_log_end,
+            log_ended=facts.history.end,
         )
 
 
@@ -54,11 +60,11 @@ class Fingerprint:
     None where that cannot be told, or two copies are of one directory; of one that is known to be unchanged by the other, too.
     """
 
-    exact: str | None
+    whole: str | None
     quiet: str | None
 
 
-UNKNOWN = Fingerprint(exact=None, quiet=None)
+UNKNOWN = Fingerprint(whole=None, quiet=None)
 
 
 class SinceLastRun(StrEnum):
@@ -79,7 +85,7 @@ def since_last_run(now: Fingerprint | None, before: Fingerprint | None) -> Since
         return SinceLastRun.GONE
     if before is None:
         return SinceLastRun.NEW
-    pairs = (now.exact, before.exact), (now.quiet, before.quiet)
+    pairs = (now.whole, before.whole), (now.quiet, before.quiet)
     return SinceLastRun.UNCHANGED if any(mine is not None and mine == its for mine, its in pairs) else SinceLastRun.CHANGED
 
 
@@ -92,7 +98,7 @@ def fingerprint(
         looks: of its replicas, of claims of metadata and of logged events, each with its broker, in any order.
         commits: the identity of what groups committed of it.
         cluster: of its cluster.
-        before: its fingerprint in an earlier run; where one digest is still the same, the other is not made.
+        before: its fingerprint in an earlier run; where the quiet digest is still the same, the other is not made.
     """
     ordered = sorted(looks, key=_place)
     places = [(broker, look.log_dir, look.directory) for broker, look in ordered if look.directory is not None]
@@ -100,18 +106,11 @@ def fingerprint(
         return UNKNOWN
     lasting = [(broker, look.identity, look.log_dir, look.directory) for broker, look in ordered]
 
-    def exact() -> str:
-        moving = [(look.captured_at_ms, look.known_at_ms, look.log_epoch, look.log_end_offset) for _broker, look in ordered]
-        return digest((cluster.exact, commits, lasting, moving))
-
-    def quiet() -> str:
-        return digest((cluster.quiet, commits, lasting, _decided([look for _broker, look in ordered], cluster.metadata_log_end)))
-
-    if before is not None and before.quiet is not None and before.quiet == quiet():
-        return Fingerprint(exact=None, quiet=before.quiet)
-    if before is not None and before.exact is not None and before.exact == exact():
-        return Fingerprint(exact=before.exact, quiet=None)
-    return Fingerprint(exact=exact(), quiet=quiet())
+    quiet = digest((cluster.lasting, commits, lasting, _decided([look for _broker, look in ordered], cluster.metadata_log_end)))
+    if before is not None and before.quiet == quiet:
+        return Fingerprint(whole=None, quiet=quiet)
+    is_in_log = any(look.log_end_offset >= 0 for _broker, look in ordered)
+    return Fingerprint(whole=digest((quiet, cluster.known_findings, cluster.log_ended if is_in_log else None)), quiet=quiet)
 
 
 def _place(one: tuple[int | None, Appearance]) -> tuple[object, ...]:
