@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.collection import small_files_file
+from replica_audit.formats.collection import broker_folder, small_files_file
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS, check_segment, doubtful_segments
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
-from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, CapturedReplica
+from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS, Contents, kept_small_files
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SequenceGap
@@ -368,3 +368,21 @@ def test_rows_that_pass_by_their_columns_pass(rows: list[tuple[object, ...]]) ->
     for row in batch.to_pylist():
         if row not in doubtful:
             check_segment(row)
+
+
+def test_of_small_files_as_collect_writes_them_only_those_that_are_wanted_are_read(collected: Path, monkeypatch: pytest.MonkeyPatch):
+    read: list[set[str]] = []
+
+    def kept(path: Path, size: int, replicas: Mapping[str, CapturedReplica]) -> Contents:
+        read.append(set(replicas))
+        return kept_small_files(path, size, replicas)
+
+    monkeypatch.setattr(broker_folder, "kept_small_files", kept)
+    _manifest, found = log_dirs_of(collected.parent.parent)
+    (log_dir,) = found.values()
+    one = min(log_dir.captured)
+    every = log_dir.small_files()
+    assert every is not None
+    assert log_dir.small_files(log_dir.of(one.__eq__)) == {one: every[one]}
+    assert log_dir.small_files(log_dir.of(lambda _directory: False)) == {}
+    assert read == [set(log_dir.captured), {one}]

@@ -46,7 +46,7 @@ from replica_audit.formats.collection.collection_manifest import (
     read,
 )
 from replica_audit.formats.collection.scanned_rows import scanned
-from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
+from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, STRING
@@ -57,7 +57,6 @@ _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_by
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
-_CHUNK = 1 << 20
 
 
 def index_name(file_name: str) -> str:
@@ -112,14 +111,20 @@ class CollectedLogDir:
         """Its `small-files.parquet`."""
         return self.folder / SMALL_FILES_FILE
 
-    def small_files(self) -> Contents | None:
-        """Of every replica directory what its small files hold, by name; None: they are files in a folder of its name.
+    def small_files(self, wanted: CollectedLogDir | None = None) -> Contents | None:
+        """Of replica directories what their small files hold, by name; None: they are files in a folder of its name.
+
+        Those that are `wanted`, as of `of`, or all. With none of the others anything may be wrong.
 
         Raises:
             OSError: as `kept_small_files`.
         """
-        size = self.said.small_files_bytes
-        return None if size is None else kept_small_files(self.small_files_path, size, self.captured)
+        path, size = self.small_files_path, self.said.small_files_bytes
+        if size is None:
+            return None
+        if wanted is not None and wanted is not self and is_as_collected(path, size, self.captured.values()):
+            return kept_small_files(path, size, wanted.captured) if wanted.captured else {}
+        return kept_small_files(path, size, self.captured)
 
     def segment_files(self) -> dict[str, list[SegmentFile]]:
         """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.

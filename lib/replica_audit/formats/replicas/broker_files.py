@@ -183,7 +183,7 @@ class _Walk:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
         try:
-            small = store.small_files()  # of all: what is wrong with one leaves out the log directory
+            small = store.small_files(read)
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
