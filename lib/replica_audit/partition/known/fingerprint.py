@@ -134,14 +134,14 @@ def _decided(looks: Sequence[Appearance], log_end: tuple[int, int]) -> tuple[obj
     captured, known = [look.captured_at_ms for look in looks], [look.known_at_ms for look in looks]
     return (
         [(ranks[reach], reach >= log_end) for reach in reaches],
-        [[_order(time, other) for other in fixed] for time in captured],
-        [[_order(time, other) for other in (*fixed, *captured)] for time in known],
+        [time if time is None else [_order(time, other) for other in fixed] for time in captured],
+        [time if time is None else [_order(time, other) for other in (*fixed, *captured)] for time in known],
     )
 
 
-def _order(time: int | None, other: int | None) -> int | None:
-    """Which of two moments is the later one: 1 or -1, 2 or -2 if clocks cannot explain it; None if one is unknown."""
-    if time is None or other is None:
+def _order(time: int, other: int | None) -> int | None:
+    """Which of two moments is the later one: 1 or -1, 2 or -2 if clocks cannot explain it; None if the other is unknown."""
+    if other is None:
         return None
     later = time - other
     sign = (later > 0) - (later < 0)
