@@ -185,9 +185,10 @@ def _audit(root: Path, result: Quiet, number: int, way: str, keep: Path | None, 
     result.inconclusive.update(_without_numbers(row["reason"]) for row in rows if row["verdict"] == "inconclusive")
     result.problems.update(problem["code"] for problem in (*tables["input_errors"], *tables["problems"]))
     result.alarms += alarms
-    for alarm in alarms:
-        say(alarm)
-    if (serious or alarms) and keep:
+    warnings = [_said(name, row) for row in rows if row["severity"] == "warning" and row["verdict"] != "inconclusive"]
+    for told in (*alarms, *warnings):
+        say(told)
+    if (serious or alarms or warnings) and keep:
         shutil.copytree(root, keep / f"quiet-audit-{number}-{root.name}")
     return tables
 

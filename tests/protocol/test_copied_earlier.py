@@ -97,6 +97,26 @@ def test_a_wrong_table_is_still_found() -> None:
     assert judge(compared(LEADER, replace(wrong, alive=False), leader_epoch=5)).verdict is Verdict.EPOCH_TABLE_ONLY
 
 
+def test_a_cleaner_may_have_left_nothing_where_the_leaders_copy_ends() -> None:
+    """The follower came back when the leader had cleaned the first batches of the epoch, and entered it at the first that was left.
+
+    As a follower that ended at 12, in epoch 1, it would be sent back to 8.
+    """
+    leader = replica(1, [(1, 0, 7), (5, 8, 11)], cleaner_offset=4, **UP)
+    follower = replica(2, [(1, 5, 5), (5, 17, 20)], epochs=[(1, 0), (5, 17)], start=0, cleaner_offset=7, **UP)
+    found = compared(leader, follower, leader_epoch=5, compacted=True)
+    assert found.follower.seen == (12, LaterBound.CURRENT_EPOCH, 12, 6)
+    assert (judge(found).verdict, found.cut, found.written_since) == (Verdict.CONSISTENT, None, 9)
+
+
+def test_a_follower_of_which_a_cleaner_left_nothing_below_still_reaches_the_leaders_log_start() -> None:
+    leader = replica(1, [(1, 6, 7), (5, 8, 11)], **UP)
+    follower = replica(2, [(5, 17, 20)], epochs=[(1, 0), (5, 17)], start=0, cleaner_offset=17, **UP)
+    found = compared(leader, follower, leader_epoch=5, compacted=True)
+    assert found.follower.seen == (12, LaterBound.CURRENT_EPOCH, 12, 6)
+    assert (judge(found).verdict, found.cut) == (Verdict.CONSISTENT, None)
+
+
 class TestLaterLooks:
     """The leader's log was looked at again after it had been copied, or its epoch table was copied later than its log."""
 
@@ -111,13 +131,13 @@ class TestLaterLooks:
         found = compared(self.looked(self.EARLY, 12, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
         judged = judge(found)
         assert (judged.verdict, judged.severity, found.written_since) == (Verdict.CONSISTENT, Severity.NONE, 8)
-        assert found.follower.seen == (4, LaterBound.SECOND_LOOK, 12)
+        assert found.follower.seen == (4, LaterBound.SECOND_LOOK, 12, 4)
         assert "8 offsets beyond were not compared: the leader's log held them, in the same epochs, when collect looked" in judged.reason
 
     def test_beyond_it_the_leader_wrote_in_its_epoch(self) -> None:
         """Elected after it had been copied, as the second look shows."""
         found = compared(self.looked(self.EARLY, 9, (1, 0), (5, 4)), self.BEYOND, leader_epoch=5)
-        assert found.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9)
+        assert found.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9, 4)
         assert "up to offset 9 the leader's log had them later, in the same epochs; the rest are of epoch 5" in judge(found).reason
 
     def test_all_of_it_was_there_before_a_later_election(self) -> None:
@@ -128,15 +148,15 @@ class TestLaterLooks:
     def test_a_table_that_was_copied_later_than_the_log(self) -> None:
         leader = replica(1, [(1, 0, 3)], epochs=[(1, 0), (5, 9)], **UP)
         whole = compared(leader, replica(2, [(1, 0, 8)], **UP), leader_epoch=5)
-        assert whole.follower.seen == (4, LaterBound.LATER_TABLE, 9)
+        assert whole.follower.seen == (4, LaterBound.LATER_TABLE, 9, 4)
         assert "copied after its log, reaches offset 9" in judge(whole).reason
         beyond = compared(leader, replica(2, [(1, 0, 8), (5, 9, 11)], **UP), leader_epoch=5)
-        assert beyond.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9)
+        assert beyond.follower.seen == (4, LaterBound.CURRENT_EPOCH, 9, 4)
 
     def test_a_look_that_retention_has_shortened_takes_nothing_away(self) -> None:
         """It tells nothing of where the copy ends; the copy's own table does."""
         found = compared(self.looked(LEADER, 12, (5, 9)), AHEAD, leader_epoch=5)
-        assert found.follower.seen == (8, LaterBound.CURRENT_EPOCH, 8)
+        assert found.follower.seen == (8, LaterBound.CURRENT_EPOCH, 8, 8)
         assert (
             compared(self.looked(LEADER, 10, (5, 9), (6, 10)), replica(2, [(1, 0, 3), (5, 4, 9)], **UP), leader_epoch=5).follower.seen
             is None
@@ -196,6 +216,29 @@ def test_copies_of_one_history_are_clean_however_they_were_taken(batches: list[B
     expected = {True: Verdict.CONSISTENT, False: Verdict.LAGGING if held < until else Verdict.IDENTICAL}[held > until]
     assert judge(found).verdict is expected
     assert found.written_since == (batches[held - 1][2] + 1 - batches[until - 1][2] - 1 if held > until else None)
+
+
+def cleaned(broker_id: int, batches: list[Batch], data: st.DataObject) -> Replica:
+    """A copy that lacks batches. Some it never had: they had been cleaned away when it fetched, and it entered epochs behind them."""
+    kept = [batch for batch in batches[:-1] if data.draw(st.booleans())] + batches[-1:]
+    gone = [batch[2] + 1 for batch in batches if batch not in kept]
+    entries = []
+    for epoch in sorted({batch[0] for batch in batches}):
+        firsts = [next(batch[1] for batch in some if batch[0] == epoch) for some in (batches, kept) if epoch in {one[0] for one in some}]
+        entries.append((epoch, data.draw(st.sampled_from(firsts))))
+    cleaner_offset = data.draw(st.integers(0, max(gone, default=0)))
+    return replica(broker_id, kept, epochs=entries, start=0, cleaner_offset=cleaner_offset, high_watermark=kept[-1][2] + 1, **UP)
+
+
+@given(histories(), st.data())
+def test_cleaned_copies_of_one_history_are_no_alarm(batches: list[Batch], data: st.DataObject) -> None:
+    """The leader's is earlier, and has the current epoch in its table; nothing was elected since."""
+    epoch = batches[-1][0]
+    first = next(number for number, batch in enumerate(batches) if batch[0] == epoch)
+    until, held = data.draw(st.integers(first + 1, len(batches))), data.draw(st.integers(1, len(batches)))
+    leader, follower = cleaned(1, batches[:until], data), cleaned(2, batches[:held], data)
+    judged = judge(compared(leader, follower, leader_epoch=epoch, compacted=True))
+    assert judged.severity in (Severity.NONE, Severity.WARNING), judged.reason
 
 
 @given(histories(), st.data())

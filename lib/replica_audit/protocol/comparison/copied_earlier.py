@@ -55,7 +55,17 @@ def seen_as_far(leader: Replica, follower: Replica, context: Context, others: Se
             return None
         if look is not None and latest_epoch(look.epochs) > context.leader_epoch:
             return None
-    return None if difference(leader, follower, context, end) is not None else Seen(end, bound, shown_until)
+    return None if difference(leader, follower, context, end) is not None else Seen(end, bound, shown_until, _held_until(leader, follower))
+
+
+def _held_until(leader: Replica, follower: Replica) -> int:
+    """Up to where a follower reached at least when its leader's log ended where its copy does.
+
+    A log ends behind a batch, but what lay before the leader's end may be cleaned away since. The epoch of the next batch that is left was
+    not entered before that batch, so a log that ended in such a gap would be in an earlier epoch than the leader has there.
+    """
+    held = lineage.until(follower.history, leader.log.log_end_offset)
+    return max(leader.log.log_start_offset, follower.log.log_start_offset, held[-1].end_offset if held else 0)
 
 
 def _is_of_current_epoch(table: EpochTable, follower: Replica, end: int, epoch: int, others: Sequence[Replica]) -> bool:

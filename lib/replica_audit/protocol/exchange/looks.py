@@ -28,8 +28,12 @@ class LaterBound(StrEnum):
 
 
 class Seen(NamedTuple):
-    """A follower as far as its leader's copy reaches, exclusive, what bounds the rest, and up to where a later look shows its epochs."""
+    """A follower as far as its leader's copy reaches, exclusive, what bounds the rest, and up to where a later look shows its epochs.
+
+    `held_until`: up to where the follower's log reached then, at least. It is less than `until` where a cleaner has left nothing before.
+    """
 
     until: int
     bound: LaterBound
     shown_until: int
+    held_until: int

@@ -23,8 +23,8 @@ class Replica:
     disk; None if unknown. `may_have_run`: it did, or may have where `alive` does not tell. `frozen`: it runs, but does nothing.
     `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the copy has the marker of a clean shutdown, so it is
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
-    known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there; None: as it was
-    copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
+    known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
+    was copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
     None: nothing is.
     """
 
@@ -55,7 +55,7 @@ class Replica:
         leads, epochs = self._state(self.log.epochs, log_end_offset), self.log.epochs_in_log
         follows = leads if epochs is self.log.epochs else self._state(epochs, log_end_offset)
         if self.seen is not None:
-            follows = self._state(truncate_from_end(epochs, self.seen.until), self.seen.until)
+            follows = self._state(truncate_from_end(epochs, self.seen.held_until), self.seen.held_until)
         object.__setattr__(self, "_leads", leads)
         object.__setattr__(self, "_follows", follows)
 
