@@ -207,6 +207,18 @@ def test_a_batch_index_that_is_gone_is_another_look(collected: Path) -> None:
     assert (after["orders-0"] == before["orders-0"], after["orders-1"] == before["orders-1"]) == (False, True)
 
 
+@pytest.mark.parametrize("change", [Path.unlink, lambda copy: copy.write_bytes(copy.read_bytes()[:-1])], ids=["gone", "cut off"])
+def test_a_copy_of_a_segment_that_is_not_whole_is_another_look(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    kf.log_dir(tmp_path / "data", "orders-0", "__consumer_offsets-0")
+    with at_rest():
+        folder = taken(tmp_path / "data", tmp_path / "first").folder
+    before = looks(folder)
+    change(next(folder.glob("*/__consumer_offsets-0/*.log")))
+    after = looks(folder)
+    assert after["__consumer_offsets-0"] != before["__consumer_offsets-0"]
+    assert after["orders-0"] == before["orders-0"]
+
+
 def _changed(value: object) -> object:
     match value:
         case bool():

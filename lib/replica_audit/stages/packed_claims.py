@@ -18,7 +18,7 @@ _AT_ONCE = 1 << 13  # claims in a pack
 
 
 def with_packed_claims(rows: Iterable[Row], listing: Listing) -> Iterator[Row]:
-    """The rows of one source, as of `list_source`; where replicas are read later, claims are in packs, but for what is read now.
+    """The rows of one source, as of `list_source`; where replicas are read later, claims are in packs, those of READ_ALWAYS apart.
 
     Args:
         rows: of one source.

@@ -25,7 +25,8 @@ class PartitionFingerprint:
     ]
     quiet_fingerprint: Annotated[
         str | None,
-        "the same without what counts only for findings: acknowledgements, the end of the metadata log; null where something was found",
+        "the same without what counts only for findings: acknowledgements, the end of the metadata log; null where something was found "
+        "or may be told by these, and where every run audits the partition again",
     ]
     row_counts: Annotated[tuple[Bigint, ...], "its rows in each table, in the order of this version's tables"]
     verdicts: Annotated[tuple[str, ...], "those on its followers"]
@@ -49,7 +50,8 @@ FINGERPRINTS = pa.schema(
         pa.field("is_collected", BOOLEAN),  # whether a replica tells when it was collected
     ]
 )
-# A partition whose rows are of these tables alone, and of which nothing was found, is quiet.
+# A partition whose rows are of these tables alone, and of which nothing was found, is quiet:
+# they depend neither on acknowledgements nor on the end of the metadata log.
 QUIET_TABLES = (
     "segment_epochs",
     "replica_logs",
@@ -65,5 +67,5 @@ QUIET_TABLES = (
 )
 # the state of an open transaction is also told by coordinators, whatever its partition looks like
 NEVER_TAKEN_OVER = ("open_transactions",)
-# for how long sequences may have been missing depends on the moment of the collection itself, not only on what came before it
+# whether the leader may have forgotten a producer by then depends on the moment of the collection itself, not only on its order
 NEVER_IF_COLLECTED = ("sequence_gaps",)

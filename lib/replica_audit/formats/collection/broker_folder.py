@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located, random_access
-from replica_audit.files.tree_walk import Folder, cannot_read
+from replica_audit.files.tree_walk import Folder
 from replica_audit.formats.collection.collected_rows import (
     LATER_COLUMNS,
     OF_COLLECTING,
@@ -48,7 +48,7 @@ from replica_audit.formats.collection.collection_manifest import (
 from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.model import BatchRun, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import BatchRun, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, STRING
 
 BATCHES_FOLDER = "batches"
@@ -114,7 +114,7 @@ class CollectedLogDir:
     def small_files(self, wanted: CollectedLogDir | None = None) -> Contents | None:
         """Of replica directories what their small files hold, by name; None: they are files in a folder of its name.
 
-        Those that are `wanted`, as of `of`, or all. With none of the others anything may be wrong.
+        Those that are `wanted`, as of `of`, or all. Nothing may be wrong with the others, either.
 
         Raises:
             OSError: as `kept_small_files`.
@@ -144,7 +144,7 @@ class CollectedLogDir:
         return replace(self, said=replace(self.said, replicas=tuple(one for one in self.said.replicas if wanted(one.directory))))
 
     def missing_indexes(self) -> tuple[dict[str, list[str]], bool]:
-        """The segments whose batch index was made and is not here, or not whole, by replica directory; whether any has to do without one.
+        """The segments whose batch index or copy was made and is not here, or not whole, by replica directory; whether any has neither.
 
         Raises:
             OSError: as `segment_files`.
@@ -159,8 +159,12 @@ class CollectedLogDir:
                 check_segment(row)
             is_made: Any = rows["index_bytes"].is_valid()
             has_batches: Any = pc.greater(rows["batch_count"], pa.scalar(0))
-            has_none = rows.filter(pc.and_not(has_batches, is_made))
-            is_lacking = is_lacking or not all(self.captured[directory].is_copied for directory in _values(has_none, "directory"))
+            without = rows.filter(pc.and_not(has_batches, is_made))
+            for directory, name, size in zip(*(_values(without, one) for one in ("directory", "name", "size_bytes")), strict=True):
+                if not self.captured[directory].is_copied:
+                    is_lacking = True
+                elif not _has_size(f"{self.folder}/{directory}/{name}", size):
+                    missing.setdefault(directory, []).append(name)
             for row in rows.filter(is_made).to_pylist():
                 if self._index(row) in (None, self.rows_path):
                     missing.setdefault(row["directory"], []).append(row["name"])
@@ -257,13 +261,6 @@ class CollectedLogDir:
         """Why small files could not be read on the broker, by where their copies would be."""
         below = len(self.said.path)
         return {str(self.folder) + one.path[below:]: one.reason for one in self.said.unread if one.path.startswith(self.said.path + "/")}
-
-    def no_files(self, replica: ReplicaFiles) -> Iterator[Problem]:
-        """What had a segment's name in a replica directory and was none."""
-        scanned = {segment.path for segment in replica.segments} if self.said.unread else ()
-        for one in self.said.unread:
-            if one.kind == "segment" and one.path not in scanned and one.path.startswith(self._path(replica.directory, "")):
-                yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
 
 
 def _has_size(path: str, size_bytes: int) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
+from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
+from replica_audit.formats.collection.collection_manifest import CapturedLogDir
 from replica_audit.model import Problem, ReplicaFiles
 
 
@@ -24,9 +27,17 @@ def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> Re
         verified_at_ms=said.verified_at_ms,
         in_use=store.said.in_use is True,
         second_look=said.second_look,
-        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *store.no_files(replica)),
+        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *_no_files(replica, store.said)),
         **cast(Any, said.later),
     )
+
+
+def _no_files(replica: ReplicaFiles, said: CapturedLogDir) -> Iterator[Problem]:
+    """What had a segment's name in the replica directory and was none."""
+    scanned = {segment.path for segment in replica.segments} if said.unread else ()
+    for one in said.unread:
+        if one.kind == "segment" and one.path not in scanned and one.path.startswith(f"{said.path}/{replica.directory}/"):
+            yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
 
 
 def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:

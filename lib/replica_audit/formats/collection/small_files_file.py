@@ -69,7 +69,7 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
 def is_as_collected(path: Path, size_bytes: int, replicas: Collection[CapturedReplica]) -> bool:
     """Whether the file has just the rows that `collect` writes of all replica directories, in its order: then nothing is wrong with any.
 
-    Seen of whole columns, in a fifth of the time of `kept_small_files`; of one with other rows that has to tell what they are.
+    Seen of whole columns, in a fifth of the time of `kept_small_files`, which has to be asked where it is not so.
 
     Args:
         path: of the file.

@@ -183,7 +183,7 @@ class _Walk:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
         try:
-            small = store.small_files(read)
+            small = store.small_files(read if self.of_manifests is None else None)
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return

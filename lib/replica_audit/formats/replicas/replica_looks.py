@@ -32,7 +32,7 @@ _OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.nam
 
 
 class CollectedReplica(NamedTuple):
-    """One replica directory of a collection: its log directory, what the manifest says, and the segments whose batch index is missing."""
+    """One replica directory of a collection: its log directory, what the manifest says, and segments whose index or copy is missing."""
 
     store: CollectedLogDir
     said: CapturedReplica

@@ -1,8 +1,9 @@
 """What the rows of a partition depend on, as a digest: where it is the same as in an earlier run, the rows are the same.
 
 Some numbers change every night though nothing happened: when a replica was collected, when the file beside the brokers was written, how
-far a copy of the metadata log reaches. No row has them (`replica_logs` apart, which gets the new ones), so what they decide is digested
-instead: which of two moments is the later one, and by more than clocks differ; which copy of the metadata log reaches farthest.
+far a copy of the metadata log reaches. No row has them, so what they decide is digested instead: which of two moments is the later one,
+and by more than clocks differ; which copy of the metadata log reaches farthest. (Rows of `replica_logs` have them, and get the new ones;
+rows of `sequence_gaps` depend on how long ago something was, and are not taken over.)
 
 Two digests, because some things count only where something was found: who acknowledged it, and, where the metadata log knows the partition,
 its end, which is that of the last leader's term. The *quiet* one, for partitions in which nothing was found, is without them, the *whole*
