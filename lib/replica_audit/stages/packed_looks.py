@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any, cast
 
 import pyarrow as pa
 
 from replica_audit.model import Appearance, PartitionLook
 from replica_audit.stages.inventory import Listing, list_source
 from replica_audit.stages.packed_claims import with_packed_claims
-from replica_audit.stages.valid_rows import REFUSED, fitting, refuse_with_problem
+from replica_audit.stages.valid_rows import REFUSED, encoded_apart, refuse_with_problem
 from replica_audit.tables import LOOKED
 from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.encoding import as_dict
@@ -21,7 +22,7 @@ from replica_audit.tables.values import Row
 
 _AT_ONCE = 1 << 16  # looks that are columns at a time
 _COLUMNS = [attrgetter("topic"), attrgetter("partition"), *(attrgetter(f"look.{one.name}") for one in fields(Appearance))]
-_ROW = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, topic=STRING, partition=INT, look=LOOK)))
+_ROW = pa.schema(list(struct(topic=STRING, partition=INT, look=LOOK)))
 
 
 def list_with_looks(source: Row, listing: Listing) -> Iterator[Row]:
@@ -34,19 +35,16 @@ def list_with_looks(source: Row, listing: Listing) -> Iterator[Row]:
 
 def _packs(source: Row, looks: Sequence[PartitionLook]) -> Iterator[Row]:
     keys = {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], "is_audited": True}
-    fit: list[PartitionLook] = []
     try:
         rows = _batch(looks)
     except REFUSED:
-        for one in looks:
-            row = {**keys, "topic": one.topic, "partition": one.partition, "look": as_dict(one.look)}
-            (found,) = fitting([row], _ROW, refuse_with_problem)
-            if found is row:
-                fit.append(one)
-            else:
-                yield found
-        looks, rows = fit, _batch(fit)
-    packs = [pack_of(source["cluster_id"], one.topic, one.partition) for one in looks]
+        made = [{**keys, "topic": one.topic, "partition": one.partition, "look": as_dict(one.look)} for one in looks]
+        fit, refused = encoded_apart(made, _ROW, refuse_with_problem)
+        yield from refused
+        look: Any = fit["look"]
+        rows = pa.RecordBatch.from_arrays([fit["topic"], fit["partition"], *look.flatten()], schema=LOOKED)
+    topics, partitions = (cast("list[Any]", rows[name].to_pylist()) for name in ("topic", "partition"))
+    packs = [pack_of(source["cluster_id"], topic, partition) for topic, partition in zip(topics, partitions, strict=True)]
     for pack, some in by_pack(rows, packs):
         replicas, captured = (some.num_rows - some[name].null_count for name in ("directory", "captured_at_ms"))
         yield {**keys, "looks": {"pack": pack, "replicas": replicas, "captured": captured, "rows": packed(some)}}
