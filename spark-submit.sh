@@ -153,5 +153,5 @@ environment_for_executors
 environment_spark_variables
 terminal_columns
 export REPLICA_AUDIT_STDERR="/proc/$$/fd/2"
-# The JVM announces a module that Spark asks for; there is no option that stops it. Ctrl-C must not end what carries the last words.
-exec "${command[@]}" 2> >(trap '' INT; exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)
+# The JVM announces a module that Spark asks for; there is no option that stops it. Ctrl-C and SIGTERM must not end what carries the last words.
+exec "${command[@]}" 2> >(trap '' INT TERM; exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)

@@ -182,8 +182,9 @@ def test_help_shows_no_address(hook: Service, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path: Path) -> None:
-    """Interrupted as by Ctrl-C, once it says that it has begun."""
+@pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path: Path, sent: signal.Signals, exit_code: int) -> None:
+    """Once it says that it has begun. The exit code of SIGTERM is that of the JVM, which gets it, too."""
     pipe = tmp_path / "progress"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDWR)  # the pipe has a reader from the beginning
@@ -196,7 +197,7 @@ def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path:
                 lines.append(json.loads(line))
                 if lines[-1]["event"] == "stage-begun" and lines[-1]["stage"] == "preparing":
                     listed.extend(command_lines(group))
-                    os.killpg(group, signal.SIGINT)
+                    os.killpg(group, sent)
                 if lines[-1]["event"] == "run-ended":
                     return
 
@@ -219,7 +220,8 @@ def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path:
             os.close(held)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130, err
+    assert process.returncode == exit_code, err
+    assert "Traceback" not in err
     assert "[r] interrupted: the run is not complete, its rows do not count" in err.splitlines()
     assert Counter(one_document["outcome"] for one_document in one.documents) == {"interrupted": 2}, "the second try was taken"
     assert (lines[-1]["exit_code"], lines[-1]["error"]) == (130, "interrupted")

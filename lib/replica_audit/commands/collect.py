@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
@@ -97,8 +92,7 @@ def _collect(given: argparse.Namespace) -> int:
 def _collected(given: argparse.Namespace, request: CollectRequest, told: TellsEvent) -> int:
     from replica_audit.collect import collect
 
-    with _terminated_like_interrupted():
-        result = collect(request, to_all(ProgressLines(tell).take, told))
+    result = collect(request, to_all(ProgressLines(tell).take, told))
     counts = result.manifest.counts
     for one in result.unread:
         tell(f"not read: {one.path}: {one.reason}")
@@ -128,23 +122,6 @@ def _checks(result: CollectResult) -> str:
         size = counts["bytes_of_verification_left"] / 1e6
         said += f"; left to the next run by --time-limit: {count(counts['verification_left'], 'segment')} ({size:.1f} MB)"
     return said
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a service manager's SIGTERM clean up, too."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _size(text: str) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -62,6 +64,7 @@ def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[C
     """
     given = parser(command).parse_args(list(arguments))
     try:
+        _end_like_interrupted()
         begin(given)
         if prepare and command.check and command.needs_spark(given):
             command.check(given)
@@ -71,6 +74,12 @@ def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[C
         return ended(command, given, error)
     finally:
         name_run(None)
+
+
+def _end_like_interrupted() -> None:
+    """Let SIGTERM, of a service manager or a scheduler, end a command as Ctrl-C does: cleaned up, told and written down."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def ended(command: Command, given: argparse.Namespace, error: BaseException) -> int:

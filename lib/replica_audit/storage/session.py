@@ -77,7 +77,8 @@ def session() -> SparkSession:
     spark.sparkContext.setLogLevel("ERROR")
     _share_store_settings(spark)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupted)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupted)
     logging.disable(logging.NOTSET)
     return spark
 
@@ -119,7 +120,7 @@ def _tell_hadoop(spark: SparkSession) -> None:
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
-    """Ctrl-C: PySpark's own handler would print the tracebacks of every call that it breaks off."""
+    """Ctrl-C, or SIGTERM: PySpark's own handler would print the tracebacks of every call that it breaks off."""
     logging.disable(logging.CRITICAL)
     raise KeyboardInterrupt
 

@@ -66,4 +66,5 @@ def _check(check: CheckedPartition) -> Check:
         clean=check.clean,
         same_batches=check.same_batches,
         same_records=check.same_records,
+        compared=check.compared,
     )
