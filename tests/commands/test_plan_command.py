@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from replica_audit import cli, open_warehouse
+from tests.formats.rights import bound_by_modes
 from tests.support.warehouse import write_warehouse
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -173,3 +174,19 @@ def test_gone_is_of_one_cluster_and_of_a_plan(tmp_path: Path, capsys: pytest.Cap
     assert "of which cluster?" in capsys.readouterr().err
     assert cli.main([*given, "--salvage", str(tmp_path / "saved")]) == 2
     assert "of which cluster?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["its directory", "a segment"])
+def test_a_replica_that_could_not_be_read_is_not_deleted(tmp_path: Path, what: str) -> None:
+    """The broker reads it as another user: that the audit has no right to says nothing of the log."""
+    root = tmp_path / "cluster"
+    shutil.copytree(LOSS, root)
+    replica = root / "broker-1" / "data-0" / "billing-0"
+    refused = replica if what == "its directory" else next(replica.glob("*.log"))
+    refused.chmod(0)
+    code = bound_by_modes(lambda: cli.main(["triage", "--input", str(root), "--plan", str(tmp_path / "plan")]))
+    refused.chmod(0o755)
+    assert code == 1
+    plan = " ".join((tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8").split())
+    assert "let the audit's user read it" in plan
+    assert not list((tmp_path / "plan").glob("reassign-*"))

@@ -1,8 +1,7 @@
 """Random histories of many findings, as Spark writes them night after night, against a model of what a reader is promised.
 
 A night audits some clusters, some topics of them, and sees some of their replicas. A finding that was seen is new or persists; one that was
-not is resolved if its pair was seen to agree, or if it was that a replica could not be read and it can be; it stays open, unconfirmed, if
-not. Nothing is lost, nothing is there twice.
+not is resolved if its pair was seen to agree, and stays open, unconfirmed, if not. Nothing is lost, nothing is there twice.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Model:
             if now is not None and now.code == code:
                 self.open[key] = (before[0] if before else run, run, now.records)
                 yield (*key, "persisting" if before else "new", self.open[key][0], run, self._known(topic, code, now.records, on))
-            elif before is not None and now is not None and (now.agrees or (code == "unreadable" and now.code)):
+            elif before is not None and now is not None and now.agrees:
                 del self.open[key]
                 yield (*key, "resolved", before[0], before[1], None)
             elif before is not None:
@@ -96,7 +95,7 @@ def found(topic: str, partition: int, broker: int, seen: Seen, known: Acknowledg
     return acknowledging(made, known)
 
 
-def checked(topic: str, partition: int, agree: list[int], compared: list[int]) -> CheckedPartition:
+def checked(topic: str, partition: int, agree: list[int]) -> CheckedPartition:
     return CheckedPartition(
         topic=topic,
         partition=partition,
@@ -108,7 +107,6 @@ def checked(topic: str, partition: int, agree: list[int], compared: list[int]) -
         clean=(1, *agree),
         same_batches=tuple(agree),
         same_records=(),
-        compared=(*agree, *compared),
     )
 
 
@@ -129,8 +127,7 @@ def outcomes(cluster: str, seen: dict[tuple[str, int, int], Seen | None], known:
     for topic, partition in sorted({key[:2] for key, one in seen.items() if one is not None}):
         of_partition = {broker: one for (t, p, broker), one in seen.items() if (t, p) == (topic, partition) and one is not None}
         rows = [found(topic, partition, broker, one, known) for broker, one in of_partition.items() if one.code]
-        compared = [broker for broker, one in of_partition.items() if one.code not in (None, "unreadable")]
-        check = checked(topic, partition, [broker for broker, one in of_partition.items() if one.agrees], compared)
+        check = checked(topic, partition, [broker for broker, one in of_partition.items() if one.agrees])
         yield {"cluster_id": cluster, "found": [as_dict(row) for row in rows], "checked": [as_dict(check)]}
 
 

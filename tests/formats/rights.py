@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import shutil
@@ -13,19 +14,46 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _NOBODY = 65534
+_CAPABILITY_VERSION_3 = 0x20080522
+_OVERRIDES = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
 def as_nobody(function: Callable[[], _T]) -> _T:
     """What the function returns to a user without rights; what it raises is raised here."""
+    return _in_child(function, _become_nobody)
+
+
+def bound_by_modes(function: Callable[[], _T]) -> _T:
+    """The same of this user, whom permission bits then bind though it be root."""
+    return _in_child(function, _drop_overrides)
+
+
+def _become_nobody() -> None:
+    os.setgroups([])
+    os.setgid(_NOBODY)
+    os.setuid(_NOBODY)
+
+
+def _drop_overrides() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, of the first 32 and of the others
+    if libc.capget(header, sets):
+        raise OSError(ctypes.get_errno(), "capget")
+    for place in range(3):
+        sets[place] &= ~_OVERRIDES
+    if libc.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def _in_child(function: Callable[[], _T], give_up: Callable[[], None]) -> _T:
     if os.getuid() != 0:
         return function()
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.setgroups([])
-            os.setgid(_NOBODY)
-            os.setuid(_NOBODY)
+            give_up()
             try:
                 answer: tuple[object, BaseException | None] = (function(), None)
             except BaseException as error:  # noqa: BLE001 - handed to the parent

@@ -39,13 +39,12 @@ CHECKED = CheckedPartition(
     clean=(1, 2),
     same_batches=(2,),
     same_records=(),
-    compared=(2,),
 )
 # what a run that does not find it looked at
 UNSEEN = {
     "partition not in the input": None,
-    "the broker's folder is missing": replace(CHECKED, clean=(1,), isr=(1,), compared=()),
-    "the leader is unreadable": replace(CHECKED, clean=(), compared=()),
+    "the broker's folder is missing": replace(CHECKED, clean=(1,), isr=(1,)),
+    "the leader is unreadable": replace(CHECKED, clean=()),
     "nobody says who leads": replace(CHECKED, leader_source="inferred"),
 }
 

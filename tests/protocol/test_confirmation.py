@@ -49,18 +49,6 @@ def test_a_pair_that_both_agree_with_a_new_leader() -> None:
     assert _resolved(leader_id=2), "the follower leads now, and the leader of then follows it"
 
 
-@pytest.mark.parametrize("code", ["inconclusive", "unreadable"])
-def test_what_could_not_be_compared_is_over_once_it_can_be_whatever_comes_of_it(code: str) -> None:
-    then = replace(PAIR, code=code)
-    worse = {"clean": (1, 3), "compared": (2, 3)}
-    assert _resolved(then, **worse)
-    assert not _resolved(PAIR, **worse), "any other finding is over only if the pair is clean"
-    assert not _resolved(then, clean=(1, 3), compared=(3,)), "it could not be compared again"
-    assert not _resolved(then, clean=(), compared=()), "the leader cannot be read"
-    assert not _resolved(replace(then, broker_id=1), clean=(), compared=()), "and it was that"
-    assert not _resolved(then, **worse, leader_source="inferred"), "a guess confirms nothing"
-
-
 def test_what_was_inferred_is_confirmed_by_what_is_inferred() -> None:
     then = replace(PAIR, leader_source="inferred")
     assert is_resolved(then, replace(CLEAN, leader_source="inferred"))

@@ -400,10 +400,14 @@ def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None
         ({"roles": tuple(replace(role, position=None) for role in found.roles)}, "order of its replicas"),
         ({"verdicts": (replace(bad, leader_source="inferred"),)}, "only inferred"),
         ({"verdicts": (replace(bad, verdict="content_mismatch"),)}, "which one is right"),
+        ({"not_read": frozenset({("t", 0, 3)})}, "let the audit's user read it"),
+        ({"had_a_tail": frozenset({("t", 0, 3)}), "not_read": frozenset({("t", 0, 3)})}, "an earlier run found records"),
     ):
         refused = plan_of(replace(found, **fields), RE_READ)
         assert refused.steps == ()
         assert why in refused.refusals[0].why
+    others = frozenset({("t", 0, 2), ("t", 1, 3)})
+    assert plan_of(replace(found, not_read=others, had_a_tail=others), RE_READ).steps
 
 
 @pytest.mark.parametrize(

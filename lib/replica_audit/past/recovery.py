@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
@@ -25,12 +25,15 @@ from replica_audit.report.facts.recovery_facts import (
     ActedVerdict,
     PartitionKey,
     RecoveryFacts,
+    ReplicaKey,
     keys_of,
 )
 from replica_audit.report.plan.gone import without_gone
 from replica_audit.tables import Table
 from replica_audit.tables.runs import NO_CLUSTER
 
+_CANNOT_READ = "cannot-read"  # the code of a problem: the operating system refused it
+_TAILS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
 Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
 
@@ -70,6 +73,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
     corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
     keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected) | _keys_on(run, own, gone)
+    logs = _of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else ()
     inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
         run_id=run.run_id,
@@ -77,7 +81,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
         verdicts=tuple(sorted(verdicts, key=lambda one: (one.topic, one.partition, one.follower_id))),
         roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
-        logs=_of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else (),
+        logs=logs,
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
         candidates=_candidates(run, own, keys_of(offline)) if offline else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
@@ -85,8 +89,29 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
         brokers=_brokers(run, own) if gone else frozenset(),
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
+        not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
+        had_a_tail=_had_a_tail(run, own),
     )
     return without_gone(facts, gone)
+
+
+def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) -> frozenset[ReplicaKey]:
+    """Those of unreadable replicas of which a file, or the directory, could not be read: that the broker cannot, either, is not known."""
+    if not unreadable:
+        return frozenset()
+    refused = run.read(tables.INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == _CANNOT_READ))
+    paths = list(zip(refused["broker_id"].to_pylist(), map(str, refused["path"].to_pylist()), strict=True))
+    places = {*paths, *((broker, path.rpartition("/")[0]) for broker, path in paths)}
+    return frozenset(
+        (log.topic, log.partition, log.broker_id) for log in unreadable if (log.broker_id, f"{log.log_dir}/{log.directory}") in places
+    )
+
+
+def _had_a_tail(run: PastRun, own: ds.Expression) -> frozenset[ReplicaKey]:
+    """Replicas that held what their leaders did not, by findings that this run could not confirm."""
+    is_open = own & (ds.field("status") == str(Status.UNCONFIRMED)) & ds.field("code").isin(list(map(str, _TAILS)))
+    found = run.read(tables.FINDINGS, ["topic", "partition", "broker_id"], is_open)
+    return frozenset(zip(*(found[name].to_pylist() for name in ("topic", "partition", "broker_id")), strict=True))
 
 
 def _keys_on(run: PastRun, own: ds.Expression, gone: Collection[int]) -> set[PartitionKey]:

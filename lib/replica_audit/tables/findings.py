@@ -224,7 +224,6 @@ class CheckedPartition:
     clean: tuple[Int, ...]
     same_batches: tuple[Int, ...]
     same_records: tuple[Int, ...]
-    compared: tuple[Int, ...]
 
 
 FINDINGS = table(

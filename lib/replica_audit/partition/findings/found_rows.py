@@ -37,7 +37,6 @@ from replica_audit.tables.transactions import HangingTransaction, OpenTransactio
 from replica_audit.tables.what_if import WhatIfLeader
 
 _NOBODY, _MOST_NESTED = -1, 5
-_NOT_COMPARED = (Verdict.INCONCLUSIVE, Verdict.UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,6 @@ def checked_row(audited: Audited) -> CheckedPartition:
         clean=(*leads, *clean),
         same_batches=tuple(sorted(audited.made.same_batches)),
         same_records=tuple(row.follower_id for row in audited.made.verdicts if row.differing_keys == ()),
-        compared=tuple(row.follower_id for row in audited.made.verdicts if row.verdict not in _NOT_COMPARED) if leads else (),
     )
 
 

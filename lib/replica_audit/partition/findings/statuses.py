@@ -66,5 +66,4 @@ def _check(check: CheckedPartition) -> Check:
         clean=check.clean,
         same_batches=check.same_batches,
         same_records=check.same_records,
-        compared=check.compared,
     )

@@ -47,7 +47,6 @@ class Check:
     `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
     has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
     verdict. `same_batches` are those followers among them whose batches were compared, too, `same_records` those whose records were.
-    `compared` are the followers that could be compared with the leader, whatever came of it.
     """
 
     leader_id: int
@@ -58,7 +57,6 @@ class Check:
     clean: Collection[int]
     same_batches: Collection[int]
     same_records: Collection[int] = ()
-    compared: Collection[int] = ()
 
 
 def is_resolved(finding: Open, check: Check) -> bool:
@@ -82,14 +80,10 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return check.leader_id in check.clean
     if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG):
         return finding.broker_id in check.clean
-    return (is_known or finding.leader_source in (None, INFERRED)) and _is_pair_in_order(finding, check)
-
-
-def _is_pair_in_order(finding: Open, check: Check) -> bool:
+    if not is_known and finding.leader_source not in (None, INFERRED):
+        return False
     pair = {finding.broker_id, *([finding.leader_id] if finding.leader_id is not None and finding.leader_id >= 0 else [])}
     followers = pair - {check.leader_id}
-    if finding.code in (Verdict.INCONCLUSIVE, Verdict.UNREADABLE):  # what was not known is known; what is wrong is a finding of its own
-        return check.leader_id in check.clean and followers <= {*check.clean, *check.compared}
     if finding.code == Verdict.CONTENT_MISMATCH and not followers <= set(check.same_batches):
         return False
     if finding.code == Verdict.COMPACTION_DIFFERS and not followers <= set(check.same_records):

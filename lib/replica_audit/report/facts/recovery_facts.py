@@ -11,6 +11,7 @@ from replica_audit.report.facts.run_report import OfflinePartition
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
 PartitionKey = tuple[str, int]
+ReplicaKey = tuple[str, int, int]  # topic, partition, broker id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +182,8 @@ class RecoveryFacts:
     `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
     `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
     `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the cluster's truncation rule.
+    `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`: those that by an earlier run
+    hold what their leader does not, which this run could not check.
     """
 
     run_id: str
@@ -198,6 +201,8 @@ class RecoveryFacts:
     gone: frozenset[int] = frozenset()
     cut_copies: tuple[ActedVerdict, ...] = ()
     protocol: str | None = None
+    not_read: frozenset[ReplicaKey] = frozenset()
+    had_a_tail: frozenset[ReplicaKey] = frozenset()
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ActedRole]]:

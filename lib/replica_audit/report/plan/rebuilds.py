@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, RecoveryFacts, ReplicaKey
 from replica_audit.report.plan.kafka_files import SERVER, reassignment_json
 from replica_audit.report.plan.names import partition_shown, shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
@@ -37,8 +37,10 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
             continue
         roles = facts.replicas.get(verdict.key, [])
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
-        why = _refused(verdict, roles, facts.gone) or (
-            "another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None
+        why = (
+            _kept(facts, (*verdict.key, verdict.follower_id))
+            or _refused(verdict, roles, facts.gone)
+            or ("another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None)
         )
         if why is not None:
             refusals.append(PlanRefusal(what="rebuild", where=where, why=why))
@@ -53,6 +55,17 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
         refusals=tuple(refusals),
         presumptions=tuple(dict.fromkeys(presumptions)),
     )
+
+
+def _kept(facts: RecoveryFacts, replica: ReplicaKey) -> str | None:
+    """Why a replica is not to be deleted, whatever is wrong with it: nobody has seen all of it."""
+    if replica in facts.had_a_tail:
+        return "an earlier run found records in it that its leader does not hold: save its directory, and audit again once it can be read"
+    if replica in facts.not_read:
+        return (
+            "a file of it could not be read, which the broker perhaps can: let the audit's user read it, or copy it again; then audit again"
+        )
+    return None
 
 
 def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:

@@ -39,7 +39,7 @@ _IMPACT_LEGEND = (
     "decides). MISSES: offsets that it will never read (with latest, if the policy decides)."
 )
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
-UNCONFIRMED = "Unconfirmed: an earlier run found them, and this run could not check. They stay open."
+UNCONFIRMED = "Unconfirmed: an earlier run found them; this run could not check, or found something else wrong there. They stay open."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
