@@ -72,3 +72,10 @@ def test_the_launcher_is_told_to_go_on_where_nothing_is_wrong_or_nothing_is_know
     assert cli.check(arguments) == 0
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_date_that_is_none_is_told_how_to_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", "--run-date", "2026-13-01"])
+    assert ended.value.code == 2
+    assert "'2026-13-01' is not a date; give it as YYYY-MM-DD" in capsys.readouterr().err

@@ -185,6 +185,13 @@ def _make(given: str, path: Path) -> None:
         raise UsageError(f"--warehouse {given}: {error.strerror}") from None
 
 
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date; give it as YYYY-MM-DD") from None
+
+
 def _new_run_id() -> str:
     import secrets
 
@@ -219,7 +226,7 @@ COMMAND = Command(
         Option(
             flag="--run-date",
             help="date that the run is for, YYYY-MM-DD (default: today, UTC)",
-            arguments={"type": date.fromisoformat, "default": None, "metavar": "DATE"},
+            arguments={"type": _date, "default": None, "metavar": "DATE"},
         ),
         Option(
             flag="--full",

@@ -28,7 +28,8 @@ def check(flag: str, path: Path | None) -> None:
     except OSError as error:
         raise UsageError(f"{flag} {path}: {error.strerror}; {_REMEDY}") from None
     if not is_usable:
-        raise UsageError(f"{flag} {path}: not a file in an existing directory")
+        why = "a directory" if path.is_dir() else f"there is no directory {path.parent}"
+        raise UsageError(f"{flag} {path}: not a file in an existing directory: {why}; {_REMEDY}")
     if not os.access(target, os.W_OK):
         raise UsageError(f"{flag} {path}: no permission to write; {_REMEDY}")
 

@@ -18,9 +18,11 @@ _WHY_BACK = {
 
 
 def news_title(report: Report) -> str:
-    """How many findings are new since the run before."""
+    """How many findings are new since the run before, and how many came back: an acknowledgement covers them no longer."""
     total = sum(report.new_findings.values())
-    return f"{total or 'No'} new {'finding' if total == 1 else 'findings'} since the run before"
+    back = sum(one.count for one in report.acknowledgements if one.state is not AckState.ACKNOWLEDGED)
+    also = f"; {back} {'is' if back == 1 else 'are'} no longer acknowledged" if back else ""
+    return f"{total or 'No'} new {_findings(total)} since the run before{also}"
 
 
 def news_lines(report: Report) -> tuple[str, ...]:
