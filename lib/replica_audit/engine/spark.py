@@ -23,7 +23,6 @@ from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import Keys, Listing, list_source, weight
 from replica_audit.stages.mapping import map_rows, mapped
-from replica_audit.stages.packed_claims import claims_of
 from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
@@ -79,17 +78,6 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
     """
     listing = partial(list_with_looks if looks else list_source, listing=Listing(topics=topics, replicas=replicas, rest=rest))
     return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem, weight), spark_schema(INVENTORY))
-
-
-def packed_claims(inventory: DataFrame, replicas: Keys | None) -> DataFrame:
-    """The claims of some partitions that a listing has in packs, as rows of the shape INVENTORY.
-
-    Args:
-        inventory: rows of the shape INVENTORY.
-        replicas: as of `Listing`.
-    """
-    packs = inventory.where(F.col("claims").isNotNull()).select("cluster_id", "broker_id", "claims")
-    return packs.mapInArrow(partial(claims_of, replicas=replicas), spark_schema(INVENTORY))
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:

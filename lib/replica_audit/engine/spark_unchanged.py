@@ -18,7 +18,9 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
-from replica_audit.tables import COUNTED, FINGERPRINTS, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
+from replica_audit.stages.inventory import Keys
+from replica_audit.stages.packed_claims import claims_of
+from replica_audit.tables import COUNTED, FINGERPRINTS, INVENTORY, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
 from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, QUIET_TABLES
 from replica_audit.tables.packed_rows import PACKS
 
@@ -61,6 +63,17 @@ def _seen(rows: DataFrame, **found: Column) -> DataFrame:
 def looks_of(listed: DataFrame) -> DataFrame:
     """The packs of looks among rows of the shape INVENTORY, as `pack`, `cluster_id`, `broker_id` and `looks`."""
     return listed.where(F.col("looks").isNotNull()).select("looks.pack", "cluster_id", "broker_id", F.col("looks.rows").alias("looks"))
+
+
+def packed_claims(inventory: DataFrame, replicas: Keys | None) -> DataFrame:
+    """The claims of some partitions that a listing has in packs, as rows of the shape INVENTORY.
+
+    Args:
+        inventory: rows of the shape INVENTORY.
+        replicas: as of `Listing`.
+    """
+    packs = inventory.where(F.col("claims").isNotNull()).select("cluster_id", "broker_id", "claims")
+    return packs.mapInArrow(partial(claims_of, replicas=replicas), spark_schema(INVENTORY))
 
 
 def outcomes_before(kept: DataFrame) -> DataFrame:

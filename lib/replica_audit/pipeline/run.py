@@ -25,7 +25,6 @@ from replica_audit.engine.spark import (
     logged_versions,
     metadata_copies,
     outcomes_of,
-    packed_claims,
     segments,
     source_rows,
     transactions,
@@ -33,7 +32,7 @@ from replica_audit.engine.spark import (
     with_transactions,
 )
 from replica_audit.engine.spark_records import with_keys
-from replica_audit.engine.spark_unchanged import fingerprint_rows, fingerprints
+from replica_audit.engine.spark_unchanged import fingerprint_rows, fingerprints, packed_claims
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
