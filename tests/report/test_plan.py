@@ -400,14 +400,27 @@ def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None
         ({"roles": tuple(replace(role, position=None) for role in found.roles)}, "order of its replicas"),
         ({"verdicts": (replace(bad, leader_source="inferred"),)}, "only inferred"),
         ({"verdicts": (replace(bad, verdict="content_mismatch"),)}, "which one is right"),
-        ({"not_read": frozenset({("t", 0, 3)})}, "let the audit's user read it"),
-        ({"had_a_tail": frozenset({("t", 0, 3)}), "not_read": frozenset({("t", 0, 3)})}, "an earlier run found records"),
     ):
         refused = plan_of(replace(found, **fields), RE_READ)
         assert refused.steps == ()
         assert why in refused.refusals[0].why
-    others = frozenset({("t", 0, 2), ("t", 1, 3)})
+
+
+def test_what_is_unreadable_and_nobody_has_seen_is_not_deleted() -> None:
+    bad = verdict("t", 3, "unreadable")
+    found = facts(verdicts=(bad,), roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2))
+    own, others = frozenset({("t", 0, 3)}), frozenset({("t", 0, 2), ("t", 1, 3)})
+    for fields, why in (
+        ({"not_read": own}, "let the audit's user read it"),
+        ({"had_a_tail": own, "not_read": own}, "an earlier run found records"),
+        ({"had_a_tail": own}, "an earlier run found records"),
+    ):
+        refused = plan_of(replace(found, **fields), RE_READ)
+        assert refused.steps == ()
+        assert why in refused.refusals[0].why
     assert plan_of(replace(found, not_read=others, had_a_tail=others), RE_READ).steps
+    readable = replace(found, verdicts=(replace(bad, verdict="log_matching_violation"),), had_a_tail=own)
+    assert plan_of(readable, RE_READ).steps, "what is wrong with it is known"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
         roles = facts.replicas.get(verdict.key, [])
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
         why = (
-            _kept(facts, (*verdict.key, verdict.follower_id))
+            (_kept(facts, (*verdict.key, verdict.follower_id)) if kind is Verdict.UNREADABLE else None)
             or _refused(verdict, roles, facts.gone)
             or ("another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None)
         )
@@ -58,7 +58,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
 
 
 def _kept(facts: RecoveryFacts, replica: ReplicaKey) -> str | None:
-    """Why a replica is not to be deleted, whatever is wrong with it: nobody has seen all of it."""
+    """Why a replica that is unreadable is not to be deleted: nobody has seen what is in it."""
     if replica in facts.had_a_tail:
         return "an earlier run found records in it that its leader does not hold: save its directory, and audit again once it can be read"
     if replica in facts.not_read:
