@@ -23,7 +23,7 @@ Look = tuple[int | None, Appearance]  # with its broker
 class Compared(NamedTuple):
     """A partition now and against the earlier run.
 
-    `broker_ids`: the brokers that have a replica of it, None if it is unchanged. `is_collected`: a replica tells when it was collected.
+    `broker_ids`: brokers with a replica of it; None if it is unchanged. `is_collected`: whether any replica of it is from a collection.
     """
 
     key: PartitionKey

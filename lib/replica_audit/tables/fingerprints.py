@@ -47,7 +47,7 @@ FINGERPRINTS = pa.schema(
     [
         *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
         pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
-        pa.field("is_collected", BOOLEAN),  # whether a replica tells when it was collected
+        pa.field("is_collected", BOOLEAN),  # whether any replica of it is from a collection
     ]
 )
 # A partition whose rows are of these tables alone, and of which nothing was found, is quiet:

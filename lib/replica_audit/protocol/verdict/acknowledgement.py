@@ -70,7 +70,7 @@ class Acknowledgements:
     @property
     def on_that_day(self) -> tuple[tuple[Acknowledgement, bool], ...]:
         """The entries and whether each has expired: all that `decide` goes by."""
-        return tuple((entry, self.on > entry.until) for entry in self.entries)
+        return tuple((entry, _has_expired(entry, self.on)) for entry in self.entries)
 
     def decide(self, finding: AckSubject) -> tuple[Acknowledgement, AckState] | None:
         """The first entry that covers the finding; else the first that is about it, and why it does not; None: none is about it."""
@@ -97,9 +97,13 @@ def _is_about(entry: Acknowledgement, finding: AckSubject) -> bool:
     )
 
 
+def _has_expired(entry: Acknowledgement, on: date) -> bool:
+    return on > entry.until
+
+
 def _state(entry: Acknowledgement, finding: AckSubject, on: date) -> AckState:
     """Whether the entry covers the finding; that it expired is told before that the finding got worse."""
-    if on > entry.until:
+    if _has_expired(entry, on):
         return AckState.EXPIRED
     if _WORST_FIRST.index(Severity(finding.severity)) < _WORST_FIRST.index(entry.severity):
         return AckState.MORE_SEVERE
