@@ -12,6 +12,7 @@ from replica_audit.engine.spark_unchanged import fingerprint_rows
 from replica_audit.tables import COUNTED, FINGERPRINTS, OUTCOMES
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.tables.runs import ReportedProblem
 from tests.tables.values import full_row
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ CASES: dict[str, tuple[tuple[str, ...], bool, bool, set[str]]] = {
     "sequence gaps of a collection that are no finding": (("sequence_gaps",), False, True, set()),
     "an open transaction": (("open_transactions",), False, False, set()),
 }
+# a problem of the partition's files, and the digests that are kept
+PROBLEMS: dict[str, set[str]] = {"cannot-read": set(), "incomplete-collection": set(), "crc-mismatch": {"quiet"}}
 
 
 def outcome(topic: str, tables: tuple[str, ...], *, is_found: bool) -> Row:
@@ -51,5 +54,15 @@ def test_what_the_next_run_compares(spark: SparkSession) -> None:
     outcomes = [outcome(topic, tables, is_found=is_found) for topic, (tables, is_found, _is_collected, _kept) in CASES.items()]
     seen = [now(topic, is_collected=is_collected) for topic, (_tables, _is_found, is_collected, _kept) in CASES.items()]
     rows = fingerprint_rows(frame(spark, outcomes, OUTCOMES), frame(spark, seen, FINGERPRINTS)).collect()
-    found = {row["topic"]: {row["fingerprint"], row["quiet_fingerprint"]} - {None} for row in rows}
-    assert found == {topic: kept for topic, (_tables, _is_found, _is_collected, kept) in CASES.items()}
+    assert kept_in(rows) == {topic: kept for topic, (_tables, _is_found, _is_collected, kept) in CASES.items()}
+
+
+def test_what_could_not_be_read_is_judged_again(spark: SparkSession) -> None:
+    problems = {code: [as_dict(full_row(ReportedProblem)) | {"code": code}] for code in PROBLEMS}
+    outcomes = [outcome(code, (), is_found=False) | {"input_errors": told} for code, told in problems.items()]
+    seen = [now(code, is_collected=True) for code in PROBLEMS]
+    assert kept_in(fingerprint_rows(frame(spark, outcomes, OUTCOMES), frame(spark, seen, FINGERPRINTS)).collect()) == PROBLEMS
+
+
+def kept_in(rows: list[Any]) -> dict[str, set[str]]:
+    return {row["topic"]: {row["fingerprint"], row["quiet_fingerprint"]} - {None} for row in rows}

@@ -27,7 +27,7 @@ from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing
 from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.storage.inputs.sources import discover
 from replica_audit.tables import OF_PARTITIONS, SEEN
-from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, QUIET_TABLES
+from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
 from tests.support import in_process
@@ -83,6 +83,8 @@ def commits_of(sources: list[local.Source], facts: ClusterFacts) -> dict[Key, li
 def is_taken_over(before: Fingerprint, now: Fingerprint, rows: dict[str, list[str]], *, is_collected: bool) -> bool:
     """What the tables of the run before and the digests of both say."""
     if any(rows.get(table) for table in (*NEVER_TAKEN_OVER, *(NEVER_IF_COLLECTED if is_collected else ()))):
+        return False
+    if any(json.loads(row)["code"] in NEVER_WITH_PROBLEMS for row in rows.get("input_errors", ())):
         return False
     is_quiet = not any(rows.get(table.name) for table in OF_PARTITIONS if table.name not in QUIET_TABLES) and not rows.get("found")
     return (before.whole is not None and before.whole == now.whole) or (is_quiet and before.quiet is not None and before.quiet == now.quiet)

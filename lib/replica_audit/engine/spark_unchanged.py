@@ -21,7 +21,7 @@ from replica_audit.stages.fingerprints import compared
 from replica_audit.stages.inventory import Keys
 from replica_audit.stages.packed_claims import claims_of
 from replica_audit.tables import COUNTED, FINGERPRINTS, INVENTORY, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
-from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, QUIET_TABLES
+from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
 from replica_audit.tables.packed_rows import PACKS
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
@@ -99,7 +99,8 @@ def fingerprint_rows(outcomes: DataFrame, now: DataFrame) -> DataFrame:
         *(F.col(name).alias(column) for name, column in _OF_OUTCOME.items()),
     )
     rows = found.join(now, on=list(KEYS), how="left")
-    is_open = _any_row(NEVER_TAKEN_OVER) | (_any_row(NEVER_IF_COLLECTED) & F.col("is_collected"))
+    is_unread = F.exists("input_errors", lambda problem: problem.code.isin(*NEVER_WITH_PROBLEMS))
+    is_open = is_unread | _any_row(NEVER_TAKEN_OVER) | (_any_row(NEVER_IF_COLLECTED) & F.col("is_collected"))
     is_quiet = ~_any_row(tuple(t.name for t in COUNTED if t.name not in QUIET_TABLES)) & (F.size("found") == 0)
     # one of the two: where the whole digest is the same, so is the quiet one
     kept = {"fingerprint": ~is_quiet & ~is_open, "quiet_fingerprint": is_quiet & ~is_open}

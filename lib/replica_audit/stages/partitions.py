@@ -32,9 +32,8 @@ from replica_audit.tables.values import (
     transaction_state,
 )
 
-_REMEDY = (
-    "audit again, preferably a copy: the file was there during the scan; until then the number of truncated records and bytes is unknown"
-)
+_GONE = "audit again, preferably a copy: the file was there during the scan"
+_UNTIL_THEN = "until then the number of truncated records and bytes is unknown"
 
 
 def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
@@ -122,8 +121,12 @@ def _told(broker_id: int, replica: ReplicaFiles) -> Iterator[None]:
     try:
         yield
     except DumpLogError as error:
-        problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_REMEDY, line=error.line)
+        problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_remedy(error), line=error.line)
         raise UnreadBatchesError(broker_id, problem) from None
     except OSError as error:
         problem = cannot_read(located(error.filename or replica.path), "segment", error)
-        raise UnreadBatchesError(broker_id, replace(problem, remedy=_REMEDY)) from None
+        raise UnreadBatchesError(broker_id, replace(problem, remedy=_remedy(error))) from None
+
+
+def _remedy(error: Exception) -> str:
+    return f"{getattr(error, 'remedy', _GONE)}; {_UNTIL_THEN}"

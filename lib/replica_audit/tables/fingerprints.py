@@ -69,3 +69,5 @@ QUIET_TABLES = (
 NEVER_TAKEN_OVER = ("open_transactions",)
 # whether the leader may have forgotten a producer by then depends on the moment of the collection itself, not only on its order
 NEVER_IF_COLLECTED = ("sequence_gaps",)
+# what could not be read, or not as it was collected, may be readable by then, and looks the same
+NEVER_WITH_PROBLEMS = ("cannot-read", "incomplete-collection")

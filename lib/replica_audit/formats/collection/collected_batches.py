@@ -1,12 +1,13 @@
-"""The batches of a collected segment: as its copy or its index tells them, else made up from its runs."""
+"""The batches of a collected segment: from its copy or its index; made up from its runs where neither was collected, or is here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import log_dir_of
+from replica_audit.formats.collection.collected_rows import ForgedError
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
@@ -14,36 +15,48 @@ from replica_audit.model import BatchHeader, BatchRun, SegmentFile
 
 
 def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = None) -> Iterator[BatchHeader]:
-    """The batches of a collected segment, from its copy or its index; without one, made up from its runs as `synthetic` does.
+    """The batches of a collected segment, from its copy or its index; of a segment without one, made up from its runs as `synthetic` does.
 
     Args:
         file: of the source SOURCE.
         offset: to which the log may be cut: where batches are made up, one begins there.
         runs: what the scan of the segment found; None to look it up, for which the scans of the whole log directory are skipped.
+
+    Raises:
+        OSError: the copy, or the index, cannot be read, or no longer holds what the scan found.
     """
-    next_offset = 0
-    for recorded in _recorded(file):
-        try:
-            for batch in recorded:
-                yield batch
-                next_offset = batch.last_offset + 1
-            return
-        except OSError:
-            continue  # gone or damaged; what it did not tell is made up
-    if file.batch_index is None and file.copy is None:
+    path = _recorded(file)
+    if path is not None:
+        yield from _as_recorded(file, path, runs)
+        return
+    if file.batch_index is None:
         return  # there are no batches
     if runs is None:
         runs = log_dir_of(_store_of(file)).runs(file.path)
-    rest = (run for run in synthetic(map(_as_batch, runs), next_offset) if run.base_offset >= next_offset)
-    yield from synthetic(rest, offset)
+    yield from synthetic(map(_as_batch, runs), offset)
 
 
-def _recorded(file: SegmentFile) -> Iterator[Iterable[BatchHeader]]:
-    """The batches as they were copied or indexed, if they were."""
+def _recorded(file: SegmentFile) -> Path | None:
+    """The copy of a segment, or its index; None if neither was there when the collection was listed."""
     if file.copy is not None:
-        yield (item for item in read_batches(located(file.copy), verify_crc=False) if isinstance(item, BatchHeader))
-    elif file.batch_index is not None and located(file.batch_index).name != SEGMENTS_FILE:
-        yield read_index(located(file.batch_index))
+        return located(file.copy)
+    index = None if file.batch_index is None else located(file.batch_index)
+    return index if index is not None and index.name != SEGMENTS_FILE else None
+
+
+def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None) -> Iterator[BatchHeader]:
+    last = -1
+    try:
+        for item in read_index(path) if file.copy is None else read_batches(path, verify_crc=False):
+            if isinstance(item, BatchHeader):
+                yield item
+                last = item.last_offset
+        if runs and last < runs[-1].last_offset:
+            raise ForgedError(f"its last batch ends at offset {last}, that of the segment ended at {runs[-1].last_offset}")
+    except OSError as error:
+        told = error if error.errno else ForgedError(error.strerror or str(error))
+        told.filename = error.filename or str(path)
+        raise told from None
 
 
 def _store_of(file: SegmentFile) -> Path:

@@ -1,0 +1,96 @@
+"""A batch index, or a copy of a segment, damaged after it was collected, its size kept: told, and nothing is made up in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, SOURCE
+from replica_audit.formats.collection.collected_batches import batches
+from replica_audit.formats.segment.batch_index import read_index
+from replica_audit.model import BatchRun, SegmentFile
+from tests.collect.collections import collect_cluster
+from tests.support import in_process
+
+SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss"
+REMOVED = ("removed_offsets", "removed_records", "removed_bytes")
+PARTITION = ("billing", 0)
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    return collect_cluster(SAMPLE, tmp_path / "collection")
+
+
+def of_partition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if (row["topic"], row["partition"]) == PARTITION]
+
+
+def index_of(collection: Path) -> Path:
+    """That of the follower which has to be truncated, inside of what its runs tell as one."""
+    return collection / "broker-1" / "data-0" / BATCHES_FOLDER / "billing-0" / f"{0:020d}.parquet"
+
+
+def test_a_flipped_byte(collection: Path) -> None:
+    (sound,) = [row for row in of_partition(in_process.audit(collection)["replica_verdicts"]) if row["follower_id"] == 1]
+    index = index_of(collection)
+    content = bytearray(index.read_bytes())
+    content[40] ^= 0x20  # of a page, as a disk rots
+    index.write_bytes(content)
+    tables = in_process.audit_cluster(collection, anew=True)[0]
+    (row,) = [row for row in of_partition(tables["replica_verdicts"]) if row["follower_id"] == 1]
+    told = {name for name in row if row[name] != sound[name]}
+    assert told <= {*REMOVED, "first_removed_timestamp_ms", "last_removed_timestamp_ms"}, "what offsets and epochs decide stays"
+    assert [row[name] for name in REMOVED] == [None] * 3
+    (problem,) = tables["input_errors"]
+    assert (problem["code"], problem["path"], problem["broker_id"]) == ("incomplete-collection", str(index), 1)
+    assert problem["remedy"].startswith("copy the whole folder again; or collect again; until then")
+
+
+def test_a_sound_one_is_read_in_silence(collection: Path) -> None:
+    assert in_process.audit(collection)["input_errors"] == []
+
+
+def run_of(first: int, last: int) -> BatchRun:
+    return BatchRun(0, first, last, 1, last - first + 1, 100, 0, 0, 2, intact=True)
+
+
+def test_an_index_that_ends_before_the_segment_did(collection: Path) -> None:
+    index = index_of(collection)
+    headers = list(read_index(index))
+    end = headers[-1].last_offset
+    file = SegmentFile(path="/broker/00.log", source=SOURCE, base_offset=0, size_bytes=1, batch_index=str(index))
+    assert list(batches(file, 0, [run_of(0, end)])) == headers
+    table = pq.read_table(index)
+    pq.write_table(table.slice(0, table.num_rows - 1), index)
+    with pytest.raises(OSError, match=f"that of the segment ended at {end}") as error:
+        list(batches(file, 0, [run_of(0, end)]))
+    assert error.value.filename == str(index)
+
+
+def test_a_copy_that_ends_before_the_segment_did(tmp_path: Path) -> None:
+    whole = next(SAMPLE.glob("broker-1/data-0/billing-0/*.log"))
+    copy = tmp_path / "data-0" / "billing-0" / whole.name
+    copy.parent.mkdir(parents=True)
+    file = SegmentFile(path=str(whole), source=SOURCE, base_offset=0, size_bytes=whole.stat().st_size, copy=str(copy))
+    with pytest.raises(FileNotFoundError) as gone:
+        list(batches(file, 0, []))
+    assert gone.value.filename == str(copy)
+    copy.write_bytes(whole.read_bytes())
+    end = list(batches(file, 0, []))[-1].last_offset
+    content = bytearray(whole.read_bytes())
+    content[-300:] = bytes(300)
+    copy.write_bytes(content)
+    with pytest.raises(OSError, match=f"that of the segment ended at {end}"):
+        list(batches(file, 0, [run_of(0, end)]))
+
+
+def test_one_that_goes_while_the_audit_runs(collection: Path) -> None:
+    index = index_of(collection)
+    file = SegmentFile(path="/broker/00.log", source=SOURCE, base_offset=0, size_bytes=1, batch_index=str(index))
+    index.unlink()
+    with pytest.raises(FileNotFoundError):
+        list(batches(file, 0, [run_of(0, 9)]))
