@@ -17,7 +17,7 @@ from replica_audit.config import Settings
 from replica_audit.engine.listing import listed_amounts
 from replica_audit.engine.local import ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
-from replica_audit.model import BytesToRead
+from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.acknowledged import with_acknowledgement
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
@@ -114,15 +114,18 @@ def triage_id(at: datetime) -> str:
     return f"triage-{at:%Y%m%dT%H%M%SZ}"
 
 
-def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> dict[str, BytesToRead]:
-    """How much there is to read of each cluster, as of `listing.listed_amounts`; the rest as of `triage`.
+def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> tuple[dict[str, BytesToRead], list[Problem]]:
+    """How much there is to read of each cluster, as of `listing.listed_amounts`, and what of the inputs is not counted.
+
+    The rest as of `triage`.
 
     Raises:
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
     found = discover(inputs, metadata)
     refuse_useless(found)
-    return {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
+    listed = {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
+    return listed, found.unread_inputs
 
 
 def _audited(root: Root, settings: Settings, acknowledged: Acknowledgements | None, progress: Progress, *, is_alone: bool) -> ClusterAudit:

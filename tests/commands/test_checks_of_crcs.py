@@ -1,18 +1,21 @@
-"""What an audit of collections says of when their CRCs were last verified."""
+"""What an audit of collections says of when they were made, and when their CRCs were last verified."""
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from replica_audit.cli import main
+from replica_audit.formats.collection.collection_manifest import MANIFEST
 from tests.house.checkout import ROOT
 
 SAMPLE = ROOT / "tests/data/sample/committed-loss"
 _LINE = "CRCs of collected segments: "
+_AGE = "collections: the oldest is of "
 
 
 def _told(capsys: pytest.CaptureFixture[str], path: Path, output: Path) -> str:
@@ -44,4 +47,25 @@ def test_what_was_never_verified_is_counted(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_an_audit_of_log_directories_says_nothing_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _LINE not in _told(capsys, SAMPLE, tmp_path / "a.json")
+    told = _told(capsys, SAMPLE, tmp_path / "a.json")
+    assert _LINE not in told
+    assert _AGE not in told
+    (cluster,) = json.loads((tmp_path / "a.json").read_text())["clusters"]
+    assert cluster["oldest_capture"] is None
+
+
+def test_a_collection_of_today_is_no_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = _told(capsys, _collected(tmp_path / "collected"), tmp_path / "a.json")
+    assert re.search(rf"{_AGE}\d{{4}}-\d\d-\d\d \d\d:\d\d UTC \(broker \d\)", told)
+    assert "does its collector still run" not in told
+
+
+def test_a_collector_that_stopped_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _collected(tmp_path / "collected")
+    manifest = root / "broker-2" / MANIFEST
+    then = datetime.now(UTC) - timedelta(days=31, hours=1)
+    manifest.write_text(re.sub(r"(_at\": ?\")20[^\"]*", rf"\g<1>{then:%Y-%m-%dT%H:%M:%S.000Z}", manifest.read_text()))
+    told = _told(capsys, root, tmp_path / "a.json")
+    assert f"{_AGE}{then:%Y-%m-%d %H:%M} UTC (broker 2), 31 days before this run: does its collector still run?" in told
+    (cluster,) = json.loads((tmp_path / "a.json").read_text())["clusters"]
+    assert cluster["oldest_capture"] == {"broker_id": 2, "captured_at": then.replace(microsecond=0).isoformat(), "days_before": 31}

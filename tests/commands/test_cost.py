@@ -48,6 +48,14 @@ def test_bytes_are_those_of_the_segments(capsys: pytest.CaptureFixture[str], com
     assert "What this estimate assumes" in told
 
 
+def test_an_input_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert cli.main(["triage", "--cost", "--input", str(LOSS), "--input", str(gone)]) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Not counted {gone}: does not exist. Remedy: check the path given to --input" in told
+    assert f"{size(raw_bytes(LOSS))} of segments" in told
+
+
 def test_several_clusters_come_to_a_total(capsys: pytest.CaptureFixture[str]) -> None:
     roots = sorted(SAMPLE.iterdir())[:2]
     told = cost(capsys, "triage", *(word for root in roots for word in ("--input", str(root))))

@@ -23,6 +23,7 @@ from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.run_metrics import TRUNCATION_STATES
+from replica_audit.report.facts.run_report import OldestCapture
 from replica_audit.report.text.metrics_text import metrics_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ OFFLINE = ROOT / "tests" / "data" / "offline" / "nobody-leads"
 MONITORING = ROOT / "docs" / "monitoring"
 PREFIX = "kafka_replica_audit_"
 Series = dict[str, dict[tuple[tuple[str, str], ...], float]]
+CAPTURE = OldestCapture(broker_id=1, captured_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), days_before=2)
 
 
 def series(text: str) -> Series:
@@ -57,8 +59,8 @@ def told(run: PastRun) -> Series:
 
 @pytest.fixture(scope="module")
 def all_told(run: PastRun) -> Series:
-    """The same as of collections, which have a number more."""
-    return series(metrics_text([replace(one, oldest_check=one.finished_at) for one in run_metrics(run)]))
+    """The same as of collections, which have two numbers more."""
+    return series(metrics_text([replace(one, oldest_check=one.finished_at, oldest_capture=CAPTURE) for one in run_metrics(run)]))
 
 
 def rows(run: PastRun, table: str) -> list[dict[str, Any]]:
@@ -199,6 +201,13 @@ def test_every_number_is_watched(all_told: Series) -> None:
     asked = [*rules, *(target["expr"].replace("$cluster", "x") for panel in panels for target in panel["targets"])]
     names = {one.name.removeprefix(PREFIX) for query in asked for one in selectors(promql_parser.parse(query))}
     assert names == all_told.keys()
+
+
+def test_the_oldest_collection_is_of_collections_only(run: PastRun, told: Series) -> None:
+    assert "oldest_collection_timestamp_seconds" not in told, "these are log directories"
+    (one, *_others) = run_metrics(run)
+    text = metrics_text([replace(one, oldest_capture=CAPTURE)])
+    assert f'kafka_replica_audit_oldest_collection_timestamp_seconds{{cluster_id="{one.cluster_id}"}} 1.767323045e+09\n' in text
 
 
 def test_the_oldest_check_is_of_collections_only(run: PastRun, told: Series) -> None:

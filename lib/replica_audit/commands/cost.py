@@ -16,7 +16,7 @@ COST = Option(
 
 
 def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
-    """Print the cost of every cluster, and of all; the exit code is 0.
+    """Print the cost of every cluster, and of all; the exit code is 0, or 3 where an input is not counted.
 
     Raises:
         UsageError: the inputs contradict each other, or nothing in them can be audited.
@@ -25,6 +25,7 @@ def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
     from replica_audit.report.facts.cost import Amount
     from replica_audit.report.text.cost_text import render
 
-    listed = amounts_to_read(inputs, topics, metadata=metadata)
-    show(render([Amount(name=cluster, **asdict(amounts)) for cluster, amounts in listed.items()]))
-    return 0
+    listed, problems = amounts_to_read(inputs, topics, metadata=metadata)
+    not_counted = [f"{one.path}: {one.detail}. Remedy: {one.remedy}" for one in problems]
+    show(render([Amount(name=cluster, **asdict(amounts)) for cluster, amounts in listed.items()], not_counted))
+    return 3 if problems else 0

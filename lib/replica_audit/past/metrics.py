@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from replica_audit import tables
 from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
 from replica_audit.past.run import PastRun, RunRow, counted
-from replica_audit.past.verified import never_checked, oldest_check
+from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.tables.runs import NO_CLUSTER
@@ -52,6 +52,7 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
             findings=Counter({tuple(key): count for (cluster, *key), count in by_status.items() if cluster == row.cluster_id}),
             codes=Counter({code: count for (cluster, code), count in codes.items() if cluster == row.cluster_id}),
             affected_groups=groups[row.cluster_id],
+            oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
             oldest_check=oldest_check(run, row.cluster_id),
             never_checked=never_checked(run, row.cluster_id),
             **_truncated(run, row),

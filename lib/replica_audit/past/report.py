@@ -21,7 +21,7 @@ from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, 
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, RunRow, counted, in_order
-from replica_audit.past.verified import never_checked, oldest_check
+from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
@@ -97,7 +97,8 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         partition_codes=_partition_codes(run),
         decisions=tuple(_decisions(run, clusters, recovery_facts(run, cluster_id=cluster_id, gone=gone) if gone else ())),
         new_findings={severity: count for (status, severity), count in of_status.items() if status == Status.NEW},
-        newest=tuple(_newest(run)) if is_compared else (),
+        newest=tuple(_worst_of(run, Status.NEW)) if is_compared else (),
+        not_confirmed=tuple(_worst_of(run, Status.UNCONFIRMED)),
         is_compared=is_compared,
         acknowledged_count=covered,
         acknowledgements=groups(run, _GROUPS),
@@ -105,14 +106,14 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
     )
 
 
-def _newest(run: PastRun) -> Iterator[ReplicaFinding]:
-    """The worst of those that no earlier run left open."""
+def _worst_of(run: PastRun, status: Status) -> Iterator[ReplicaFinding]:
+    """The worst findings of a status."""
     names = [name for name in ReplicaFinding.__slots__ if name != "hanging"]
-    new = found(run, names, ds.field("status") == str(Status.NEW))
-    ranked = new.append_column("severity_rank", _rank(new["severity"], SEVERITIES))
-    ranked = ranked.append_column("code_rank", _rank(new["code"], CODES_BY_LOSS))
+    some = findings(run, names, [status])
+    ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITIES))
+    ranked = ranked.append_column("code_rank", _rank(some["code"], CODES_BY_LOSS))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
-    yield from run.tables.typed(tables.FINDINGS.name, new.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
+    yield from run.tables.typed(tables.FINDINGS.name, some.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
 
 
 def _decisions(run: PastRun, shown: Sequence[Cluster], without_gone: Sequence[RecoveryFacts]) -> Iterator[ReportedDecision]:
@@ -172,6 +173,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
                 offline_partitions=offline[(row.cluster_id,)],
+                oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
                 oldest_check=oldest_check(run, row.cluster_id),
                 never_checked=never_checked(run, row.cluster_id),
                 taken_over=row.partitions_taken_over or 0,

@@ -1,4 +1,4 @@
-"""When the CRCs of collected segments were last verified, by the tables of a run.
+"""When replicas were collected, and the CRCs of their segments last verified, by the tables of a run.
 
 Of collections only: other inputs do not say it, and an audit of them verifies CRCs itself.
 """
@@ -13,6 +13,28 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.past.run import PastRun
+from replica_audit.report.facts.run_report import OldestCapture
+
+
+def oldest_capture(run: PastRun, cluster_id: str, started_at: datetime) -> OldestCapture | None:
+    """The replica of a cluster that was collected first; None if none was.
+
+    Args:
+        run: whose tables tell it.
+        cluster_id: of the cluster.
+        started_at: when the run began.
+
+    Raises:
+        UsageError: the table cannot be read.
+    """
+    is_collected = (ds.field("cluster_id") == cluster_id) & ds.field("captured_at").is_valid()
+    found = run.read(tables.REPLICA_LOGS, ["broker_id", "captured_at"], is_collected)
+    if not found.num_rows:
+        return None
+    (oldest,) = found.take(pc.sort_indices(found, [("captured_at", "ascending"), ("broker_id", "ascending")])[:1]).to_pylist()
+    return OldestCapture(
+        broker_id=oldest["broker_id"], captured_at=oldest["captured_at"], days_before=(started_at - oldest["captured_at"]).days
+    )
 
 
 def oldest_check(run: PastRun, cluster_id: str) -> datetime | None:

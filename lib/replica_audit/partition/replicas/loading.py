@@ -175,15 +175,17 @@ def load(
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether batches may be missing without harm.
     """
-    newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
+    newest = max(scans, key=lambda scan: scan.file.base_offset, default=None)
     of_scans = (problem for scan in scans for problem in scan.problems)
-    problems = [*files.problems, *(with_known_stop(one, files, newest.path if newest else "", alive=alive) for one in of_scans)]
+    problems = [*files.problems, *(with_known_stop(one, files, newest.file.path if newest else "", alive=alive) for one in of_scans)]
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
     scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
     log: LoadedLog | None = None
-    if segments:
+    if newest is None:
+        problems.append(no_segments(files))
+    elif not newest.failed:  # else nobody knows where the log ends
         is_table_known = files.checkpoint_state != "not-collected"
         log = load_log(
             tuple(segments),
@@ -195,8 +197,6 @@ def load(
         )
         if not incomplete and not any(scan.failed for scan in scans):  # without all segments nothing can be said of their offsets
             problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
-    else:
-        problems.append(no_segments(files))
     unreadable = _unreadable(files, scans, log, recovers=not files.clean_shutdown and not alive)
     is_incomplete = incomplete is not None and not files.offline_reason and not any(scan.failed for scan in scans)
     if incomplete is not None and is_incomplete:

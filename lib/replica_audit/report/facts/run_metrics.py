@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from replica_audit.report.facts.run_report import OldestCapture
+
 TO_REMOVE, REMOVED = TRUNCATION_STATES = ("to_remove", "removed")  # once the follower follows again; since it was copied
 
 ACKNOWLEDGED = "acknowledged"  # in the place of a status: of whatever status, somebody knows of it
@@ -19,8 +21,8 @@ class ClusterMetrics:
     run only; those that are acknowledged are in no other number than the `acknowledged` ones of `findings`. `codes` counts those that this
     run found by code. `truncated_records` counts by `TRUNCATION_STATES` the records that followers truncate, `truncated_committed` the
     offsets among them that were committed and that the leader does not hold. `replica_bytes` are the bytes of all replicas' batches.
-    `oldest_check` is the oldest check of the CRCs of a collected segment, None if none is known, `never_checked` how many collected
-    replicas have a segment of which they never were.
+    `oldest_capture` is the replica that was collected first, None if none was, `oldest_check` the oldest check of the CRCs of a collected
+    segment, None if none is known, `never_checked` how many collected replicas have a segment of which they never were.
     """
 
     cluster_id: str
@@ -38,5 +40,6 @@ class ClusterMetrics:
     truncated_records: Mapping[str, int]
     truncated_committed: Mapping[str, int]
     affected_groups: int
+    oldest_capture: OldestCapture | None
     oldest_check: datetime | None
     never_checked: int

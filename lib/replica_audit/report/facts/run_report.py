@@ -152,13 +152,23 @@ class ReplicaFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OldestCapture:
+    """The replica that was collected first: when, of which broker, and whole days before the run began."""
+
+    broker_id: int
+    captured_at: datetime
+    days_before: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One audited cluster.
 
-    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first. `oldest_check`
-    is when that collected segment was verified whose last check is the longest ago, None if none is known; `never_checked` how many
-    collected replicas have a segment that never was. `taken_over`: partitions that have not changed, and have the rows of the run
-    `taken_over_from`; `full_run_id` is the run that read every file last, for the day `full_run_date`; None by an older version.
+    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first.
+    `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
+    the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was. `taken_over`:
+    partitions that have not changed, and have the rows of the run `taken_over_from`; `full_run_id` is the run that read every file last,
+    for the day `full_run_date`; None by an older version.
     """
 
     cluster_id: str
@@ -177,6 +187,7 @@ class Cluster:
     affected_groups: int
     affected_positions: int
     offline_partitions: int = 0
+    oldest_capture: OldestCapture | None = None
     oldest_check: datetime | None = None
     records_unread: int = 0
     never_checked: int = 0
@@ -222,8 +233,9 @@ class Report:
     less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
     brokers have truncated since what no other one holds; all only if every replica was tried.
     `new_findings` counts those that no earlier run left open by severity, `newest` are the worst of them; `is_compared`: an earlier run
-    left some open. Nothing of this counts findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are
-    the entries about open findings, also those that no longer hold, and `acknowledged_verdicts` counts followers.
+    left some open. `not_confirmed` are the worst of those that an earlier run found, and this one could not check. Nothing of this counts
+    findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are the entries about open findings, also
+    those that no longer hold, and `acknowledged_verdicts` counts followers.
     """
 
     run_id: str
@@ -248,6 +260,7 @@ class Report:
     decisions: tuple[ReportedDecision, ...] = ()
     new_findings: Mapping[str, int] = field(default_factory=dict)
     newest: tuple[ReplicaFinding, ...] = ()
+    not_confirmed: tuple[ReplicaFinding, ...] = ()
     is_compared: bool = False
     acknowledged_count: int = 0
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()

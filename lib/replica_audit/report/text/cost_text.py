@@ -12,11 +12,12 @@ from replica_audit.words import count
 _HEAD = ("--compare", "reads", "at most", "one core, cached", "from disk")
 
 
-def render(amounts: Sequence[Amount]) -> str:
-    """A section for each cluster, one for all if they are several, and what it rests on."""
+def render(amounts: Sequence[Amount], not_counted: Sequence[str] = ()) -> str:
+    """A section for each cluster, one for all if they are several, the inputs that are not counted, and what it rests on."""
     shown = [*amounts, total(amounts)] if len(amounts) > 1 else list(amounts)
     sections = ["\n".join(line.rstrip() for line in _section(one)) for one in shown]
-    return "\n\n".join([*sections, "\n".join(_assumptions())]) + "\n"
+    lacking = ["\n".join(["Not counted", *(line for one in not_counted for line in paragraph(one))])] if not_counted else []
+    return "\n\n".join([*sections, *lacking, "\n".join(_assumptions())]) + "\n"
 
 
 def _section(amount: Amount) -> Iterator[str]:

@@ -26,16 +26,19 @@ def news_title(report: Report) -> str:
 
 
 def news_lines(report: Report) -> tuple[str, ...]:
-    """The worst of the new findings, and how many others there are; empty where there is no run before to be compared with."""
+    """The worst of the new findings, how many others there are, and what this run could not check; empty without a run before."""
     earlier = {status: count for status, count in report.changes.items() if status != Status.NEW}
     if not report.warehouse or not report.is_compared:
         return ()
     labels = {cluster.cluster_id: f" ({cluster.label})" for cluster in report.clusters} if len(report.clusters) > 1 else {}
-    lines = [_new(one, labels.get(one.cluster_id, "")) for one in report.newest]
+    lines = [_shown(one, labels.get(one.cluster_id, "")) for one in report.newest]
     more = sum(report.new_findings.values()) - len(report.newest)
     lines += [f"and {more} more: {_by_severity(report)}"] if more > 0 else []
     others = [f"{count} {status}" for status, count in earlier.items()]
     lines += [f"Besides: {', '.join(others)}."] if others else []
+    lines += [f"unconfirmed: {_shown(one, labels.get(one.cluster_id, ''))}" for one in report.not_confirmed]
+    unseen = report.changes.get(Status.UNCONFIRMED, 0) - len(report.not_confirmed)
+    lines += [f"and {unseen} more unconfirmed"] if unseen > 0 else []
     return tuple(lines or ["Nothing else is open."])
 
 
@@ -61,7 +64,7 @@ def no_longer_lines(report: Report) -> tuple[str, ...]:
     return tuple(f"{_WHY_BACK[one.state]}: {_group(one)}" for one in report.acknowledgements if one.state is not AckState.ACKNOWLEDGED)
 
 
-def _new(one: ReplicaFinding, cluster: str) -> str:
+def _shown(one: ReplicaFinding, cluster: str) -> str:
     whose = f", broker {one.broker_id}" if one.broker_id >= 0 else ""
     return f"{one.severity}: {one.code.replace('_', ' ')} of {one.topic}-{one.partition}{cluster}{whose}"
 

@@ -42,6 +42,11 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
         "oldest_crc_check_timestamp_seconds",
         "When the CRCs of that collected segment were verified whose last check is the oldest, in seconds since 1970; only of collections",
     )
+    captured = _gauge(
+        registry,
+        "oldest_collection_timestamp_seconds",
+        "When that replica was collected whose collection is the oldest, in seconds since 1970; only of collections",
+    )
     followers = _gauge(registry, "followers", "Followers by verdict, without acknowledged findings", "verdict")
     findings = _gauge(
         registry,
@@ -62,6 +67,8 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
             numbers[name].labels(one.cluster_id).set(of(one))
         if one.oldest_check is not None:
             oldest.labels(one.cluster_id).set(one.oldest_check.timestamp())
+        if one.oldest_capture is not None:
+            captured.labels(one.cluster_id).set(one.oldest_capture.captured_at.timestamp())
         for verdict in Verdict:
             followers.labels(one.cluster_id, str(verdict)).set(one.verdicts.get(str(verdict), 0))
         for severity in _OF_FOUND:

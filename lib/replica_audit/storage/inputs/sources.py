@@ -62,7 +62,12 @@ class Found:
     @property
     def every_input_was_read(self) -> bool:
         """Whether no input as a whole is a problem."""
-        return all(problem.kind != INPUT for _cluster, problem in self.problems)
+        return not self.unread_inputs
+
+    @property
+    def unread_inputs(self) -> list[Problem]:
+        """The problems of inputs as a whole, of which nothing is known then."""
+        return [problem for _cluster, problem in self.problems if problem.kind == INPUT]
 
     def problem_rows(self) -> list[dict[str, object]]:
         """The problems as rows of `input_errors`, without the keys of a run and a broker."""
