@@ -99,9 +99,12 @@ def read_replica(replica: ReplicaFiles) -> Iterator[Problem]:
             rows.validate(full=True)
     if all(not scanned(file, scan_of).failed for file in replica.segments if file.source == "dump"):
         last = -1
-        for batch in batches_from(replica.segments, 3):
-            assert batch.last_offset >= batch.base_offset
-            last = batch.last_offset
+        try:
+            for batch in batches_from(replica.segments, 3):
+                assert batch.last_offset >= batch.base_offset
+                last = batch.last_offset
+        except OSError as error:  # an index or a copy of a collection, which an audit's task makes a problem of
+            assert error.filename
         assert last < 2**63
     if replica.topic == log_dir.GROUP_OFFSETS_TOPIC:
         yield from committed_offsets(replica.segments)[1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from replica_audit.config import Settings
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, Cluster, Disk
@@ -17,8 +18,8 @@ TAIL = Disk(batches=[(1, 0, 4), (1, 5, 9), (2, 10, 12)], high_watermark=5)
 LOST = Disk(batches=[(1, 0, 4), (1, 5, 9), (2, 10, 12)], high_watermark=12)
 
 
-def verdict(root: Path, follower: Disk, changed: int | None) -> dict[str, Any]:
-    """That on the follower, one of whose batches has another value."""
+def cluster(root: Path, follower: Disk, changed: int | None) -> Path:
+    """Its folder; one of the follower's batches has another value."""
     Cluster(disks={1: LEADER, 2: follower}, leader_epoch=3, isr=(1,)).audit(root, Protocol.TRUNCATE_ON_FETCH)
     (home,) = root.iterdir()
     if changed is not None:
@@ -30,7 +31,12 @@ def verdict(root: Path, follower: Disk, changed: int | None) -> dict[str, Any]:
         other = bytearray(data[at:end])
         other[-2] ^= 1
         path.write_bytes(data[:at] + kf.sealed(other) + data[end:])
-    (row,) = in_process.audit(home, anew=True)["replica_verdicts"]
+    return home
+
+
+def verdict(root: Path, follower: Disk, changed: int | None) -> dict[str, Any]:
+    """That on the follower."""
+    (row,) = in_process.audit(cluster(root, follower, changed), anew=True)["replica_verdicts"]
     return row
 
 
@@ -55,3 +61,23 @@ def test_what_goes_does_not_stay_different(tmp_path: Path, follower: Disk, expec
     row = verdict(tmp_path, follower, changed)
     assert (row["verdict"], row["divergence_offset"], row["mismatch"]) == (expected, 10, None)
     assert "of what it keeps" not in row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "mode", "stays"),
+    [
+        (None, "content", False),
+        (0, "content", True),
+        pytest.param(0, "epochs", False, id="batches are not looked at"),
+        pytest.param(2, "content", False, id="what differs goes"),
+    ],
+)
+def test_a_corrected_table_mends_no_batch(tmp_path: Path, changed: int | None, mode: Literal["epochs", "content"], stays: bool) -> None:
+    """A table that gives other epochs is wrong; with the right one the follower is cut rightly, and keeps what lies below."""
+    home = cluster(tmp_path, TAIL, changed)
+    (home / "broker-2" / "data-0" / f"{TOPIC}-0" / "leader-epoch-checkpoint").write_bytes(kf.checkpoint([(1, 0), (2, 5)]))
+    logs = in_process.audit_cluster(home, settings=Settings(compare=mode), anew=True)[0]["replica_logs"]
+    (log,) = [row for row in logs if row["broker_id"] == 2]
+    assert log["corrected_checkpoint"] == "0\n2\n1 0\n2 10\n"
+    (rejoin,) = log["rejoins_once_corrected"]
+    assert (rejoin["truncation_offset"], rejoin["catches_up"], rejoin["still_diverged"]) == (10, True, stays)

@@ -312,6 +312,8 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     )
     refused = plan_of(facts(logs=(stuck, log("u", 1, not_corrected_because="epochs-go-backwards"))), RE_READ)
     assert not refused.steps
+    kept = replace(wrong, rejoins_once_corrected=(replace(wrong.rejoins_once_corrected[0], still_diverged=True),))  # type: ignore[index]
+    assert ["keep batches that are not the leader's: 2" in one.why for one in plan_of(facts(logs=(kept,)), RE_READ).refusals] == [True]
     assert [("still do not catch up" in one.why, "do not determine a table" in one.why) for one in refused.refusals] == [
         (True, False),
         (False, True),

@@ -9,6 +9,7 @@ from functools import partial
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.electability import electability, without_log
 from replica_audit.partition.choices.futures import future_rows
+from replica_audit.partition.choices.once_corrected import followers_once_corrected
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
 from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
@@ -31,7 +32,7 @@ from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesse
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.all_loaded import load_all
-from replica_audit.partition.replicas.corrected_checkpoints import healed_followers, with_refused
+from replica_audit.partition.replicas.corrected_checkpoints import with_refused
 from replica_audit.partition.replicas.damaged_batches import damaged_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
@@ -122,7 +123,9 @@ class PartitionAudit:
         leader = self.replicas.get(self.leadership.leader_id)
         made, commits = self._pairs(), self.known.commits
         self.loaded = with_refused(self.loaded, {row.wrong_lines_broker_id for row in made.verdicts})
-        healed = healed_followers(self.loaded, self.leadership.leader_id, self.replicas, self.cluster.applies, self.metadata.leader_epoch)
+        healed = followers_once_corrected(
+            self.loaded, self.leadership.leader_id, self.replicas, self.cluster.applies, self.context, self.cluster.compare
+        )
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))

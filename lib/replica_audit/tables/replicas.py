@@ -66,13 +66,17 @@ class CorrectedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerOnceCorrected:
-    """What a follower does once the corrected file is in place; offsets are null where it is not cut or does not restart."""
+    """What a follower does once the corrected file is in place; offsets are null where it is not cut or does not restart.
+
+    `still_diverged` is null by a version that did not look.
+    """
 
     leader_id: Int
     follower_id: Int
     truncation_offset: Bigint | None
     restart_offset: Bigint | None
     catches_up: bool
+    still_diverged: bool | None
 
 
 @made_quickly
@@ -114,7 +118,8 @@ class ReplicaLog:
     ]
     rejoins_once_corrected: Annotated[
         tuple[FollowerOnceCorrected, ...] | None,
-        "what each follower does once every corrected file of the partition is in place: where it truncates and whether it catches up",
+        "what each follower does once every corrected file of the partition is in place: where it truncates, whether it catches up, "
+        "and whether what it keeps then differs from the leader's log",
     ]
     recovery_cut_offset: Annotated[Bigint | None, "where log recovery would end the log; null if it truncates nothing or does not run"]
     unreadable_reason: Annotated[str | None, "why the replica cannot be compared; null if it can"]

@@ -13,9 +13,6 @@ from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, Correction, EntrySource, Undetermined, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, moved_start
-from replica_audit.protocol.exchange.healed import Rejoin, rejoins
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.replica import Replica
 
 _SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
 _NEVER = "do not delete or rename the file: after a clean stop a broker does not rebuild it from the log"
@@ -75,13 +72,10 @@ def with_refused(loaded: Sequence[Loaded], brokers: Collection[int | None]) -> l
     ]
 
 
-def healed_followers(
-    loaded: Sequence[Loaded], leader_id: int, replicas: Mapping[int, Replica], protocol: Protocol, leader_epoch: int
-) -> list[Rejoin]:
-    """What followers do once every corrected file is in place; nothing where none is corrected. Arguments as of `rejoins`."""
+def corrected_tables(loaded: Sequence[Loaded]) -> dict[int, EpochTable]:
+    """The tables of the files that are corrected, by broker."""
     made = {one.broker_id: one.correction for one in loaded if one.is_compared and one.correction is not None}
-    tables = {broker: as_table(entries) for broker, entries in made.items() if not isinstance(entries, Undetermined)}
-    return rejoins(leader_id, list(replicas.values()), tables, protocol, leader_epoch) if tables else []
+    return {broker: as_table(entries) for broker, entries in made.items() if not isinstance(entries, Undetermined)}
 
 
 def corrected_content(correction: Correction | None) -> str | None:

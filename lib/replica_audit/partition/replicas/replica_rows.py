@@ -14,14 +14,13 @@ from replica_audit.protocol.epochs.checkpoint_repair import Undetermined
 from replica_audit.protocol.epochs.epoch_table import EMPTY
 from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.runs import joined
-from replica_audit.protocol.exchange.healed import Rejoin
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.tables.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
-def log_row(loaded: Loaded, healed: Sequence[Rejoin] = ()) -> ReplicaLog:
+def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> ReplicaLog:
     """The replica as a row of `replica_logs`, without the run's keys; `healed`: what its corrected file does for followers."""
     files, log, correction = loaded.files, loaded.log, loaded.correction
     entries = () if correction is None or isinstance(correction, Undetermined) else correction
@@ -52,7 +51,7 @@ def log_row(loaded: Loaded, healed: Sequence[Rejoin] = ()) -> ReplicaLog:
             for one in entries
         ),
         not_corrected_because=str(correction) if isinstance(correction, Undetermined) else None,
-        rejoins_once_corrected=tuple(FollowerOnceCorrected(**one._asdict()) for one in healed) if entries else None,
+        rejoins_once_corrected=tuple(healed) if entries else None,
         recovery_cut_offset=log.recovery_cut if log else None,
         unreadable_reason=loaded.unreadable,
         captured_at=utc(files.captured_at_ms),

@@ -13,18 +13,17 @@ from typing import NamedTuple
 from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable
 from replica_audit.protocol.exchange.catch_up import refusal
 from replica_audit.protocol.exchange.rejoin import elected
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
 
 
 class Rejoin(NamedTuple):
-    """A follower with a leader: `truncation_offset` and `restart_offset` are None where it does neither."""
+    """A follower with a leader, both as they have started with corrected files; `catches_up`: its fetches go on to the leader's end."""
 
-    leader_id: int
-    follower_id: int
-    truncation_offset: int | None
-    restart_offset: int | None
+    leader: Replica
+    follower: Replica
+    truncation: Truncation
     catches_up: bool
 
 
@@ -53,6 +52,5 @@ def rejoins(
     for follower in (one for one in sides.values() if not one.unreadable):
         state = leader.as_leader() if leader.alive else elected(leader.as_leader(), leader, follower, leader_epoch)
         truncation = RULES[protocol](state, follower.as_follower())
-        catches_up = refusal(state, leader.log, truncation) is None
-        found.append(Rejoin(leader_id, follower.broker_id, truncation.truncation_offset, truncation.restart_offset, catches_up))
+        found.append(Rejoin(leader, follower, truncation, refusal(state, leader.log, truncation) is None))
     return found

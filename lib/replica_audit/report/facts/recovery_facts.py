@@ -75,6 +75,12 @@ class RejoinOnceCorrected:
     truncation_offset: int | None
     restart_offset: int | None
     catches_up: bool
+    still_diverged: bool | None = None
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether it comes to hold the leader's log."""
+        return self.catches_up and not self.still_diverged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +113,8 @@ class ActedLog:
 
     @property
     def is_healed(self) -> bool:
-        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower catches up."""
-        return self.corrected_checkpoint is not None and all(one.catches_up for one in self.rejoins_once_corrected or ())
+        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower comes to hold the leader's log."""
+        return self.corrected_checkpoint is not None and all(one.is_healed for one in self.rejoins_once_corrected or ())
 
     @property
     def cut_once_corrected(self) -> RejoinOnceCorrected | None:

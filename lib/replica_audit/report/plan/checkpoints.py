@@ -49,6 +49,9 @@ def _refused(log: ActedLog) -> str | None:
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
     if log.corrected_checkpoint is not None and stuck:
         return f"replayed with the corrected lines these followers still do not catch up: {', '.join(map(str, stuck))}"
+    diverged = [one.follower_id for one in log.rejoins_once_corrected or () if one.still_diverged]
+    if log.corrected_checkpoint is not None and diverged:
+        return f"replayed with the corrected lines these followers keep batches that are not the leader's: {', '.join(map(str, diverged))}"
     return None
 
 
