@@ -13,7 +13,7 @@ from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.errors import UsageError
 from tests.collect.collections import quietly
 from tests.collect.test_same_rows import comparable
-from tests.formats.rights import as_nobody, open_to_all
+from tests.formats.rights import bound_by_modes, open_to_all
 from tests.support import in_process
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
@@ -43,7 +43,7 @@ def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
             return result, in_process.audit(root), in_process.audit(to)
 
         (to / "broker-1").parent.chmod(0o777)
-        found = as_nobody(both)
+        found = bound_by_modes(both)
         shutil.rmtree(to)
         return found, root, to
 
