@@ -11,7 +11,7 @@ import pyarrow as pa
 from replica_audit.files.locations import located
 from replica_audit.formats.replicas.batch_range import files_in_log
 from replica_audit.formats.replicas.broker_files import replicas_of
-from replica_audit.model import Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles, SegmentFile
 from replica_audit.stages.segments import collected_scans
 from replica_audit.tables.values import segment_file
 
@@ -56,7 +56,7 @@ def places_of(
                 except OSError as error:
                     detail = error.strerror or str(error)
                     remedy = "make the file readable, and start the salvage again"
-                    problems.append(Problem(path=found.path, kind="directory", code="cannot-read", detail=detail, remedy=remedy))
+                    problems.append(Problem(path=found.path, kind="directory", code=CANNOT_READ, detail=detail, remedy=remedy))
                     continue
                 places[found.topic, found.partition, broker].append(place)
     return dict(places), problems

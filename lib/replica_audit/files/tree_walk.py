@@ -11,9 +11,9 @@ from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
 from replica_audit.files.read_ahead import WalkedTree, walked
-from replica_audit.model import Problem
+from replica_audit.model import CANNOT_READ, Problem
 
-CANNOT_READ = "give the user who runs the audit read permission on it, or copy it again"
+_READABLE = "give the user who runs the audit read permission on it, or copy it again"
 _INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
 
 
@@ -127,9 +127,9 @@ def cannot_read(path: Path, kind: str, error: OSError) -> Problem:
 
 def code_of(error: OSError) -> str:
     """The code of a file or folder that cannot be read."""
-    return getattr(error, "code", "cannot-read")
+    return getattr(error, "code", CANNOT_READ)
 
 
 def remedy_of(error: OSError) -> str:
     """What to do about a file or folder that cannot be read."""
-    return getattr(error, "remedy", CANNOT_READ)
+    return getattr(error, "remedy", _READABLE)

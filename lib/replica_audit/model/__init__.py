@@ -24,11 +24,23 @@ from replica_audit.model.metadata import (
     MinIsrSetting,
     PartitionMetadata,
 )
-from replica_audit.model.replicas import CommittedOffset, Problem, ProducerText, ReplicaFiles, ScannedSegment, SecondLook, SegmentFile
+from replica_audit.model.replicas import (
+    CANNOT_READ,
+    INCOMPLETE_COLLECTION,
+    CommittedOffset,
+    Problem,
+    ProducerText,
+    ReplicaFiles,
+    ScannedSegment,
+    SecondLook,
+    SegmentFile,
+)
 from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
 from replica_audit.model.transactions import AbortedTransaction, EndMarker, ProducerState, TransactionState
 
 __all__ = [
+    "CANNOT_READ",
+    "INCOMPLETE_COLLECTION",
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",
     "AbortedTransaction",

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from replica_audit.frozen import made_quickly
 from replica_audit.model.batches import Segment
 
+# codes of a Problem by which something else is decided
+CANNOT_READ = "cannot-read"  # the operating system refused it
+INCOMPLETE_COLLECTION = "incomplete-collection"  # not what collect wrote
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.errors import UsageError
+from replica_audit.model import CANNOT_READ
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -32,7 +33,6 @@ from replica_audit.report.plan.gone import without_gone
 from replica_audit.tables import Table
 from replica_audit.tables.runs import NO_CLUSTER
 
-_CANNOT_READ = "cannot-read"  # the code of a problem: the operating system refused it
 _TAILS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
 Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
 
@@ -99,7 +99,7 @@ def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) 
     """Those of unreadable replicas of which a file, or the directory, could not be read: that the broker cannot, either, is not known."""
     if not unreadable:
         return frozenset()
-    refused = run.read(tables.INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == _CANNOT_READ))
+    refused = run.read(tables.INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == CANNOT_READ))
     paths = list(zip(refused["broker_id"].to_pylist(), map(str, refused["path"].to_pylist()), strict=True))
     places = {*paths, *((broker, path.rpartition("/")[0]) for broker, path in paths)}
     return frozenset(

@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.engine.replica_places import places_of
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.console_lines import READER_CONFIG
-from replica_audit.model import Problem
+from replica_audit.model import CANNOT_READ, Problem
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of
 from replica_audit.past.run import PastRun
@@ -140,7 +140,7 @@ def _saved(
         before=found.before,
         asked_for=asked_for,
         unread_folders=tuple(
-            f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code == "cannot-read"
+            f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code == CANNOT_READ
         ),
         reader_config=f"{REPLAY}/{READER}",
     )

@@ -14,7 +14,17 @@ from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
 from replica_audit.formats.replicas.replica_reader import batches_from
 from replica_audit.formats.replicas.stored_batches import stored_batches
 from replica_audit.formats.transactions.producer_snapshot import producer_states
-from replica_audit.model import BatchHeader, BatchRun, Problem, ProducerState, ReplicaFiles, SegmentFile, StoredBatch, StoredDamage
+from replica_audit.model import (
+    CANNOT_READ,
+    BatchHeader,
+    BatchRun,
+    Problem,
+    ProducerState,
+    ReplicaFiles,
+    SegmentFile,
+    StoredBatch,
+    StoredDamage,
+)
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
@@ -121,7 +131,7 @@ def _told(broker_id: int, replica: ReplicaFiles) -> Iterator[None]:
     try:
         yield
     except DumpLogError as error:
-        problem = Problem(path=replica.path, kind="dump", code="cannot-read", detail=error.reason, remedy=_remedy(error), line=error.line)
+        problem = Problem(path=replica.path, kind="dump", code=CANNOT_READ, detail=error.reason, remedy=_remedy(error), line=error.line)
         raise UnreadBatchesError(broker_id, problem) from None
     except OSError as error:
         problem = cannot_read(located(error.filename or replica.path), "segment", error)

@@ -27,6 +27,7 @@ from replica_audit.formats.salvage.log_records import (
 from replica_audit.formats.salvage.saved_file import SavedFile, outcome_of
 from replica_audit.formats.segment.records import Record, UnreadableRecords
 from replica_audit.formats.transactions.markers import batches_with_markers
+from replica_audit.model import CANNOT_READ
 from replica_audit.model.batches import BatchHeader
 from replica_audit.model.salvage import SalvageUnit, UnitOutcome, UnsavedRange
 from replica_audit.protocol.exchange.cuts import records_in
@@ -66,7 +67,7 @@ def salvaged(unit: SalvageUnit) -> UnitOutcome:
         work = _Work(unit)
     except OSError as error:
         detail = f"{error.filename or file.path}: {error.strerror or error}"
-        return outcome(output=None, unsaved=(_whole(unit, "cannot-read", detail, "make the file readable, and start the salvage again"),))
+        return outcome(output=None, unsaved=(_whole(unit, CANNOT_READ, detail, "make the file readable, and start the salvage again"),))
     with SavedFile(output) as saved:
         found = replace(work.save(saved), made_of=made_of)
         saved.finish(OUTCOME.dump_json(found).decode())

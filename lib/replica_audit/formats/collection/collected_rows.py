@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
+from replica_audit.model import INCOMPLETE_COLLECTION
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
 
@@ -64,7 +65,7 @@ _TEXTS = ("path", "kind", "code", "detail", "remedy")
 class ForgedError(OSError):
     """A file that `collect` did not write, or that was changed since. `code` is that of the problem that it becomes."""
 
-    code = "incomplete-collection"
+    code = INCOMPLETE_COLLECTION
     remedy = "copy the whole folder again; or collect again"
 
     def __init__(self, reason: str) -> None:

@@ -31,7 +31,7 @@ from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_repli
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import INCOMPLETE_COLLECTION, PartitionLook, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
@@ -172,7 +172,7 @@ class _Walk:
         store = self.collected.get(str(folder.path))
         reason = _NO_MANIFEST if store is None else store.problem()
         if store is None or reason:
-            self._tell(folder.path, "collection", "incomplete-collection", f"left out: {reason}", _COPY_AGAIN)
+            self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, f"left out: {reason}", _COPY_AGAIN)
             return
         names = {one.directory: log_dir.replica_directory(one.directory) for one in store.said.replicas}
         read = store if self.wanted is None else store.of(lambda directory: self._wants(names[directory]))

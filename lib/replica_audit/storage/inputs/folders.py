@@ -16,7 +16,7 @@ from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
 from replica_audit.formats.server_log.log_owner import written_by
-from replica_audit.model import Problem
+from replica_audit.model import INCOMPLETE_COLLECTION, Problem
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
 
 _DEPTH = 7
@@ -79,7 +79,7 @@ class Tree:
         remedy = "collect again; the next run removes the folder"
         for path in folders:
             if log_dir.is_unfinished(path.name):
-                problem = Problem(path=str(path), kind="collection", code="incomplete-collection", detail=detail, remedy=remedy)
+                problem = Problem(path=str(path), kind="collection", code=INCOMPLETE_COLLECTION, detail=detail, remedy=remedy)
                 self._problems.append((None, problem))
             else:
                 yield path

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from replica_audit.errors import UsageError
 from replica_audit.files.locations import SCHEMES, located
-from replica_audit.model import Problem
+from replica_audit.model import CANNOT_READ, Problem
 from replica_audit.storage.inputs.listed_folders import is_printable
 
 INPUT = "input"  # the kind of a problem of an input as a whole, of which nothing is known then
@@ -72,7 +72,7 @@ def why_unusable(path: Path) -> Problem | None:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
             remedy = getattr(error, "remedy", "give the user who runs the audit read permission on it and on the folders above it")
-            return problem("cannot-read", error.strerror or str(error), remedy)
+            return problem(CANNOT_READ, error.strerror or str(error), remedy)
         return problem("no-such-path", "does not exist", "check the path given to --input")
     if not is_directory:
         return problem("not-a-directory", "is not a directory", "give the directory that holds one folder per broker")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
 from replica_audit.files.tree_walk import remedy_of
-from replica_audit.model import Problem
+from replica_audit.model import CANNOT_READ, Problem
 
 MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
 
@@ -99,7 +99,7 @@ class ListedFolders:
     def cannot_read(self, path: Path, error: OSError) -> None:
         """Report a folder, or a file in one, that cannot be read; once."""
         detail = error.strerror or str(error)
-        problem = Problem(path=str(path), kind="directory", code="cannot-read", detail=detail, remedy=remedy_of(error))
+        problem = Problem(path=str(path), kind="directory", code=CANNOT_READ, detail=detail, remedy=remedy_of(error))
         if (None, problem) not in self._problems:
             self._problems.append((None, problem))
 
