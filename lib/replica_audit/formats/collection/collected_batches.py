@@ -1,4 +1,4 @@
-"""The batches of a collected segment: from its copy or its index; made up from its runs where neither was collected, or is here."""
+"""The batches of a collected segment: from its copy or its index; made up from its runs where neither was collected or is there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None)
         if runs and last < runs[-1].last_offset:
             raise ForgedError(f"its last batch ends at offset {last}, that of the segment ended at {runs[-1].last_offset}")
     except OSError as error:
-        told = error if error.errno else ForgedError(error.strerror or str(error))
+        told = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
         told.filename = error.filename or str(path)
         raise told from None
 

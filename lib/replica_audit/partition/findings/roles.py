@@ -60,7 +60,7 @@ def role_rows(
             in_isr=broker in metadata.isr,
             in_elr=broker in metadata.elr,
             fenced=cluster.fenced.get(broker),
-            log_end_offset=replica.log.log_end_offset if replica else None,
+            log_end_offset=replica.known_end if replica else None,
             high_watermark=replica.high_watermark if replica else None,
             isr_objection=_objection(broker, found.get(broker), cluster, metadata),
             position=metadata.replicas.index(broker) if broker in metadata.replicas else None,

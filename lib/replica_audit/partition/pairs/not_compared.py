@@ -69,7 +69,7 @@ def not_compared_row(
 def why_not_compared(
     leader: Loaded | None, follower: Loaded | None, leader_id: int, topic_id: str | None
 ) -> Judgement | tuple[Loaded, Loaded]:
-    """The judgement on a follower that cannot be compared; else the two replicas, both of which have a log.
+    """The judgement on a follower that cannot be compared; else the two replicas, both of which have a log with a known end.
 
     Args:
         leader: None if the input does not hold it, or there is none.
@@ -81,13 +81,13 @@ def why_not_compared(
         return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
     if follower.not_whole is not None and follower.files.checkpoint_state != "unreadable":
         return inconclusive(follower.not_whole, str(follower.unreadable))
-    if follower.log is None or follower.files.checkpoint_state == "unreadable":
+    if follower.log is None or follower.is_end_unknown or follower.files.checkpoint_state == "unreadable":
         return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
     if leader is None:
         is_known = leader_id >= 0
         named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred as the leader"
         return inconclusive(Cause.LEADER_UNKNOWN, named)
-    if leader.log is None or leader.not_whole or leader.files.checkpoint_state == "unreadable":
+    if leader.log is None or leader.not_whole or leader.is_end_unknown or leader.files.checkpoint_state == "unreadable":
         return inconclusive(Cause.LEADER_UNKNOWN, str(leader.unreadable))
     if leader.files.topic_id and topic_id and leader.files.topic_id != topic_id:
         reason = f"the log of leader {leader.broker_id} is of an earlier topic of this name (topic id {leader.files.topic_id})"

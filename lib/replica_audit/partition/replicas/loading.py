@@ -43,6 +43,7 @@ class Loaded:
     offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `not_whole`:
     why it is unreadable though nothing is wrong with the broker's files: the text, or the copy, does not hold all of them.
     `correction` is what `leader-epoch-checkpoint` should hold, or why no table can be made; None where the file is right.
+    `is_end_unknown`: the newest segment could not be read, so `log` ends where that begins, and the real one anywhere behind.
     `deleted_until`: below it retention or DeleteRecords deleted segments while they were copied, and what is left of them does not count;
     None if nothing tells of that.
     """
@@ -60,6 +61,7 @@ class Loaded:
     correction: Correction | None = None
     producers: Producers | None = None
     deleted_until: int | None = None
+    is_end_unknown: bool = False
 
     @property
     def files_in_log(self) -> tuple[SegmentFile, ...]:
@@ -96,6 +98,7 @@ class Loaded:
             stopped_cleanly=self.files.clean_shutdown and not alive,
             second_look=None if look is None else Look(table(look.epochs), look.log_end_offset),
             deleted_until=self.deleted_until,
+            is_end_unknown=self.is_end_unknown,
         )
 
     def batches_from(self, offset: int) -> Iterator[BatchHeader]:
@@ -175,17 +178,16 @@ def load(
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether batches may be missing without harm.
     """
-    newest = max(scans, key=lambda scan: scan.file.base_offset, default=None)
+    newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
     of_scans = (problem for scan in scans for problem in scan.problems)
-    problems = [*files.problems, *(with_known_stop(one, files, newest.file.path if newest else "", alive=alive) for one in of_scans)]
+    problems = [*files.problems, *(with_known_stop(one, files, newest.path if newest else "", alive=alive) for one in of_scans)]
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
     scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
+    failed = {(scan.file.base_offset, scan.file.swap) for scan in scans if scan.failed}
     log: LoadedLog | None = None
-    if newest is None:
-        problems.append(no_segments(files))
-    elif not newest.failed:  # else nobody knows where the log ends
+    if segments:
         is_table_known = files.checkpoint_state != "not-collected"
         log = load_log(
             tuple(segments),
@@ -195,10 +197,12 @@ def load(
             recovers=not files.clean_shutdown and not alive,
             runs_on=bool(alive),
         )
-        if not incomplete and not any(scan.failed for scan in scans):  # without all segments nothing can be said of their offsets
+        if not incomplete and not failed:  # without all segments nothing can be said of their offsets
             problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
+    else:
+        problems.append(no_segments(files))
     unreadable = _unreadable(files, scans, log, recovers=not files.clean_shutdown and not alive)
-    is_incomplete = incomplete is not None and not files.offline_reason and not any(scan.failed for scan in scans)
+    is_incomplete = incomplete is not None and not files.offline_reason and not failed
     if incomplete is not None and is_incomplete:
         unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
     return Loaded(
@@ -213,6 +217,7 @@ def load(
         read_snapshot=read_snapshot,
         not_whole=Cause.TEXT_NOT_WHOLE if is_incomplete else None,
         producers=producers_of_log(part.producers for part in segments),
+        is_end_unknown=bool(segments) and (segments[-1].base_offset, segments[-1].swap) in failed,
     )
 
 

@@ -34,7 +34,7 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> Rep
         topic_id=files.topic_id,
         state=files.state,
         log_start_offset=log.log_start_offset if log else None,
-        log_end_offset=log.log_end_offset if log else None,
+        log_end_offset=log.log_end_offset if log and not loaded.is_end_unknown else None,
         high_watermark=files.high_watermark,
         recovery_point=files.recovery_point,
         cleaner_offset=files.cleaner_offset,
@@ -130,6 +130,8 @@ def epoch_rows(
         leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
     )
     for entry in found:
+        if loaded.is_end_unknown and entry.start_offset >= loaded.log.log_end_offset:
+            continue  # whether batches bear it out is in the segment that cannot be read
         yield EpochStartOffset(
             topic=loaded.files.topic,
             partition=loaded.files.partition,

@@ -85,14 +85,14 @@ class Cost:
 class Candidate:
     """One replica as the leader. `eligible` is False where its log cannot be read: its cost is then unknown.
 
-    `unread` other replicas could not be looked at, and may hold more.
+    `unread` other replicas could not be looked at, and may hold more. `log_end_offset` is None where nobody knows it.
     """
 
     broker_id: int
     is_leader: bool
     in_isr: bool
     last_epoch: int
-    log_end_offset: int
+    log_end_offset: int | None
     eligible: bool
     cost: Cost
     unread: int = 0
@@ -107,7 +107,7 @@ class Candidate:
             is_leader=is_leader,
             in_isr=replica.in_isr,
             last_epoch=last,
-            log_end_offset=replica.log.log_end_offset,
+            log_end_offset=replica.known_end,
             eligible=not replica.unreadable,
             cost=cost,
             unread=unread,
@@ -177,7 +177,7 @@ def ranked(candidates: Sequence[Candidate], electable: Collection[int] = ()) -> 
         cost = candidate.cost
         worse = (cost.passed, cost.committed_offsets, cost.records, cost.offsets, cost.diverged, cost.failing)
         is_electable = candidate.in_isr or candidate.broker_id in electable
-        return (*worse, not candidate.is_leader, not is_electable, -candidate.log_end_offset, candidate.broker_id)
+        return (*worse, not candidate.is_leader, not is_electable, -(candidate.log_end_offset or 0), candidate.broker_id)
 
     able = sorted((candidate for candidate in candidates if candidate.eligible), key=order)
     yield from enumerate(able, 1)

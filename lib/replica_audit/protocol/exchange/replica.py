@@ -25,7 +25,7 @@ class Replica:
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
     known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
     was copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
-    None: nothing is.
+    None: nothing is. `is_end_unknown`: its newest segment could not be read; it is `unreadable`, and `log` ends where that begins.
     """
 
     broker_id: int
@@ -46,6 +46,7 @@ class Replica:
     second_look: Look | None = None
     seen: Seen | None = None
     deleted_until: int | None = None
+    is_end_unknown: bool = False
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)
 
@@ -69,6 +70,11 @@ class Replica:
         high_watermark = self.high_watermark or 0
         went_on = bool(self.alive) and not self.frozen and not self.of_one_time
         return 0 if went_on and high_watermark > self.log.log_end_offset else high_watermark
+
+    @property
+    def known_end(self) -> int | None:
+        """The log end offset; None if it is not known."""
+        return None if self.is_end_unknown else self.log.log_end_offset
 
     def as_leader(self) -> ReplicaState:
         """The leader's side of the exchange: its table as found, for an entry at the log end is its current epoch."""
