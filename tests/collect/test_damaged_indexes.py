@@ -71,6 +71,7 @@ def test_an_index_that_ends_before_the_segment_did(collection: Path) -> None:
     ) as error:
         list(batches(file, 0, [run_of(0, end)]))
     assert error.value.filename == str(index)
+    assert str(error.value.strerror).startswith("not what collect wrote: its last batch ends")
 
 
 def test_a_copy_that_ends_before_the_segment_did(tmp_path: Path) -> None:

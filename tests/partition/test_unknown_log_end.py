@@ -50,6 +50,7 @@ def test_its_log_end_is_unknown(tmp_path: Path, broker: int) -> None:
         assert row["log_end_offset"] is None
         assert row["high_watermark"] is not None, "of a file that can be read"
     assert not any(row["code"] == "no-segments" for row in tables["input_errors"])
+    assert not any(row["broker_id"] == broker for row in tables["epoch_start_offsets"]), "no batch bears a line out, or speaks against it"
 
 
 def test_a_leader_that_cannot_be_read_is_a_finding_of_its_own(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_what_was_read_of_it_counts(tmp_path: Path) -> None:
     tables = rows(cluster(tmp_path / "c", {1: (0, 5, 10), 2: (0, 5)}, {1: 10}))
     (log,) = [row for row in tables["replica_logs"] if row["broker_id"] == 1]
     assert (log["batch_count"], log["record_count"], log["last_epoch"], log["log_end_offset"]) == (2, 10, 0, None)
-    assert {row["source"] for row in tables["epoch_start_offsets"] if row["broker_id"] == 1}
+    assert [(row["leader_epoch"], row["agrees"]) for row in tables["epoch_start_offsets"] if row["broker_id"] == 1] == [(0, True)]
 
 
 def test_it_still_holds_a_good_copy_of_a_damaged_batch(tmp_path: Path) -> None:
