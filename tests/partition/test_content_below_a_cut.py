@@ -81,3 +81,15 @@ def test_a_corrected_table_mends_no_batch(tmp_path: Path, changed: int | None, m
     assert log["corrected_checkpoint"] == "0\n2\n1 0\n2 10\n"
     (rejoin,) = log["rejoins_once_corrected"]
     assert (rejoin["truncation_offset"], rejoin["catches_up"], rejoin["still_diverged"]) == (10, True, stays)
+
+
+def test_a_cut_inside_of_a_batch_leaves_a_hole_with_a_corrected_table_too(tmp_path: Path) -> None:
+    """Its batch goes as a whole, and is never fetched again below the offset to which it truncates."""
+    leader = Disk(batches=[(1, 0, 4), (1, 5, 6), (3, 7, 14)], high_watermark=15)
+    follower = Disk(batches=[(1, 0, 4), (1, 5, 9)], high_watermark=5)
+    Cluster(disks={1: leader, 2: follower}, leader_epoch=3, isr=(1,)).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
+    (home,) = tmp_path.iterdir()
+    (home / "broker-2" / "data-0" / f"{TOPIC}-0" / "leader-epoch-checkpoint").write_bytes(kf.checkpoint([(1, 5)]))
+    logs = in_process.audit_cluster(home, settings=Settings(compare="epochs"), anew=True)[0]["replica_logs"]
+    (rejoin,) = next(row["rejoins_once_corrected"] for row in logs if row["broker_id"] == 2)
+    assert (rejoin["truncation_offset"], rejoin["still_diverged"]) == (7, True)

@@ -312,12 +312,28 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     )
     refused = plan_of(facts(logs=(stuck, log("u", 1, not_corrected_because="epochs-go-backwards"))), RE_READ)
     assert not refused.steps
-    kept = replace(wrong, rejoins_once_corrected=(replace(wrong.rejoins_once_corrected[0], still_diverged=True),))  # type: ignore[index]
-    assert ["keep batches that are not the leader's: 2" in one.why for one in plan_of(facts(logs=(kept,)), RE_READ).refusals] == [True]
     assert [("still do not catch up" in one.why, "do not determine a table" in one.why) for one in refused.refusals] == [
         (True, False),
         (False, True),
     ]
+
+
+def _rejoin(follower: int, *, still_diverged: bool) -> RejoinOnceCorrected:
+    return RejoinOnceCorrected(
+        leader_id=1, follower_id=follower, truncation_offset=None, restart_offset=None, catches_up=True, still_diverged=still_diverged
+    )
+
+
+@pytest.mark.parametrize(("diverged", "is_corrected"), [(2, False), (3, True), (None, True)])
+def test_a_corrected_file_does_not_make_up_for_batches_of_its_own_log(diverged: int | None, is_corrected: bool) -> None:
+    """Of the malformed file's own replica nobody knows then which side is right; another follower's batches are not its matter."""
+    known: dict[str, Any] = {"leader": 1, "isr": (1, 2, 3), "min_insync_replicas": 1}
+    rejoins = tuple(_rejoin(broker, still_diverged=broker == diverged) for broker in (2, 3))
+    wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
+    found = facts(verdicts=(verdict("t", 2, "unreadable"),), roles=roles("t", 1, 2, 3, **known), logs=(wrong, log("t", 3)))
+    plan = plan_of(found, RE_READ)
+    assert [step.safety for step in plan.steps] == ([Safety.CHECKPOINT] if is_corrected else [])
+    assert ["batches that are not the leader's" in one.why for one in plan.refusals] == ([] if is_corrected else [True])
 
 
 def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ActedLog:

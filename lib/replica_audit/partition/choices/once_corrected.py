@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from replica_audit.partition.pairs import content
+from replica_audit.partition.known.known_partition import UnreadBatchesError
+from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_tables
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.compare_mode import CompareMode
@@ -19,7 +20,7 @@ from replica_audit.tables.replicas import FollowerOnceCorrected
 def followers_once_corrected(
     loaded: Sequence[Loaded], leader_id: int, replicas: Mapping[int, Replica], protocol: Protocol, context: Context, mode: CompareMode
 ) -> list[FollowerOnceCorrected]:
-    """A value for each follower; none where no file is corrected.
+    """A value for each follower of the leader's topic; none where no file is corrected.
 
     Args:
         loaded: every replica directory of the partition.
@@ -32,28 +33,42 @@ def followers_once_corrected(
     corrected = corrected_tables(loaded)
     if not corrected:
         return []
-    compared = {one.broker_id: one for one in loaded if one.is_compared}
-    found = rejoins(leader_id, list(replicas.values()), corrected, protocol, context.leader_epoch)
-    return [_value(one, compared, context, mode) for one in found]
+    sides = {one.broker_id: one for one in loaded if one.is_compared}
+    leads = replicas.get(leader_id)
+    same_topic = [one for one in replicas.values() if leads and (not one.topic_id or leads.topic_id in (None, one.topic_id))]
+    found = rejoins(leader_id, same_topic, corrected, protocol, context.leader_epoch)
+    return [_value(one, sides[leader_id], sides[one.follower.broker_id], context, mode) for one in found]
 
 
-def _value(one: Rejoin, loaded: Mapping[int, Loaded], context: Context, mode: CompareMode) -> FollowerOnceCorrected:
-    truncation = one.truncation
-    effect = Effect(truncation=truncation, physical_offset=truncation.truncation_offset, fetcher_fails=False)
+def _value(one: Rejoin, leader: Loaded, follower: Loaded, context: Context, mode: CompareMode) -> FollowerOnceCorrected:
+    effect = _effect(one, leader, follower)
     comparison = Comparison(leader=one.leader, follower=one.follower, context=context, effect=effect, witnesses=())
+    is_left = not comparison.leader_copied_before_its_election and (
+        comparison.still_diverged or _differs(comparison, leader, follower, mode)
+    )
     return FollowerOnceCorrected(
-        leader_id=one.leader.broker_id,
-        follower_id=one.follower.broker_id,
-        truncation_offset=truncation.truncation_offset,
-        restart_offset=truncation.restart_offset,
-        catches_up=one.catches_up,
-        still_diverged=comparison.still_diverged or _differs(comparison, loaded, mode),
+        leader_id=leader.broker_id,
+        follower_id=follower.broker_id,
+        truncation_offset=one.truncation.truncation_offset,
+        restart_offset=one.truncation.restart_offset,
+        catches_up=one.catches_up and not effect.fetcher_fails,
+        still_diverged=is_left,
     )
 
 
-def _differs(comparison: Comparison, loaded: Mapping[int, Loaded], mode: CompareMode) -> bool:
+def _effect(one: Rejoin, leader: Loaded, follower: Loaded) -> Effect:
+    """What the truncation does to the follower's files, whose batches go as a whole."""
+    try:
+        removal = second_read.removal(follower, one.follower, one.truncation)
+        fails = second_read.fetcher_fails(leader, one.leader, one.truncation)
+    except UnreadBatchesError:
+        removal, fails = None, False
+    cut = removal.physical_offset if removal else one.truncation.truncation_offset
+    return Effect(truncation=one.truncation, physical_offset=cut, fetcher_fails=fails)
+
+
+def _differs(comparison: Comparison, leader: Loaded, follower: Loaded, mode: CompareMode) -> bool:
     """Whether batches that the follower keeps are not the leader's, though their epochs agree."""
     if mode is CompareMode.EPOCHS or not comparison.content_decides:
         return False
-    sides = (loaded[one.broker_id] for one in (comparison.leader, comparison.follower))
-    return content.compare(comparison, *sides).difference is not None
+    return content.compare(comparison, leader, follower).difference is not None

@@ -77,11 +77,6 @@ class RejoinOnceCorrected:
     catches_up: bool
     still_diverged: bool | None = None
 
-    @property
-    def is_healed(self) -> bool:
-        """Whether it comes to hold the leader's log."""
-        return self.catches_up and not self.still_diverged
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSource:
@@ -113,8 +108,14 @@ class ActedLog:
 
     @property
     def is_healed(self) -> bool:
-        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower comes to hold the leader's log."""
-        return self.corrected_checkpoint is not None and all(one.is_healed for one in self.rejoins_once_corrected or ())
+        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower catches up, and this one with it."""
+        rejoins = self.rejoins_once_corrected or ()
+        return self.corrected_checkpoint is not None and all(one.catches_up for one in rejoins) and not self.stays_diverged
+
+    @property
+    def stays_diverged(self) -> bool:
+        """Whether this replica, as a follower with its file corrected, keeps batches that are not the leader's."""
+        return any(one.still_diverged for one in self.rejoins_once_corrected or () if one.follower_id == self.broker_id)
 
     @property
     def cut_once_corrected(self) -> RejoinOnceCorrected | None:

@@ -10,7 +10,7 @@ from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
 from replica_audit.report.plan.followers import cut_when_started, cuts_shown
 from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import file_name, partition_shown, shown
-from replica_audit.report.plan.rebuilds import REBUILT
+from replica_audit.report.plan.rebuilds import REBUILT, STAYS_DIVERGED
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
 from replica_audit.words import count
 
@@ -49,9 +49,8 @@ def _refused(log: ActedLog) -> str | None:
     stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
     if log.corrected_checkpoint is not None and stuck:
         return f"replayed with the corrected lines these followers still do not catch up: {', '.join(map(str, stuck))}"
-    diverged = [one.follower_id for one in log.rejoins_once_corrected or () if one.still_diverged]
-    if log.corrected_checkpoint is not None and diverged:
-        return f"replayed with the corrected lines these followers keep batches that are not the leader's: {', '.join(map(str, diverged))}"
+    if log.corrected_checkpoint is not None and log.stays_diverged:
+        return STAYS_DIVERGED
     return None
 
 

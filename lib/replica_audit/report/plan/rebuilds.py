@@ -14,6 +14,9 @@ from replica_audit.words import count
 _INFERRED = "inferred"
 THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
 REBUILT = {Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE}
+STAYS_DIVERGED = (
+    "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: see in `explain` which replica is right"
+)
 _UNDECIDED = {
     Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets but other bytes: the files do not show which one is right",
     Verdict.COMPACTION_DIFFERS: "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one",
@@ -24,6 +27,7 @@ _UNDECIDED = {
 def rebuilds(facts: RecoveryFacts) -> PlanPart:
     """Two steps for the replicas that will not come right by themselves; what would leave too few in sync is refused."""
     corrected = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.is_healed}
+    diverged = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.stays_diverged}
     before, after = {}, {}
     refusals, presumptions, reasons = [], [], []
     for verdict in facts.verdicts:
@@ -39,6 +43,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
         why = (
             (_kept(facts, (*verdict.key, verdict.follower_id)) if kind is Verdict.UNREADABLE else None)
+            or (STAYS_DIVERGED if (*verdict.key, verdict.follower_id) in diverged else None)
             or _refused(verdict, roles, facts.gone)
             or ("another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None)
         )
