@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import BatchRun, SegmentFile
 from tests.collect.collections import collect_cluster
+from tests.formats import kafka_files as kf
 from tests.support import in_process
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss"
+CLEAN = SAMPLE.parent / "clean-in-sync"
 REMOVED = ("removed_offsets", "removed_records", "removed_bytes")
 PARTITION = ("billing", 0)
 
@@ -97,3 +100,24 @@ def test_one_that_goes_while_the_audit_runs(collection: Path) -> None:
     index.unlink()
     with pytest.raises(FileNotFoundError):
         list(batches(file, 0, [run_of(0, 9)]))
+
+
+def test_a_damaged_index_where_only_contents_differ(tmp_path: Path) -> None:
+    """No truncation asks for its batches; what tells which batch differs does."""
+    root = shutil.copytree(CLEAN, tmp_path / "root")
+    (log,) = root.glob("broker-2/data-0/c-none-0/*.log")
+    content = bytearray(log.read_bytes())
+    end = 12 + int.from_bytes(content[8:12], "big")
+    content[end - 2] ^= 1
+    log.write_bytes(kf.sealed(content[:end]) + content[end:])
+    collection = collect_cluster(root, tmp_path / "collection")
+    tables = in_process.audit(collection)
+    assert "content_mismatch" in {row["verdict"] for row in tables["replica_verdicts"] if row["topic"] == "c-none"}
+    assert tables["input_errors"] == []
+    index = collection / "broker-2" / "data-0" / BATCHES_FOLDER / "c-none-0" / f"{0:020d}.parquet"
+    flipped = bytearray(index.read_bytes())
+    flipped[40] ^= 0x20
+    index.write_bytes(flipped)
+    tables = in_process.audit_cluster(collection, anew=True)[0]
+    assert "content_mismatch" in {row["verdict"] for row in tables["replica_verdicts"] if row["topic"] == "c-none"}
+    assert [(row["code"], row["path"]) for row in tables["input_errors"]] == [("incomplete-collection", str(index))], "once"

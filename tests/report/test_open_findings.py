@@ -155,7 +155,7 @@ class TestOverRuns:
         assert self.again(warehouse, root)[KEY] == "unconfirmed"
         said = text.render(shown(warehouse))
         assert "1 unconfirmed" in said
-        assert "unconfirmed: critical: committed loss of billing-0, broker 1" in said
+        assert "not confirmed: critical: committed loss of billing-0, broker 1" in said
         assert "They stay open." in " ".join(said.split())
 
     def test_it_stays_open_over_runs_until_it_is_seen_again_or_found_clean(self, roots: tuple[Path, Path]) -> None:

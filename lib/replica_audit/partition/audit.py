@@ -23,6 +23,7 @@ from replica_audit.partition.known.cleaning import is_compacted
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
+from replica_audit.partition.known.unread_batches import UnreadBatches
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
@@ -70,7 +71,8 @@ class PartitionAudit:
         """
         self.cluster = cluster
         self.known = known
-        self.readers = read_again, read_stored, read_snapshot
+        self.unread = UnreadBatches()
+        self.readers = self.unread.noted(read_again), self.unread.noted(read_stored), read_snapshot
         self.topic, self.partition = known.topic, known.partition
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
@@ -162,11 +164,6 @@ class PartitionAudit:
                 )
             ),
             damaged_batches=damaged,
-            input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
-            + made.problems
-            + self.outdated
-            + self._gone_everywhere()
-            + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
             logged_incidents=incidents,
             sequence_gaps=gaps,
             open_transactions=audited.open_transactions or (),
@@ -174,6 +171,11 @@ class PartitionAudit:
                 [*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)], self.cluster.acknowledged, gaps
             ),
             checked=[checked_row(audited)],
+            input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
+            + self.unread.problems()
+            + self.outdated
+            + self._gone_everywhere()
+            + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
         )
 
     def _outdated(self) -> list[ReportedProblem]:
@@ -286,8 +288,6 @@ class PartitionAudit:
             made.lookups += pairs.lookup_rows(pair)
             made.rules += rule_rows(pair, measured, self.metadata)
             made.same_batches += [follower_id] if measured.comparison.proven_equal else []
-            if measured.unread:
-                made.problems.append(ReportedProblem.of(measured.unread.broker_id, measured.unread.problem))
         return made
 
     def pair(self, follower_id: int) -> pairs.Pair | Judgement:

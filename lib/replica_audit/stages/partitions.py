@@ -43,7 +43,7 @@ from replica_audit.tables.values import (
 )
 
 _GONE = "audit again, preferably a copy: the file was there during the scan"
-_UNTIL_THEN = "until then the number of truncated records and bytes is unknown"
+_UNTIL_THEN = "until then its batches are known by epoch and offset alone"
 
 
 def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:

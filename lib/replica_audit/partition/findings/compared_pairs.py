@@ -9,7 +9,6 @@ from replica_audit.partition.pairs.record_rows import RecordRows
 from replica_audit.tables.compaction import CompactionDifference
 from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.tables.record_differences import RecordDifference
-from replica_audit.tables.runs import ReportedProblem
 from replica_audit.tables.what_if import WhatIfRule
 
 
@@ -21,7 +20,6 @@ class ComparedPairs:
     verdicts: list[ReplicaVerdict] = field(default_factory=list)
     lookups: list[EpochEndOffset] = field(default_factory=list)
     rules: list[WhatIfRule] = field(default_factory=list)
-    problems: list[ReportedProblem] = field(default_factory=list)
     same_batches: list[int] = field(default_factory=list)
     differences: list[CompactionDifference] = field(default_factory=list)
     records: list[RecordDifference] = field(default_factory=list)
@@ -31,4 +29,3 @@ class ComparedPairs:
         """Take what comparing the records of a pair gave."""
         self.differences += rows.differences
         self.records += rows.records
-        self.problems += rows.problems

@@ -15,19 +15,17 @@ from replica_audit.protocol.comparison.differing_keys import DifferingKey, Recor
 from replica_audit.protocol.comparison.differing_records import DifferingRecords
 from replica_audit.tables.compaction import CompactionDifference, SurvivingRecord
 from replica_audit.tables.record_differences import ComparedRecord, RecordDifference
-from replica_audit.tables.runs import ReportedProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRows:
-    """Rows of `compaction_differences` and `record_differences`, and what could not be read again to show keys."""
+    """Rows of `compaction_differences` and `record_differences`."""
 
     differences: tuple[CompactionDifference, ...]
     records: tuple[RecordDifference, ...]
-    problems: tuple[ReportedProblem, ...]
 
 
-_NONE = RecordRows(differences=(), records=(), problems=())
+_NONE = RecordRows(differences=(), records=())
 
 
 def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRows:
@@ -44,7 +42,6 @@ def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRow
     return RecordRows(
         differences=tuple(_differences(pair, measured.comparison.records, shown)),
         records=tuple(_records(pair, record_differences(measured.comparison), shown)),
-        problems=tuple(ReportedProblem.of(one.broker_id, one.problem) for one in shown.unread),
     )
 
 

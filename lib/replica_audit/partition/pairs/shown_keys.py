@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from replica_audit.formats.segment.shown_key import shown_key
 from replica_audit.model import StoredBatch
@@ -11,20 +12,17 @@ from replica_audit.partition.replicas.loading import Loaded
 
 
 class ShownKeys:
-    """The keys of single records. `unread`: what could not be read again."""
+    """The keys of single records."""
 
     def __init__(self, *, wanted: bool) -> None:
         """Keys are read if they are wanted; else there are none."""
         self._wanted = wanted
-        self.unread: list[UnreadBatchesError] = []
 
     def at(self, loaded: Loaded, offsets: Sequence[int]) -> dict[int, bytes]:
         """The keys of the records of a replica at some offsets, by offset; those that can be read."""
         found: dict[int, bytes] = {}
-        try:
+        with suppress(UnreadBatchesError):  # told with the input problems
             found.update(_keys_at(loaded, sorted(offsets) if self._wanted else ()))
-        except UnreadBatchesError as error:
-            self.unread.append(error)
         return found
 
 

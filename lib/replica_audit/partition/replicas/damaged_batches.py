@@ -57,7 +57,7 @@ def _of_replica(one: Loaded, others: Sequence[Loaded], leader_id: int, *, is_ali
             for damaged, copies in (*_moved(one, others), *_other_epochs(one, others)):
                 yield _row(one, damaged, weigh(damaged, copies), leader_id)
     except UnreadBatchesError:
-        return  # gone since it was scanned; the scan's own problem says what was wrong
+        return  # told with the input problems
 
 
 def _is_nothing(damaged: DamagedBatchFound, weighed: Weighed) -> bool:

@@ -24,7 +24,7 @@ def checks(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_captures(oldest: OldestCapture) -> str:
-    """How old the input is: a collector that stopped is seen by nothing else."""
+    """How old the input is; nothing else shows that a collector has stopped."""
     said = f"collections: the oldest is of {_minute(oldest.captured_at)} (broker {oldest.broker_id})"
     days = oldest.days_before
     return f"{said}, {count(days, 'day')} before this run: does its collector still run?" if days > 0 else said

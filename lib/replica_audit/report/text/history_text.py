@@ -36,9 +36,9 @@ def news_lines(report: Report) -> tuple[str, ...]:
     lines += [f"and {more} more: {_by_severity(report)}"] if more > 0 else []
     others = [f"{count} {status}" for status, count in earlier.items()]
     lines += [f"Besides: {', '.join(others)}."] if others else []
-    lines += [f"unconfirmed: {_shown(one, labels.get(one.cluster_id, ''))}" for one in report.not_confirmed]
+    lines += [f"not confirmed: {_shown(one, labels.get(one.cluster_id, ''))}" for one in report.not_confirmed]
     unseen = report.changes.get(Status.UNCONFIRMED, 0) - len(report.not_confirmed)
-    lines += [f"and {unseen} more unconfirmed"] if unseen > 0 else []
+    lines += [f"and {unseen} more not confirmed"] if unseen > 0 else []
     return tuple(lines or ["Nothing else is open."])
 
 

@@ -1,0 +1,36 @@
+"""What of a partition could be scanned and not be read a second time, told once for each file, whoever asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+from replica_audit.partition.known.known_partition import UnreadBatchesError
+from replica_audit.tables.runs import ReportedProblem
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class UnreadBatches:
+    """The files that could not be read again."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._found: dict[tuple[int, str], ReportedProblem] = {}
+
+    def noted(self, read: Callable[_P, Iterator[_T]]) -> Callable[_P, Iterator[_T]]:
+        """A way to read that raises what it raises, and has it noted."""
+
+        def reading(*arguments: _P.args, **named: _P.kwargs) -> Iterator[_T]:
+            try:
+                yield from read(*arguments, **named)
+            except UnreadBatchesError as error:
+                self._found.setdefault((error.broker_id, error.problem.path), ReportedProblem.of(error.broker_id, error.problem))
+                raise
+
+        return reading
+
+    def problems(self) -> list[ReportedProblem]:
+        """One for each file, by broker and path."""
+        return [problem for _place, problem in sorted(self._found.items())]
