@@ -171,9 +171,10 @@ def test_a_segment_that_is_gone_when_it_is_read_again_leaves_the_verdict(tmp_pat
         raise FileNotFoundError("gone")
 
     monkeypatch.setattr("replica_audit.stages.partitions.batches_from", gone)
-    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5))
+    of_both = ("cannot-read", "cannot-read")
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5), problems=of_both)
     assert "among offsets 0..11 are batches that are not the leader's" in found.row()["reason"]
-    lagging = audit(tmp_path, disk([*SHORT, (2, 12, 12)]), replace(disk(SHORT), other_from=5))
+    lagging = audit(tmp_path, disk([*SHORT, (2, 12, 12)]), replace(disk(SHORT), other_from=5), problems=of_both)
     assert lagging.verdict() == "lagging"
 
 
