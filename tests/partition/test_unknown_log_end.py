@@ -102,6 +102,20 @@ def test_it_still_holds_a_good_copy_of_a_damaged_batch(tmp_path: Path) -> None:
     assert (damaged["broker_id"], damaged["good_broker_ids"]) == (1, [2])
 
 
+def test_a_segment_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    """The follower's cut begins in it, so its batches are asked for again."""
+    root = cluster(tmp_path / "c", {1: (0, 5, 10), 2: (0,)}, {})
+    diverged = root / "broker-2" / "data-0" / "t-0"
+    for base in (5, 10):
+        kf.segment(diverged, base, kf.batch(base, 1, deltas=range(5), value=b"1"))
+    (diverged / "leader-epoch-checkpoint").write_bytes(kf.checkpoint([(0, 0), (1, 5)]))
+    path = root / "broker-1" / "data-0" / "t-0" / f"{5:020d}.log"
+    path.chmod(0)
+    tables = rows(root)
+    assert [row["truncation_offset"] for row in tables["replica_verdicts"]] == [5]
+    assert [(row["broker_id"], row["path"]) for row in tables["input_errors"] if row["code"] == "cannot-read"] == [(1, str(path))]
+
+
 def test_an_older_segment_leaves_the_end_known(tmp_path: Path) -> None:
     tables = rows(cluster(tmp_path / "c", {1: (0, 5, 10), 2: (0, 5, 10)}, {1: 0}))
     assert {row["broker_id"]: row["log_end_offset"] for row in tables["replica_logs"]} == {1: 15, 2: 15}

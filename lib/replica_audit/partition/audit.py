@@ -171,12 +171,15 @@ class PartitionAudit:
                 [*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)], self.cluster.acknowledged, gaps
             ),
             checked=[checked_row(audited)],
-            input_errors=[ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
-            + self.unread.problems()
-            + self.outdated
-            + self._gone_everywhere()
-            + [ReportedProblem.of(broker, problem) for broker, problem in (self.known.records.unread if self.known.records else ())],
+            input_errors=self._input_errors(),
         )
+
+    def _input_errors(self) -> list[ReportedProblem]:
+        """What is wrong with the partition's files, once every row was made that may need to read them again."""
+        of_scans = [ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
+        unread = self.known.records.unread if self.known.records else ()
+        of_records = [ReportedProblem.of(broker, problem) for broker, problem in unread]
+        return [*of_scans, *self.unread.problems(of_scans), *self.outdated, *self._gone_everywhere(), *of_records]
 
     def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import ParamSpec, TypeVar
 
 from replica_audit.partition.known.known_partition import UnreadBatchesError
@@ -31,6 +31,7 @@ class UnreadBatches:
 
         return reading
 
-    def problems(self) -> list[ReportedProblem]:
-        """One for each file, by broker and path."""
-        return [problem for _place, problem in sorted(self._found.items())]
+    def problems(self, told: Collection[ReportedProblem]) -> list[ReportedProblem]:
+        """One for each file, by broker and path; none of what the scans have told."""
+        known = {(one.broker_id, one.path, one.code) for one in told}
+        return [one for _place, one in sorted(self._found.items()) if (one.broker_id, one.path, one.code) not in known]
