@@ -125,9 +125,8 @@ class PartitionAudit:
         leader = self.replicas.get(self.leadership.leader_id)
         made, commits = self._pairs(), self.known.commits
         self.loaded = with_refused(self.loaded, {row.wrong_lines_broker_id for row in made.verdicts})
-        healed = followers_once_corrected(
-            self.loaded, self.leadership.leader_id, self.replicas, self.cluster.applies, self.context, self.cluster.compare
-        )
+        modes = self.cluster.applies, self.context, self.cluster.compare
+        healed = followers_once_corrected(self.loaded, self.leadership.leader_id, self.replicas, *modes)
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
         incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
@@ -171,14 +170,13 @@ class PartitionAudit:
                 [*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)], self.cluster.acknowledged, gaps
             ),
             checked=[checked_row(audited)],
-            input_errors=self._input_errors(),
+            input_errors=self._input_errors(),  # last: the others may read files again
         )
 
     def _input_errors(self) -> list[ReportedProblem]:
-        """What is wrong with the partition's files, once every row was made that may need to read them again."""
+        """What is wrong with the partition's files."""
         of_scans = [ReportedProblem.of(one.broker_id, problem) for one in self.loaded for problem in one.problems]
-        unread = self.known.records.unread if self.known.records else ()
-        of_records = [ReportedProblem.of(broker, problem) for broker, problem in unread]
+        of_records = [ReportedProblem.of(*one) for one in self.known.records.unread] if self.known.records else []
         return [*of_scans, *self.unread.problems(of_scans), *self.outdated, *self._gone_everywhere(), *of_records]
 
     def _outdated(self) -> list[ReportedProblem]:
