@@ -19,7 +19,7 @@ _AGE = "collections: the oldest is of "
 
 
 def _told(capsys: pytest.CaptureFixture[str], path: Path, output: Path) -> str:
-    main(["triage", "--input", str(path), "--json", str(output)])
+    main(["triage", "--input", str(path), "--json", str(output), "--html", str(output.with_suffix(".html"))])
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -67,5 +67,8 @@ def test_a_collector_that_stopped_is_named(tmp_path: Path, capsys: pytest.Captur
     manifest.write_text(re.sub(r"(_at\": ?\")20[^\"]*", rf"\g<1>{then:%Y-%m-%dT%H:%M:%S.000Z}", manifest.read_text()))
     told = _told(capsys, root, tmp_path / "a.json")
     assert f"{_AGE}{then:%Y-%m-%d %H:%M} UTC (broker 2), 31 days before this run: does its collector still run?" in told
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert f"{_AGE}{then:%Y-%m-%d %H:%M} UTC (broker 2), 31 days before this run: does its collector still run?" in page
+    assert _LINE in page
     (cluster,) = json.loads((tmp_path / "a.json").read_text())["clusters"]
     assert cluster["oldest_capture"] == {"broker_id": 2, "captured_at": then.replace(microsecond=0).isoformat(), "days_before": 31}

@@ -24,6 +24,7 @@ from replica_audit.report.page.page_data import PageData
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
 from replica_audit.report.text.blocks import meaning
+from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cut
 from replica_audit.report.text.history_text import acknowledged_lines, acknowledged_title, news_lines, news_title, no_longer_lines
 from replica_audit.report.text.offline_text import elect, in_sync, since
@@ -181,6 +182,7 @@ def _environment() -> Environment:
     made.filters |= {
         "n": number,
         "counted": counted,
+        "checks": lambda cluster: tuple(checks(cluster)),
         "href": lambda anchor: f"#{quote(visible(anchor), safe='/')}",
         "u": lambda value: f"{value:g}",
         "heading": lambda cell: cell.replace("-\n", "").replace("\n", " "),
