@@ -11,7 +11,7 @@ import pytest
 from replica_audit import program
 from replica_audit.config import Settings
 from replica_audit.past import base_run
-from replica_audit.past.base_run import LookedRun, base_of, basis_of, is_still_there, latest_runs
+from replica_audit.past.base_run import LookedRun, WhyAll, base_of, basis_of, is_still_there, latest_runs
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_rows
 
@@ -82,9 +82,9 @@ def test_a_run_of_an_older_version_is_no_base() -> None:
 
 def test_every_cluster_needs_a_base() -> None:
     other = replace(RUN, cluster_id="B", run_id="other")
-    assert base_of({"A": RUN}, ["A", "B"], SETTINGS, TODAY) is None
+    assert base_of({"A": RUN}, ["A", "B"], SETTINGS, TODAY) is WhyAll.FIRST
     assert base_of({"A": RUN, "B": other}, ["A", "B"], SETTINGS, TODAY) == {"A": RUN, "B": other}
-    assert base_of({}, [], SETTINGS, TODAY) is None
+    assert base_of({}, [], SETTINGS, TODAY) is WhyAll.FIRST
 
 
 def _row(run_id: str, hours: int, **values: object) -> dict[str, object]:
@@ -108,3 +108,17 @@ def test_only_complete_runs_that_read_something_count(tmp_path: Path) -> None:
     assert {cluster: run.run_id for cluster, run in found.items()} == {"A": "latest", "B": "of-another"}
     assert is_still_there(tables, found)
     assert not is_still_there(tables, {"A": replace(found["A"], run_id="killed")}), "a run that is being removed is not complete"
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "why"),
+    [
+        (RUN, Settings(compare="records"), WhyAll.RECORDS),
+        (RUN, Settings(protocol="kip-101"), WhyAll.OTHER_RULES),
+        (replace(RUN, full_run_date=None), SETTINGS, WhyAll.OTHER_RULES),
+        (replace(RUN, full_run_date=TODAY - timedelta(days=7)), SETTINGS, WhyAll.DUE),
+        (replace(RUN, full_run_date=TODAY + timedelta(days=1)), SETTINGS, WhyAll.DUE),
+    ],
+)
+def test_it_is_said_why_everything_is_read(run: LookedRun, settings: Settings, why: WhyAll) -> None:
+    assert base_of({"A": run}, ["A"], settings, TODAY) is why

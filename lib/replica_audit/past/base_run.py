@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 from hashlib import blake2b
 
 from replica_audit.config import Settings
@@ -13,6 +14,17 @@ from replica_audit.program import VERSION, digest_of_code
 from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import AUDIT_RUNS
+
+
+class WhyAll(StrEnum):
+    """Why an audit takes nothing over, and reads every file."""
+
+    ASKED = "full"
+    RECORDS = "records"
+    FIRST = "first"
+    OTHER_RULES = "other-rules"
+    DUE = "due"
+
 
 # What a run shows, how it goes about its work, and which partitions it looks at; all other settings are in the rows.
 _NOT_IN_ROWS = frozenset(
@@ -43,8 +55,8 @@ def latest_runs(written: ArrowTables, run_id: str) -> dict[str, LookedRun]:
     return {run.cluster_id: run for run in sorted(known, key=lambda run: run.started_at)}
 
 
-def base_of(latest: Mapping[str, LookedRun], clusters: Collection[str], settings: Settings, on: date) -> dict[str, LookedRun] | None:
-    """The runs that rows may be taken over from, by cluster; None: everything is to be read.
+def base_of(latest: Mapping[str, LookedRun], clusters: Collection[str], settings: Settings, on: date) -> dict[str, LookedRun] | WhyAll:
+    """The runs that rows may be taken over from, by cluster; or why everything is to be read.
 
     Args:
         latest: what `latest_runs` gives.
@@ -52,15 +64,16 @@ def base_of(latest: Mapping[str, LookedRun], clusters: Collection[str], settings
         settings: of this run.
         on: the day that it is for.
     """
-    if settings.compare == "records" or not clusters:  # whether compaction may have removed a key depends on what time it is
-        return None
+    if settings.compare == "records":  # whether compaction may have removed a key depends on what time it is
+        return WhyAll.RECORDS
+    if not clusters or any(cluster not in latest for cluster in clusters):
+        return WhyAll.FIRST
+    found = {cluster: latest[cluster] for cluster in clusters}
     basis = basis_of(settings)
-    found = {cluster: latest[cluster] for cluster in clusters if cluster in latest}
-    are_fit = all(
-        run.basis == basis and run.full_run_date is not None and 0 <= (on - run.full_run_date).days < settings.full_every_days
-        for run in found.values()
-    )
-    return found if are_fit and len(found) == len(clusters) else None
+    if any(run.basis != basis or run.full_run_date is None for run in found.values()):
+        return WhyAll.OTHER_RULES
+    ages = [(on - run.full_run_date).days for run in found.values() if run.full_run_date is not None]
+    return found if all(0 <= days < settings.full_every_days for days in ages) else WhyAll.DUE
 
 
 def is_still_there(written: ArrowTables, base: Mapping[str, LookedRun]) -> bool:

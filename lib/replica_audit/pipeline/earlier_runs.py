@@ -13,7 +13,7 @@ from replica_audit import tables
 from replica_audit.engine import findings as findings_of
 from replica_audit.engine.amounts import Amounts
 from replica_audit.errors import UsageError
-from replica_audit.past.base_run import LookedRun, base_of, is_still_there, latest_runs
+from replica_audit.past.base_run import LookedRun, WhyAll, base_of, is_still_there, latest_runs
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.run import RunRow
 from replica_audit.pipeline.request import AuditRequest
@@ -26,12 +26,16 @@ _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
 
 class EarlierRuns:
-    """The runs of some clusters before a run. `base`: those that rows may be taken over from, by cluster; `taken`: what is taken over."""
+    """The runs of some clusters before a run. `base`: those that rows may be taken over from, by cluster; `taken`: what is taken over.
+
+    `why_all`: why there is no base.
+    """
 
     def __init__(self, warehouse: DeltaWarehouse, request: AuditRequest, clusters: Collection[str]) -> None:
         """Nothing is read yet."""
         self._warehouse, self._request, self._clusters = warehouse, request, clusters
         self.base: Mapping[str, LookedRun] | None = None
+        self.why_all: WhyAll | None = None
         self.taken: KeptPartitions | None = None
         self._copied: dict[str, list[WrittenFile]] = {}  # by table
 
@@ -39,7 +43,8 @@ class EarlierRuns:
         """See which runs there are."""
         request = self._request
         latest = latest_runs(self._warehouse.tables, request.run_id)
-        self.base = None if request.full else base_of(latest, self._clusters, request.settings, request.run_date)
+        found = WhyAll.ASKED if request.full else base_of(latest, self._clusters, request.settings, request.run_date)
+        self.base, self.why_all = (None, found) if isinstance(found, WhyAll) else (found, None)
 
     @property
     def _runs(self) -> dict[str, str]:

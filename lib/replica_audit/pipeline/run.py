@@ -38,6 +38,7 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.past.base_run import WhyAll
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.pipeline.earlier_runs import EarlierRuns
@@ -63,6 +64,10 @@ from replica_audit.words import count
 Source = tuple[str, int | None, str, str]
 Made = Callable[[str], DataFrame | Sequence[WrittenFile]]
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
+_EVERYTHING = {  # else nobody expects less
+    WhyAll.OTHER_RULES: "this installation, or a setting on which rows depend, is not that of the run before",
+    WhyAll.DUE: "the last run that did so is not within full_every_days",
+}
 
 
 def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Report:
@@ -128,6 +133,8 @@ class _Audit:
         written = self.warehouse.tables
         earlier = self.earlier
         earlier.look_up()
+        if earlier.why_all in _EVERYTHING:
+            self.progress.say(f"every file is read: {_EVERYTHING[earlier.why_all]}")
         # what may not have changed is looked at first, and read only if it has
         listed_now = None if earlier.base is None else frozenset[PartitionKey]()
         session = SuitedSession(self.spark)
