@@ -130,3 +130,16 @@ def test_what_groups_committed_is_read_from_what_can_be_read(tmp_path: Path) -> 
         newest.write_bytes(b"0")
         newest.chmod(0)
     assert len(rows(root)["consumer_impacts"]) == expected > 0
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_an_oldest_segment_that_cannot_be_read_was_not_deleted(tmp_path: Path, broker: int) -> None:
+    """A running broker deletes segments while they are copied; one that is there, and may not be read, is not one of these."""
+    root = shutil.copytree(SAMPLE.parent / "clean-in-sync", tmp_path / "root")
+    path = root / f"broker-{broker}" / "data-0" / "small-segments-0" / f"{0:020d}.log"
+    path.chmod(0)
+    tables = rows(root)
+    assert [row["path"] for row in tables["input_errors"] if row["code"] == "cannot-read"] == [str(path)]
+    of_it = [row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("small-segments", 0)]
+    assert of_it
+    assert not {row["verdict"] for row in of_it if broker in (row["leader_id"], row["follower_id"])} & {"identical", "consistent", "lagging"}

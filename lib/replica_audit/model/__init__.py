@@ -26,6 +26,7 @@ from replica_audit.model.metadata import (
 )
 from replica_audit.model.replicas import (
     CANNOT_READ,
+    GONE,
     INCOMPLETE_COLLECTION,
     CommittedOffset,
     Problem,
@@ -40,6 +41,7 @@ from replica_audit.model.transactions import AbortedTransaction, EndMarker, Prod
 
 __all__ = [
     "CANNOT_READ",
+    "GONE",
     "INCOMPLETE_COLLECTION",
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",

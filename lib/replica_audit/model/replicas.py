@@ -10,6 +10,7 @@ from replica_audit.model.batches import Segment
 
 # codes of a Problem by which something else is decided
 CANNOT_READ = "cannot-read"  # the operating system refused it
+GONE = "gone"  # a segment that was there when the directory was listed, and is not
 INCOMPLETE_COLLECTION = "incomplete-collection"  # not what collect wrote
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION
+from replica_audit.model import CANNOT_READ, GONE, INCOMPLETE_COLLECTION
 from replica_audit.tables.columns import BOOLEAN, BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
 from replica_audit.tables.findings import CheckedPartition, FoundFinding
 from replica_audit.tables.runs import ReportedProblem
@@ -71,4 +71,4 @@ NEVER_TAKEN_OVER = ("open_transactions",)
 # whether the leader may have forgotten a producer by then depends on the moment of the collection itself, not only on its order
 NEVER_IF_COLLECTED = ("sequence_gaps",)
 # what could not be read, or not as it was collected, may be readable by then, and looks the same
-NEVER_WITH_PROBLEMS = (CANNOT_READ, INCOMPLETE_COLLECTION)
+NEVER_WITH_PROBLEMS = (CANNOT_READ, GONE, INCOMPLETE_COLLECTION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from errno import ENOENT
 from typing import NamedTuple
 
 import crc32c
@@ -14,7 +15,7 @@ from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, V2_AT, V2_CRC_FROM, V2_HEADER, length_in
 from replica_audit.formats.segment.segment_fold import Scan
-from replica_audit.model import UNDEFINED_EPOCH, Problem, SegmentFile
+from replica_audit.model import GONE, UNDEFINED_EPOCH, Problem, SegmentFile
 
 _RESTORE = "else restore the segment from another replica"
 _IF_RECOVERED = (
@@ -59,7 +60,8 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
         problem = Problem(path=file.path, kind="dump", code="unusable-dump", detail=error.reason, remedy=remedy, line=error.line)
         return Scanned(NOTHING, [problem], True)
     except OSError as error:
-        return Scanned(NOTHING, [cannot_read(located(file.path), "segment", error)], True)
+        problem = cannot_read(located(file.path), "segment", error)
+        return Scanned(NOTHING, [replace(problem, code=GONE) if error.errno == ENOENT else problem], True)
     runs = tuple(run._replace(leader_epoch=max(run.leader_epoch, UNDEFINED_EPOCH)) for run in found.runs)
     return Scanned(replace(found, runs=runs), list(_problems(file, found)), False)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model import Problem, ReplicaFiles, ScannedSegment, Segment
+from replica_audit.model import GONE, Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
@@ -67,6 +67,11 @@ def load_all(
     def segments(one: Loaded) -> list[Segment]:
         return after_swaps(scan.segment for scan in scans[one.broker_id, one.files.log_dir, one.files.directory])
 
+    def is_unread(one: Loaded) -> bool:
+        """Whether a segment of it is there and cannot be read: then what it holds is missing for that, and was not deleted."""
+        of_replica = scans[one.broker_id, one.files.log_dir, one.files.directory]
+        return any(scan.failed and any(problem.code != GONE for problem in scan.problems) for scan in of_replica)
+
     def changed(one: Loaded) -> bool:
         return one.is_compared and changes(one.broker_id, one.files)
 
@@ -82,7 +87,7 @@ def load_all(
     found.sort(key=lambda one: (one.broker_id, one.files.log_dir, one.files.directory))
     found = [_never_copied(one, found, changed, alive, may_have_run) for one in found]
     found = [_without_replaced(one, segments(one), found, loaded) if changed(one) and compacted else one for one in found]
-    found = _without_deleted(found, changed, loaded)
+    found = _without_deleted(found, lambda one: changed(one) and not is_unread(one), loaded)
     found = [
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
