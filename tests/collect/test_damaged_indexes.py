@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from replica_audit import cli
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, SOURCE
 from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.segment.batch_index import read_index
@@ -51,6 +52,19 @@ def test_a_flipped_byte(collection: Path) -> None:
     (problem,) = tables["input_errors"]
     assert (problem["code"], problem["path"], problem["broker_id"]) == ("incomplete-collection", str(index), 1)
     assert problem["remedy"].startswith("copy the whole folder again; or collect again; until then")
+
+
+def test_what_is_not_known_is_not_told_as_nothing(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = index_of(collection)
+    content = bytearray(index.read_bytes())
+    content[40] ^= 0x20
+    index.write_bytes(content)
+    for log in collection.rglob("server.log"):  # else the truncations are over
+        log.unlink()
+    assert cli.main(["triage", "--input", str(collection)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "it truncates at least 22 records (42 committed offsets) that the leaders of 3 partitions do not hold" in told
+    assert "billing-0 2>1 10 10 ? records, 20 offsets committed" in told
 
 
 def test_a_sound_one_is_read_in_silence(collection: Path) -> None:

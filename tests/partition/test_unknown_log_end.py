@@ -142,4 +142,8 @@ def test_an_oldest_segment_that_cannot_be_read_was_not_deleted(tmp_path: Path, b
     assert [row["path"] for row in tables["input_errors"] if row["code"] == "cannot-read"] == [str(path)]
     of_it = [row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("small-segments", 0)]
     assert of_it
-    assert not {row["verdict"] for row in of_it if broker in (row["leader_id"], row["follower_id"])} & {"identical", "consistent", "lagging"}
+    assert not {row["verdict"] for row in of_it if broker in (row["leader_id"], row["follower_id"])} & {
+        "identical",
+        "consistent",
+        "lagging",
+    }

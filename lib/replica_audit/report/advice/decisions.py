@@ -58,6 +58,11 @@ def _brokers(brokers: tuple[int, ...]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
+def _records(found: DuePartitions) -> str:
+    """How many; at least, where the batches of some could not be read."""
+    return f"{'at least ' if found.records_unknown else ''}{found.records} records"
+
+
 def _count(found: DuePartitions) -> str:
     return f"{found.count} partition{'s' if found.count != 1 else ''}"
 
@@ -115,7 +120,7 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
         proven = f" ({found.committed} committed offsets)" if found.committed else ""
         yield DueDecision(
             urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} until its directories are copied: it truncates {found.records} records{proven} that the "
+            text=f"Do not start broker {broker} until its directories are copied: it truncates {_records(found)}{proven} that the "
             f"leaders of {_count(found)} do not hold ({_names(found)}).",
             partitions=found.first,
         )

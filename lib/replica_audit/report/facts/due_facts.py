@@ -16,13 +16,17 @@ STOPPED, UNKNOWN = "stopped", "unknown"  # `how` of elections besides the types 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePartitions:
-    """Rows about partitions: how many rows, of how many partitions, the first NAMED of these by name, and sums over the rows."""
+    """Rows about partitions: how many rows, of how many partitions, the first NAMED of these by name, and sums over the rows.
+
+    `records_unknown`: of how many rows the number of records is not known, and not in `records`.
+    """
 
     rows: int = 0
     count: int = 0
     first: tuple[PartitionKey, ...] = ()
     records: int = 0
     committed: int = 0
+    records_unknown: int = 0
 
 
 NONE = DuePartitions()
@@ -104,14 +108,16 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
     )
 
 
-def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int = 0) -> DuePartitions:
+def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int = 0, unknown: int = 0) -> DuePartitions:
     keys = sorted(set(rows))
-    return DuePartitions(rows=len(rows), count=len(keys), first=tuple(keys[:NAMED]), records=records, committed=committed)
+    first = tuple(keys[:NAMED])
+    return DuePartitions(rows=len(rows), count=len(keys), first=first, records=records, committed=committed, records_unknown=unknown)
 
 
 def _of_verdicts(rows: Sequence[ActedVerdict]) -> DuePartitions:
     removed = sum(one.removed_records or 0 for one in rows)
-    return _partitions([one.key for one in rows], removed, sum(one.removed_committed or 0 for one in rows))
+    unknown = sum(one.removed_records is None for one in rows)
+    return _partitions([one.key for one in rows], removed, sum(one.removed_committed or 0 for one in rows), unknown)
 
 
 def _best(one: OfflinePartition) -> Electable | None:

@@ -59,7 +59,7 @@ def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
             f"truncates to {one.truncation_offset}" if one.restart_offset is None else f"empties its log and starts at {one.restart_offset}"
         )
         proven = f", {one.removed_committed} of them committed" if one.removed_committed else ""
-        removed = count(one.removed_records or 0, "record")
+        removed = "an unknown number of records" if one.removed_records is None else count(one.removed_records, "record")
         yield f"{partition_shown(*one.key)}: broker {one.follower_id} {does}, which removes {removed}{proven}."
     if len(found) > _MOST:
         yield f"and {len(found) - _MOST} more replicas."

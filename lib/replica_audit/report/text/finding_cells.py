@@ -67,8 +67,8 @@ def _and_lost(finding: Finding, alone: str, short: str) -> str:
 
 
 def _records(finding: Finding) -> str:
-    records, committed = finding.removed_records or 0, finding.removed_committed or 0
-    return f"{records} records, {committed_part(records, committed)}"
+    records, committed = finding.removed_records, finding.removed_committed or 0
+    return f"{'?' if records is None else records} records, {committed_part(records or 0, committed)}"
 
 
 def committed_part(records: int, committed: int) -> str:
