@@ -129,3 +129,21 @@ def test_an_entry_beyond_the_log_end(clean: bool, part: str, tmp_path: Path) -> 
     _log, (problem,) = _audited(tmp_path, _of([version, str(int(count) + 1), *entries, "900 100000"]), clean=clean)
     assert problem["code"] == "checkpoint-beyond-log-end"
     assert problem["remedy"].startswith(part)
+
+
+def test_a_line_that_the_batches_contradict_does_not_outdate_the_metadata(tmp_path: Path) -> None:
+    """Broker 1 is down, and its file has an epoch at an offset whose batch is of another: it knows of no election."""
+    root = shutil.copytree(SAMPLE.parent / "committed-loss", tmp_path / "cluster")
+    file = root / "broker-1" / "data-0" / "billing-0" / EPOCH_CHECKPOINT
+    file.write_bytes(b"0\n2\n0 0\n7 12\n")
+    tables = in_process.audit(root)
+    rows = [row for row in tables["replica_verdicts"] if (row["topic"], row["partition"]) == ("billing", 0)]
+    assert {(row["leader_id"], row["leader_source"]) for row in rows} == {(2, "cluster-metadata")}
+    assert "metadata-outdated" not in {row["code"] for row in tables["input_errors"]}
+
+
+def test_a_line_at_the_log_end_does(tmp_path: Path) -> None:
+    """No batch speaks against it: its broker was elected and has written nothing yet."""
+    root = shutil.copytree(SAMPLE.parent / "committed-loss", tmp_path / "cluster")
+    (root / "broker-1" / "data-0" / "billing-0" / EPOCH_CHECKPOINT).write_bytes(b"0\n2\n0 0\n7 30\n")
+    assert "metadata-outdated" in {row["code"] for row in in_process.audit(root)["input_errors"]}

@@ -33,7 +33,7 @@ from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesse
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.all_loaded import load_all
-from replica_audit.partition.replicas.corrected_checkpoints import with_refused
+from replica_audit.partition.replicas.corrected_checkpoints import with_refused, with_right_table
 from replica_audit.partition.replicas.damaged_batches import damaged_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
@@ -182,9 +182,9 @@ class PartitionAudit:
     def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""
         for one in self.compared.values():
-            is_own = one.log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id)
-            if one.log and is_own and is_outdated(self.metadata, one.log):
-                return [ReportedProblem.of(one.broker_id, knows_later(one.files, one.log, self.metadata))]
+            log = with_right_table(one)  # a line that the batches beside it contradict knows nothing
+            if log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id) and is_outdated(self.metadata, log):
+                return [ReportedProblem.of(one.broker_id, knows_later(one.files, log, self.metadata))]
         return []
 
     def _gone_everywhere(self) -> list[ReportedProblem]:

@@ -78,6 +78,13 @@ def corrected_tables(loaded: Sequence[Loaded]) -> dict[int, EpochTable]:
     return {broker: as_table(entries) for broker, entries in made.items() if not isinstance(entries, Undetermined)}
 
 
+def with_right_table(one: Loaded) -> LoadedLog | None:
+    """Its log with the table that its file should hold, if it has a wrong one."""
+    if one.log is None or one.correction is None or isinstance(one.correction, Undetermined):
+        return one.log
+    return replace(one.log, epochs=as_table(one.correction))
+
+
 def corrected_content(correction: Correction | None) -> str | None:
     """What the file should hold, byte for byte as Kafka writes it; None where it is right or no table can be made."""
     return None if correction is None or isinstance(correction, Undetermined) else leader_epoch_checkpoint(as_table(correction)).decode()
