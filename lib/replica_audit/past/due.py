@@ -101,7 +101,7 @@ def _partitions(found: pa.Table) -> DuePartitions:
         first=tuple(_key_of(row) for row in keys.take(first).to_pylist()),
         records=_sum(found, "removed_records"),
         committed=_sum(found, "removed_committed"),
-        records_unknown=found["removed_records"].null_count if "removed_records" in found.column_names else 0,
+        records_unknown=found["removed_records"].null_count if "verdict" in found.column_names else 0,
     )
 
 
