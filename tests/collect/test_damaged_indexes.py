@@ -135,3 +135,16 @@ def test_a_damaged_index_where_only_contents_differ(tmp_path: Path) -> None:
     tables = in_process.audit_cluster(collection, anew=True)[0]
     assert "content_mismatch" in {row["verdict"] for row in tables["replica_verdicts"] if row["topic"] == "c-none"}
     assert [(row["code"], row["path"]) for row in tables["input_errors"]] == [("incomplete-collection", str(index))], "once"
+
+
+@pytest.mark.parametrize("size", [None, 697, 600], ids=["gone", "cut at a batch", "cut inside of one"])
+def test_a_copied_segment_that_is_not_as_long_as_it_was(collection: Path, size: int | None) -> None:
+    """Batches that are whole end it, so that nothing else shows that offsets of groups are missing."""
+    copy = collection / "broker-3" / "data-0" / "__consumer_offsets-0" / f"{0:020d}.log"
+    if size is None:
+        copy.unlink()
+    else:
+        copy.write_bytes(copy.read_bytes()[:size])
+    told = [row for row in in_process.audit_cluster(collection, anew=True)[0]["problems"] if row["code"] == "incomplete-collection"]
+    assert [row["path"] for row in told] == [str(copy.parents[1])]
+    assert f"the first is __consumer_offsets-0/{copy.name}" in told[0]["detail"]
