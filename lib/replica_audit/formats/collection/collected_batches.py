@@ -32,7 +32,7 @@ def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = No
     if file.batch_index is None:
         return  # there are no batches
     if runs is None:
-        runs = log_dir_of(_store_of(file)).runs(file.path)
+        runs = log_dir_of(located(file.batch_index)).runs(file.path)  # without an index it names the scans
     yield from synthetic(map(_as_batch, runs), offset)
 
 
@@ -57,14 +57,6 @@ def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None)
         told = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
         told.filename = error.filename or str(path)
         raise told from None
-
-
-def _store_of(file: SegmentFile) -> Path:
-    """The `segments.parquet` that a segment has its row in."""
-    if file.copy is not None:
-        return located(file.copy).parents[1] / SEGMENTS_FILE
-    path = located(file.batch_index or "")
-    return path if path.name == SEGMENTS_FILE else path.parents[2] / SEGMENTS_FILE
 
 
 def _as_batch(run: BatchRun) -> BatchHeader:

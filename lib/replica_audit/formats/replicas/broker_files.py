@@ -194,7 +194,7 @@ class _Walk:
             self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         parent = str(folder.path)
         if lost := [f"{one}/{name}" for one, of in missing.items() if store.captured[one].is_copied for name in of]:
-            detail = f"{len(lost)} copied segments are missing, or not as long as they were; the first is {min(lost)}"
+            detail = f"copied segments that are missing, or not as long as they were: {len(lost)}; the first is {min(lost)}"
             self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, detail, _COPY_AGAIN)
         for replica in store.said.replicas:
             name = names[replica.directory]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
+from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_tables
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.compare_mode import CompareMode
@@ -57,14 +58,11 @@ def _value(one: Rejoin, leader: Loaded, follower: Loaded, context: Context, mode
 
 
 def _effect(one: Rejoin, leader: Loaded, follower: Loaded) -> Effect:
-    """What the truncation does to the follower's files, whose batches go as a whole."""
+    sides = Side(loaded=leader, replica=one.leader), Side(loaded=follower, replica=one.follower)
     try:
-        removal = second_read.removal(follower, one.follower, one.truncation)
-        fails = second_read.fetcher_fails(leader, one.leader, one.truncation)
+        return second_read.effect(*sides, one.truncation, reads=True)[0]
     except UnreadBatchesError:
-        removal, fails = None, False
-    cut = removal.physical_offset if removal else one.truncation.truncation_offset
-    return Effect(truncation=one.truncation, physical_offset=cut, fetcher_fails=fails)
+        return second_read.effect(*sides, one.truncation, reads=False)[0]
 
 
 def _differs(comparison: Comparison, leader: Loaded, follower: Loaded, mode: CompareMode) -> bool:

@@ -129,14 +129,8 @@ def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) 
     looks_closer = read_batches and (cuts or not overlaps or difference(leader, follower, pair.context, end) is not None)
     effects, removal = [], None
     for truncation in truncations:
-        measured = second_read.removal(pair.follower.loaded, follower, truncation) if looks_closer else None
-        effects.append(
-            Effect(
-                truncation=truncation,
-                physical_offset=measured.physical_offset if measured else truncation.truncation_offset,
-                fetcher_fails=looks_closer and second_read.fetcher_fails(pair.leader.loaded, leader, truncation),
-            )
-        )
+        effect, measured = second_read.effect(pair.leader, pair.follower, truncation, reads=looks_closer)
+        effects.append(effect)
         if truncation.protocol is pair.applies:
             removal = measured
     applied = next(effect for effect in effects if effect.truncation.protocol is pair.applies)

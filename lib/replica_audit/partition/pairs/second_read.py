@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.comparison.pair import Effect
 from replica_audit.protocol.exchange.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
+
+
+def effect(leader: Side, follower: Side, truncation: Truncation, *, reads: bool) -> tuple[Effect, Removal | None]:
+    """What a truncation does to the follower's files, and what it takes of them; without reading, by its offset alone.
+
+    Raises:
+        UnreadBatchesError: what the log held when it was scanned cannot be read again.
+    """
+    taken = removal(follower.loaded, follower.replica, truncation) if reads else None
+    fails = reads and fetcher_fails(leader.loaded, leader.replica, truncation)
+    cut = taken.physical_offset if taken else truncation.truncation_offset
+    return Effect(truncation=truncation, physical_offset=cut, fetcher_fails=fails), taken
 
 
 def removal(follower: Loaded, replica: Replica, truncation: Truncation) -> Removal | None:

@@ -164,7 +164,7 @@ class OldestCapture:
 class Cluster:
     """One audited cluster.
 
-    `label` is the shortest end of its path that tells it from the others; `verdicts` counts followers, worst verdict first.
+    `label` is the end of its path, as short as it can be while no other cluster has the same. `verdicts` counts followers, worst first.
     `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
     the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was. `taken_over`:
     partitions that have not changed, and have the rows of the run `taken_over_from`; `full_run_id` is the run that read every file last,
