@@ -109,7 +109,7 @@ def test_an_object_that_goes_after_it_was_listed(store: Store, tmp_path: Path) -
     ((row),) = scan_segment({**keys, "topic": "ledger", "partition": 0, "file": replica["segments"][0]})
     assert row["segment"]["failed"]
     ((problem),) = row["segment"]["problems"]
-    assert (problem["path"], problem["code"], problem["detail"]) == (f"s3://going/{SEGMENT}", "cannot-read", "does not exist in the store")
+    assert (problem["path"], problem["code"], problem["detail"]) == (f"s3://going/{SEGMENT}", "gone", "does not exist in the store")
 
 
 def test_an_object_that_was_replaced_since_is_asked_about_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
