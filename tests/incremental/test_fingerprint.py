@@ -43,7 +43,7 @@ EVENT = LogEvent(2, "orders", 0, EventKind.LOG_TRUNCATION, "2026-01-02 03:04:05,
 REPLICA = Appearance(identity="1", log_dir="/data", directory="orders-0", captured_at_ms=NIGHT_MS, verified_at_ms=5)
 Seen = list[tuple[int | None, Appearance]]
 ONE = Acknowledgement(line=1, reason="known", who="ana", until=date(2026, 12, 1))
-OTHER = replace(REPLICA, identity="2")
+OTHER = REPLICA._replace(identity="2")
 FACTS = ClusterFacts(
     generation=Generation(Protocol.TRUNCATE_ON_FETCH, "by the version"),
     broker_states={1: "up", 2: "up"},
@@ -78,7 +78,7 @@ def test_where_nothing_was_found_the_quiet_digest_is_enough() -> None:
 
 def with_look(place: int, **values: Any) -> Seen:
     broker, look = LOOKS[place]
-    return [*LOOKS[:place], (broker, replace(look, **values)), *LOOKS[place + 1 :]]
+    return [*LOOKS[:place], (broker, look._replace(**values)), *LOOKS[place + 1 :]]
 
 
 def with_claim(place: int, claim: PartitionMetadata) -> Seen:
@@ -189,7 +189,7 @@ def test_a_day_counts_for_acknowledgements_only_where_one_expires() -> None:
 
 def test_a_night_that_only_passes_changes_neither_digest_without_a_metadata_log() -> None:
     no_log = [one for one in LOOKS if one[1].log_end_offset < 0]
-    later = [(broker, replace(look, captured_at_ms=look.captured_at_ms and NIGHT_MS + DAY_MS)) for broker, look in no_log[1:]]
+    later = [(broker, look._replace(captured_at_ms=look.captured_at_ms and NIGHT_MS + DAY_MS)) for broker, look in no_log[1:]]
     other = replace(FACTS, history=replace(FACTS.history, end=Moment(200, 2, NIGHT_MS + DAY_MS)))
     assert made([(None, claim_look(replace(FILE, known_at_ms=NIGHT_MS + DAY_MS))), *later], other) == made(no_log)
 
@@ -198,7 +198,7 @@ def test_a_night_that_only_passes_changes_the_whole_digest_alone_where_the_metad
     later = [
         (None, claim_look(replace(FILE, known_at_ms=NIGHT_MS + DAY_MS))),
         (1, claim_look(replace(CLAIM, log_end_offset=200))),
-        *((broker, replace(look, captured_at_ms=NIGHT_MS + DAY_MS, verified_at_ms=6, looked_at_ms=7)) for broker, look in LOOKS[2:4]),
+        *((broker, look._replace(captured_at_ms=NIGHT_MS + DAY_MS, verified_at_ms=6, looked_at_ms=7)) for broker, look in LOOKS[2:4]),
         LOOKS[4],
     ]
     end = replace(FACTS, metadata_log_end=(2, 200), history=replace(FACTS.history, end=Moment(200, 2, NIGHT_MS + DAY_MS)))

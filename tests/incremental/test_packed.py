@@ -100,7 +100,7 @@ def test_each_replica_gets_its_own_moments() -> None:
 
 def test_no_rows_are_none() -> None:
     assert list(with_moments(iter([pa.RecordBatch.from_pylist(looked(1, look(0)), schema=MOVED)]))) == []
-    assert LOOKED.names[2:] == list(Appearance.__dataclass_fields__)
+    assert LOOKED.names[2:] == list(Appearance._fields)
 
 
 def claimed(partition: int, *, topic: str = "orders", **values: Any) -> Row:

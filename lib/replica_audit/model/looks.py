@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from replica_audit.frozen import made_quickly
+from typing import NamedTuple
 
 PartitionKey = tuple[str, str, int]  # cluster id, topic, partition
 
 
-@made_quickly
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appearance:
+class Appearance(NamedTuple):
     """One replica directory, one claim of metadata or one logged event, as it looks from outside.
 
     `identity` is a digest of all that rows can depend on, but for the numbers beside it, which change every night though nothing happened;
@@ -33,9 +29,7 @@ class Appearance:
     times_ms: tuple[int, ...] = ()
 
 
-@made_quickly
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLook:
+class PartitionLook(NamedTuple):
     """The look of a replica directory, a claim or an event, with the partition that it is of."""
 
     topic: str

@@ -202,13 +202,15 @@ class _Audit:
         """What is to be audited of what was looked at, with its replicas."""
         taken = self.earlier.compare(now, looked)
         of_brokers = [source for source in sources if source[3] == "broker"]
-        chosen, changed = looked.where(F.col("topic").isNotNull()), None
+        changed = None if taken is None else taken.changed
+        chosen = looked.where(F.col("topic").isNotNull()) if taken is None else taken.changed_of(looked)
+        chosen = chosen.unionByName(packed_claims(looked, changed))
         if taken is not None:
             self.progress.say(f"{count(taken.partitions.total(), 'partition')} unchanged, {len(taken.changed)} to audit")
-            chosen, changed = taken.changed_of(looked), taken.changed
+            chosen = chosen.coalesce(self.spark.sparkContext.defaultParallelism)  # little is left of each source
             of_brokers = [source for source in of_brokers if (source[0], source[1]) in taken.brokers]
         read = inventory(source_rows(self.spark, of_brokers), self.request.settings.topics, replicas=changed, rest=False)
-        return chosen.unionByName(packed_claims(looked, changed)).unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
+        return chosen.unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
 
     def _tasks_for(self, files: int) -> int:
         return min(self.request.settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files))

@@ -82,9 +82,9 @@ def _compared(batches: Iterable[pa.RecordBatch], clusters: Mapping[str, ClusterI
 def _add_looks(cluster: str, broker: int | None, rows: pa.RecordBatch, looks: dict[PartitionKey, list[Look]]) -> None:
     columns: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in LOOKED.names}
     columns["times_ms"] = [tuple(times) for times in columns["times_ms"]]
-    topics, partitions, names = columns.pop("topic"), columns.pop("partition"), list(columns)
-    for topic, partition, values in zip(topics, partitions, zip(*columns.values(), strict=True), strict=True):
-        looks[cluster, topic, partition].append((broker, Appearance(**dict(zip(names, values, strict=True)))))
+    topics, partitions = columns.pop("topic"), columns.pop("partition")
+    for topic, partition, look in zip(topics, partitions, map(Appearance._make, zip(*columns.values(), strict=True)), strict=True):
+        looks[cluster, topic, partition].append((broker, look))
 
 
 def _there(batch: pa.RecordBatch, keys: list[PartitionKey], name: str) -> Iterator[tuple[PartitionKey, Any]]:

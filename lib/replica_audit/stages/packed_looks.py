@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any, cast
 
 import pyarrow as pa
 
-from replica_audit.model import Appearance, PartitionLook
+from replica_audit.model import PartitionLook
 from replica_audit.stages.inventory import Listing, list_source
 from replica_audit.stages.packed_claims import with_packed_claims
 from replica_audit.stages.valid_rows import REFUSED, encoded_apart, refuse_with_problem
 from replica_audit.tables import LOOKED
 from replica_audit.tables.columns import INT, STRING, struct
-from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.packed_rows import by_pack, pack_of, packed
 from replica_audit.tables.shapes import LOOK
 from replica_audit.tables.values import Row
 
 _AT_ONCE = 1 << 16  # looks that are columns at a time
-_COLUMNS = [attrgetter("topic"), attrgetter("partition"), *(attrgetter(f"look.{one.name}") for one in fields(Appearance))]
 _ROW = pa.schema(list(struct(topic=STRING, partition=INT, look=LOOK)))
 
 
@@ -38,7 +34,7 @@ def _packs(source: Row, looks: Sequence[PartitionLook]) -> Iterator[Row]:
     try:
         rows = _batch(looks)
     except REFUSED:
-        made = [{**keys, "topic": one.topic, "partition": one.partition, "look": as_dict(one.look)} for one in looks]
+        made = [{**keys, "topic": one.topic, "partition": one.partition, "look": one.look._asdict()} for one in looks]
         fit, refused = encoded_apart(made, _ROW, refuse_with_problem)
         yield from refused
         look: Any = fit["look"]
@@ -51,5 +47,6 @@ def _packs(source: Row, looks: Sequence[PartitionLook]) -> Iterator[Row]:
 
 
 def _batch(looks: Sequence[PartitionLook]) -> pa.RecordBatch:
-    columns = [pa.array(list(map(value, looks)), field.type) for value, field in zip(_COLUMNS, LOOKED, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=LOOKED)
+    topics, partitions, seen = zip(*looks, strict=True)
+    columns = (topics, partitions, *zip(*seen, strict=True))
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, LOOKED, strict=True)], schema=LOOKED)

@@ -25,6 +25,7 @@ GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+_MANY_DIGITS = 11  # there is no partition with so many
 _SUFFIXED = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
 _ENDS = tuple(f"-{end}" for end in _STATES)
@@ -68,8 +69,8 @@ def replica_directory(name: str) -> ReplicaDirectory | None:
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not (partition.isascii() and partition.isdigit()):
         return None
-    number = partition.lstrip("0")[:11] or "0"  # there is no partition of more digits
-    return ReplicaDirectory(topic, int(number), state) if int(number) <= _INT32_MAX else None
+    number = int(partition if len(partition) < _MANY_DIGITS else partition.lstrip("0")[:_MANY_DIGITS] or "0")
+    return ReplicaDirectory(topic, number, state) if number <= _INT32_MAX else None
 
 
 def segment_name(name: str) -> SegmentName | None:

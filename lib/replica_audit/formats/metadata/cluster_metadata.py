@@ -157,7 +157,7 @@ def _not_negative(value: int, name: str) -> int:
 
 def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
     values = _typed(owner, key, list, where) or []
-    if not all(isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _INT32_MAX for value in values):
+    if values and not (set(map(type, values)) == {int} and min(values) >= -_INT32_MAX and max(values) <= _INT32_MAX):
         raise MetadataError(f"{where}{key} holds something that is not a broker id")
     return tuple(values)
 
@@ -166,11 +166,12 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
     if not isinstance(owner, dict):
         raise MetadataError(f"{where.rstrip('.')} is not an object")
     value = owner.get(key)
-    fits = isinstance(value, kind) and not (isinstance(value, int) and (isinstance(value, bool) or abs(value) > _INT32_MAX))
-    if value is not None and not fits:
+    if value is None:
+        return None
+    if type(value) is not kind or (kind is int and abs(value) > _INT32_MAX):  # true is a number to `isinstance`
         shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else _shown(value)
         raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
-    if kind is str and value is not None and _SURROGATE.search(value):
+    if isinstance(value, str) and _SURROGATE.search(value):
         raise MetadataError(f"{where}{key} is {_shown(value)}, which contains half of a character")
     return value
 

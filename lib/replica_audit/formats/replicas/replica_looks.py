@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -86,12 +86,13 @@ class SeenReplicas:
         for (parent, _directory), seen in self._seen.items():
             known = seen.look.identity if is_sure else None
             identity = known if known is None or parent in copied else f"{known}, no small files"
-            yield seen if identity == seen.look.identity else replace(seen, look=replace(seen.look, identity=identity))
+            yield seen if identity == seen.look.identity else seen._replace(look=seen.look._replace(identity=identity))
 
 
 def _of_log_dir(found: LogDirFiles, replica: tuple[str, int]) -> tuple[object, ...]:
     """What the files of a log directory say of one of its replicas."""
-    offsets = [(name in found.offsets, found.offset(name, replica)) for name in log_dir.OFFSET_CHECKPOINTS]
+    files = map(found.offsets.get, log_dir.OFFSET_CHECKPOINTS)
+    offsets = [(False, None) if of_file is None else (True, of_file.get(replica)) for of_file in files]
     return *offsets, found.clean_shutdown, found.clean_shutdown_epoch, found.has_lock, found.offline_reason
 
 
