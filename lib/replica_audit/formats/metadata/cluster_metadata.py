@@ -168,7 +168,7 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
     value = owner.get(key)
     if value is None:
         return None
-    if type(value) is not kind or (kind is int and abs(value) > _INT32_MAX):  # true is a number to `isinstance`
+    if type(value) is not kind or (isinstance(value, int) and abs(value) > _INT32_MAX):  # true is a number to `isinstance`
         shown = f"a number of {value.bit_length()} bits" if isinstance(value, int) else _shown(value)
         raise MetadataError(f"{where}{key} is {shown}, not of type {kind.__name__}")
     if isinstance(value, str) and _SURROGATE.search(value):
