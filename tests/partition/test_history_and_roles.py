@@ -147,6 +147,24 @@ def test_every_offset_that_was_given_up_counts_once():
     assert [(row["given_up_offsets"], row["given_up_held_by"]) for row in rows] == [(None, None), (15, [1, 3])]
 
 
+def test_an_unreadable_replica_holds_what_its_batches_are():
+    """A broker that cannot load a checkpoint has the records still: they may be the last copy."""
+    made = [election(0, 1, "created"), election(2, 2, "unclean")]
+    leader, holder = replica(2, [(0, 0, 9), (2, 10, 14)]), replica(1, [(0, 0, 29)], epochs=[], unreadable="its table cannot be loaded")
+    rows = history(made, leader, holder)
+    assert [(row["given_up_offsets"], row["given_up_held_by"]) for row in rows] == [(None, None), (20, [1])]
+    assert [row["start_offset"] for row in rows] == [0, 10]
+    alone = history(made, None, holder)
+    assert [(row["start_offset"], row["given_up_offsets"]) for row in alone] == [(None, None), (None, None)], "its table tells nothing"
+
+
+def test_an_elected_replica_that_is_unreadable_did_not_lack_what_is_not_seen_of_it():
+    damaged = replica(2, [(0, 5, 9), (2, 10, 14)], start=0, epochs=[(0, 0), (2, 10)], unreadable="a segment cannot be read")
+    others = replica(1, [(0, 0, 11)]), replica(3, [(0, 0, 9), (2, 10, 14)])
+    rows = history([election(2, 2, "unclean")], None, damaged, *others)
+    assert [(row["given_up_offsets"], row["given_up_held_by"]) for row in rows] == [(2, [1])], "10 and 11 alone"
+
+
 def test_what_nobody_holds_any_more_counts_nothing():
     """The followers were cut: there is no telling how much it was."""
     (row,) = history([election(2, 2, "unclean")], replica(2, [(0, 0, 9), (2, 10, 14)]), replica(1, [(0, 0, 9), (2, 10, 12)]))

@@ -147,3 +147,23 @@ def test_an_oldest_segment_that_cannot_be_read_was_not_deleted(tmp_path: Path, b
         "consistent",
         "lagging",
     }
+
+
+def test_a_table_that_cannot_be_loaded_hides_none_of_the_batches(tmp_path: Path) -> None:
+    """The follower has the only copy of 20 committed records; what an election gave up is told with the broker that holds it."""
+    root = shutil.copytree(SAMPLE, tmp_path / "root")
+    (root / f"broker-{FOLLOWER}" / "data-0" / "billing-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 0\nxx 7\n", encoding="utf-8")
+    tables = in_process.audit(root)
+    (verdict,) = [row for row in of_billing(tables, "replica_verdicts") if row["follower_id"] == FOLLOWER]
+    assert verdict["verdict"] == "unreadable"
+    told = [
+        (row["given_up_offsets"], row["given_up_held_by"]) for row in of_billing(tables, "leader_epochs") if row["election"] == "unclean"
+    ]
+    assert told == [(20, [FOLLOWER])]
+    (log,) = [row for row in of_billing(tables, "replica_logs") if row["broker_id"] == FOLLOWER]
+    (rejoin,) = [row for row in log["rejoins_once_corrected"] if row["follower_id"] == FOLLOWER]
+    assert (rejoin["truncation_offset"], log["log_end_offset"]) == (10, 30)
+
+
+def of_billing(tables: Rows, name: str) -> list[dict[str, Any]]:
+    return [row for row in tables[name] if (row["topic"], row["partition"]) == ("billing", 0)]

@@ -84,6 +84,52 @@ def test_a_malformed_file_alone_is_no_reason_to_fetch_anew() -> None:
     assert any("move" in step for step in remedies(pair(verdict="unreadable"))), "anything else is fetched anew"
 
 
+def rejoin(**changed: Any) -> Row:
+    does = {"leader_id": 1, "follower_id": 2, "truncation_offset": 10, "restart_offset": None, "catches_up": True, "still_diverged": False}
+    return does | changed
+
+
+def unreadable(*rejoins: Row) -> dict[str, list[Row]]:
+    """The file of follower 2 cannot be loaded, so that its pair has no exchange; `rejoins` is what a replay with the right lines gave."""
+    tables = pair(wrong=2, state="unreadable", verdict="unreadable") | {"truncation_points": []}
+    for row in tables["replica_logs"]:
+        row["rejoins_once_corrected"] = list(rejoins) if row["broker_id"] == 2 else None
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("changed", "does"),
+    [
+        ({}, "truncates to 10, and its log ends at 15"),
+        ({"truncation_offset": None, "restart_offset": 40}, "empties its log and starts at 40, and its log ends at 15"),
+    ],
+)
+def test_what_a_corrected_file_lets_go_is_copied_first(changed: Row, does: str) -> None:
+    first, second = remedies(unreadable(rejoin(follower_id=3), rejoin(**changed)))
+    assert first.startswith("First copy ")
+    assert f"once the file is corrected, follower 2 {does}" in first
+    assert "write the corrected lines" in second
+
+
+def test_a_corrected_file_that_lets_nothing_go_needs_no_copy() -> None:
+    assert len(remedies(unreadable(rejoin(truncation_offset=None)))) == 1
+    assert len(remedies(unreadable(rejoin(follower_id=3)))) == 1, "another follower's cut is told with that follower"
+
+
+def test_where_the_verdict_tells_the_truncation_it_is_told_once() -> None:
+    tables = pair(wrong=2, state="empty", verdict="committed_loss")
+    for row in tables["replica_logs"]:
+        row["rejoins_once_corrected"] = [rejoin()] if row["broker_id"] == 2 else None
+    assert sum(step.startswith("First") for step in remedies(tables)) == 1
+
+
+def test_a_file_with_which_the_logs_stay_apart_is_not_corrected() -> None:
+    (step,) = remedies(unreadable(rejoin(still_diverged=True)))
+    assert "do not correct it yet" in step
+    assert "follower 2 truncates to 10, and keeps batches that are not those of leader 1" in step
+    assert "write the corrected lines" not in step
+
+
 def incident(line: int, **changed: Any) -> Row:
     return (
         KEYS

@@ -20,6 +20,7 @@ from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
+from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.recovery_facts import (
     ActedCandidate,
     ActedCut,
@@ -30,7 +31,6 @@ from replica_audit.report.facts.recovery_facts import (
     ActedVerdict,
     LineSource,
     RecoveryFacts,
-    RejoinOnceCorrected,
 )
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
 from replica_audit.report.plan.names import file_name

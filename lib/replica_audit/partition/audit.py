@@ -151,7 +151,7 @@ class PartitionAudit:
             what_if_leaders=choices,
             replica_roles=self._roles(made.verdicts),
             future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
-            leader_epochs=list(leader_epoch_rows(self.metadata, leads, list(self.readable.values()))),
+            leader_epochs=list(leader_epoch_rows(self.metadata, leads, list(self.replicas.values()))),
             consumer_impacts=list(
                 impact_rows(
                     self.metadata,

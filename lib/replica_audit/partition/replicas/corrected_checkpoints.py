@@ -133,8 +133,8 @@ def _remedy(entries: Correction, files: ReplicaFiles, *, heals: bool) -> str:
         return f"copy the file again; the batches of this log do not determine a table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
     again = "copy the file again; if the broker has the same file, " if files.checkpoint_state != "missing" else ""
     return (
-        f"{again}stop the broker, which overwrites the file while it runs, and write the corrected lines: {_command(entries)} in "
-        f"{files.directory}{_sources(entries)}; {_NEVER}"
+        f"{again}stop the broker, which overwrites the file while it runs, copy the replica's directory away, and write the corrected "
+        f"lines: {_command(entries)} in {files.directory}{_sources(entries)}; {_NEVER}"
     )
 
 

@@ -26,10 +26,12 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
     Args:
         metadata: what is known last of the partition.
         leader: of the partition, None if it is unknown or unreadable.
-        replicas: all that have a log, the leader among them; those of another topic id are left out.
+        replicas: all that have a log, the leader among them; those of another topic id are left out. Of an unreadable one only what its
+            batches are counts: it may hold what was given up, and does not say where an epoch began.
     """
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
-    began = beginnings([leader, *own] if leader in own else own) if metadata.elections else {}
+    readable = [replica for replica in own if not replica.unreadable]
+    began = beginnings([leader, *readable] if leader in readable else readable) if metadata.elections else {}
     at_end = {change.leader_epoch: change.isr for change in metadata.isr_changes}
     for election in metadata.elections:
         start = began.get(election.leader_epoch)

@@ -47,7 +47,8 @@ def given_up(election: Election, start: int, replicas: Sequence[Replica], *, com
     """What the elected leader did not have, and which replicas still hold it.
 
     The log with which a replica was elected is what it holds below the epoch's start, as long as its table still begins the epoch there:
-    any later cut would have taken the entry. Without that log, only what others hold from the start on is known to have been given up.
+    any later cut would have taken the entry. Without that log, or where it cannot be read to its end, only what others hold from the start
+    on is known to have been given up.
 
     Args:
         election: that gave something up.
@@ -59,7 +60,7 @@ def given_up(election: Election, start: int, replicas: Sequence[Replica], *, com
         For each broker that holds any, spans of its log, of earlier epochs.
     """
     elected = next((one for one in replicas if one.broker_id == election.leader_id), None)
-    if elected is not None and (election.leader_epoch, start) not in elected.log.epochs:
+    if elected is not None and (elected.unreadable or (election.leader_epoch, start) not in elected.log.epochs):
         elected = None
     found = {}
     for replica in replicas:

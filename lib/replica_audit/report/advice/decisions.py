@@ -151,8 +151,10 @@ _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and w
     ),
     (
         Verdict.UNREADABLE,
-        "cannot be read: copy it again, and if that does not help, rebuild it from its leader",
-        "cannot be read: copy them again, and if that does not help, rebuild them from their leaders",
+        "cannot be read, and may hold what its leader does not: keep its directory, and copy it again; if that does not help, the plan "
+        "says whether to correct a file or to rebuild it from its leader (command `plan`)",
+        "cannot be read, and may hold what their leaders do not: keep their directories, and copy them again; if that does not help, the "
+        "plan says whether to correct a file or to rebuild them from their leaders (command `plan`)",
     ),
 )
 

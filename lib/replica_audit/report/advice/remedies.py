@@ -8,6 +8,7 @@ from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import compaction_remedies, content_remedies, rejoin_remedies
 from replica_audit.report.advice.cause_remedies import inconclusive
+from replica_audit.report.advice.corrected_lines import corrected_lines
 from replica_audit.report.advice.damage_remedies import damage_steps
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.leader_words import caveat, has_no_leader, what_would_settle_it
@@ -48,19 +49,6 @@ def steps(explanation: Explanation) -> Iterator[str]:
             "fetched the leader's log. Those that are open on the leader too are listed with the partition, with the command that ends "
             "them."
         )
-
-
-def corrected_lines(explanation: Explanation) -> Iterator[str]:
-    """What to do about a leader-epoch-checkpoint that is malformed or contradicts the batches, unless it keeps the follower out."""
-    for side in (explanation.follower, explanation.leader):
-        is_told = side.broker_id == explanation.verdict.wrong_lines_broker_id  # line by line, by the verdict
-        if side.log is not None and side.log.corrected_checkpoint is not None and not is_told:
-            yield (
-                f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same file, "
-                "stop "
-                f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
-                "Do not delete or rename the file: after a clean stop a broker does not rebuild it from the log."
-            )
 
 
 def _path(explanation: Explanation) -> str:

@@ -173,6 +173,18 @@ class ExplainedPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejoinOnceCorrected:
+    """What a follower does once a corrected file is in place."""
+
+    leader_id: int
+    follower_id: int
+    truncation_offset: int | None
+    restart_offset: int | None
+    catches_up: bool
+    still_diverged: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedLog:
     """A row of `replica_logs`."""
 
@@ -188,6 +200,7 @@ class ExplainedLog:
     recovery_cut_offset: int | None = None
     unreadable_reason: str | None = None
     corrected_checkpoint: str | None = None
+    rejoins_once_corrected: tuple[RejoinOnceCorrected, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

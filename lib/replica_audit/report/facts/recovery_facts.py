@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.run_report import OfflinePartition
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
@@ -64,18 +65,6 @@ class ActedRole:
     position: int | None = None
     min_insync_replicas: int | None = None
     unclean_leader_election: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejoinOnceCorrected:
-    """What a follower does once a corrected file is in place."""
-
-    leader_id: int
-    follower_id: int
-    truncation_offset: int | None
-    restart_offset: int | None
-    catches_up: bool
-    still_diverged: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

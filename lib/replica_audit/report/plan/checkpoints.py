@@ -7,6 +7,7 @@ from shlex import quote
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
+from replica_audit.report.layout.rejoin_words import once_corrected
 from replica_audit.report.plan.followers import cut_when_started, cuts_shown
 from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import file_name, partition_shown, shown
@@ -139,9 +140,4 @@ def _reasons(log: ActedLog) -> Iterator[str]:
         if line.source in _NOT_EXACT:
             yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."
     for one in log.rejoins_once_corrected or ():
-        does = "truncates nothing"
-        if one.restart_offset is not None:
-            does = f"empties its log and starts at {one.restart_offset}"
-        elif one.truncation_offset is not None:
-            does = f"truncates to {one.truncation_offset}"
-        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {does} and catches up."
+        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {once_corrected(one)} and catches up."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from replica_audit.report.facts.recovery_facts import ActedCut, ActedLog, ActedVerdict, PartitionKey, RecoveryFacts, RejoinOnceCorrected
+from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
+from replica_audit.report.facts.recovery_facts import ActedCut, ActedLog, ActedVerdict, PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
