@@ -85,6 +85,25 @@ def test_it_may_hold_what_an_election_would_lose(tmp_path: Path) -> None:
     assert "may hold more" in found[2]["reason"]
 
 
+@pytest.mark.parametrize("unread", [LEADER, FOLLOWER])
+def test_offsets_of_a_segment_that_cannot_be_read_are_no_gap(tmp_path: Path, unread: int) -> None:
+    root = cluster(tmp_path / "c", {1: (0, 5, 10), 2: (0, 5, 10)}, {unread: 5})
+    tables = rows(root)
+    (verdict,) = tables["replica_verdicts"]
+    assert verdict["verdict"] in ("unreadable", "inconclusive")
+    assert (verdict["divergence_offset"], verdict["hole"]) == (None, None)
+    assert not any(point["still_diverged"] for point in tables["truncation_points"])
+
+
+def test_another_epoch_beside_such_a_segment_is_a_difference(tmp_path: Path) -> None:
+    root = cluster(tmp_path / "c", {1: (0, 5), 2: (0, 5, 10)}, {2: 5})
+    diverged = root / "broker-1" / "data-0" / "t-0"
+    kf.segment(diverged, 10, kf.batch(10, 1, deltas=range(5), value=b"1"))
+    (diverged / "leader-epoch-checkpoint").write_bytes(kf.checkpoint([(0, 0), (1, 10)]))
+    (verdict,) = rows(root)["replica_verdicts"]
+    assert verdict["divergence_offset"] == 10
+
+
 def test_what_was_read_of_it_counts(tmp_path: Path) -> None:
     tables = rows(cluster(tmp_path / "c", {1: (0, 5, 10), 2: (0, 5)}, {1: 10}))
     (log,) = [row for row in tables["replica_logs"] if row["broker_id"] == 1]

@@ -43,7 +43,8 @@ class Loaded:
     offset, each with the runs that its scan found, `producers` those of the log as it is stored, None if not known. `not_whole`:
     why it is unreadable though nothing is wrong with the broker's files: the text, or the copy, does not hold all of them.
     `correction` is what `leader-epoch-checkpoint` should hold, or why no table can be made; None where the file is right.
-    `is_end_unknown`: the newest segment could not be read, so `log` ends where that begins, and the real one anywhere behind.
+    `is_partly_read`: a segment could not be read. `is_end_unknown`: the newest one, so `log` ends where that begins, and the real one
+    anywhere behind.
     `deleted_until`: below it retention or DeleteRecords deleted segments while they were copied, and what is left of them does not count;
     None if nothing tells of that.
     """
@@ -61,6 +62,7 @@ class Loaded:
     correction: Correction | None = None
     producers: Producers | None = None
     deleted_until: int | None = None
+    is_partly_read: bool = False
     is_end_unknown: bool = False
 
     @property
@@ -98,6 +100,7 @@ class Loaded:
             stopped_cleanly=self.files.clean_shutdown and not alive,
             second_look=None if look is None else Look(table(look.epochs), look.log_end_offset),
             deleted_until=self.deleted_until,
+            is_partly_read=self.is_partly_read,
             is_end_unknown=self.is_end_unknown,
         )
 
@@ -217,6 +220,7 @@ def load(
         read_snapshot=read_snapshot,
         not_whole=Cause.TEXT_NOT_WHOLE if is_incomplete else None,
         producers=producers_of_log(part.producers for part in segments),
+        is_partly_read=bool(failed),
         is_end_unknown=bool(segments) and (segments[-1].base_offset, segments[-1].swap) in failed,
     )
 

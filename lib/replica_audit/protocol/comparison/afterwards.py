@@ -35,7 +35,8 @@ def conflicts(c: Comparison) -> Iterator[lineage.Piece]:
     kept_to = fetched if physical is None else min(physical, fetched)
     end = min(kept_to if c.effect.fetcher_fails else fetched, c.leader.log.log_end_offset)
     kept = lineage.until(c.follower.history, kept_to)
-    yield from lineage.differences(c.leader.history, kept, first.first_offset, end, gaps_count=not c.context.compacted)
+    gaps_count = c.context.gaps_count(c.leader, c.follower)
+    yield from lineage.differences(c.leader.history, kept, first.first_offset, end, gaps_count=gaps_count)
 
 
 def learnt_epochs(leader: ReplicaState, effect: Effect) -> list[EpochEntry]:

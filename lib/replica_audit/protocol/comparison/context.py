@@ -25,6 +25,10 @@ class Context:
     clean_elections: frozenset[int] = frozenset()
     commits: CommitHistory = field(default_factory=CommitHistory)
 
+    def gaps_count(self, *replicas: Replica) -> bool:
+        """Whether it is evidence that one of them lacks batches: no cleaner took any, and all segments could be read."""
+        return not self.compacted and not any(one.is_partly_read for one in replicas)
+
 
 def copied_before_its_election(leader: Replica, context: Context) -> bool:
     """Whether the leader's copy does not know the epoch that it leads in: the log may since have been truncated.

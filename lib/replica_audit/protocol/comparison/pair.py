@@ -260,7 +260,7 @@ def difference(leader: Replica, follower: Replica, context: Context, end: int) -
 
 def _difference(leader: Replica, follower: Replica, held: lineage.History, context: Context, end: int) -> lineage.Piece | None:
     start = max(leader.log.log_start_offset, follower.log.log_start_offset, cleaned_until(leader, follower))
-    return lineage.first_difference(leader.history, held, start, end, gaps_count=not context.compacted)
+    return lineage.first_difference(leader.history, held, start, end, gaps_count=context.gaps_count(leader, follower))
 
 
 def catches_up(leader: Replica, effect: Effect) -> bool:

@@ -25,7 +25,8 @@ class Replica:
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
     known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
     was copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
-    None: nothing is. `is_end_unknown`: its newest segment could not be read; it is `unreadable`, and `log` ends where that begins.
+    None: nothing is. `is_partly_read`: a segment of it could not be read, so it is `unreadable`, and offsets that `history` lacks may be
+    held; `is_end_unknown`: that is the newest one, and `log` ends where it begins.
     """
 
     broker_id: int
@@ -46,6 +47,7 @@ class Replica:
     second_look: Look | None = None
     seen: Seen | None = None
     deleted_until: int | None = None
+    is_partly_read: bool = False
     is_end_unknown: bool = False
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)

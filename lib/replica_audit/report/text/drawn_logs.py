@@ -49,7 +49,8 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
         legend.append(f"{' '.join(rounds)} cut by that round")
     legend += [f"{fill} {meaning}" for fill, meaning in _FILLS.items() if fill in fills]
     if any(left.end_offset < right.first_offset for bar in bars for left, right in pairwise(bar.strokes)):
-        legend.append("blank no batches")
+        is_unread = any(side.log is not None and side.log.unreadable_reason for side in (explanation.leader, explanation.follower))
+        legend.append("blank no batches, or not read" if is_unread else "blank no batches")
     if legend:
         yield from paragraph(", ".join(legend))
     for side in (explanation.leader, explanation.follower):
