@@ -1,4 +1,4 @@
-"""A batch index, or a copy of a segment, damaged after it was collected, its size kept: told, and nothing is made up in its place."""
+"""A batch index, or a copy of a segment, damaged or lost after it was collected: told, and nothing is made up in place of a damaged one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit import cli
-from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, SOURCE
+from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.collection.collected_batches import batches
+from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
+from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import BatchRun, SegmentFile
+from replica_audit.model import BatchRun, PartitionLook, SegmentFile
 from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf
 from tests.support import in_process
@@ -148,3 +150,50 @@ def test_a_copied_segment_that_is_not_as_long_as_it_was(collection: Path, size: 
     told = [row for row in in_process.audit_cluster(collection, anew=True)[0]["problems"] if row["code"] == "incomplete-collection"]
     assert [row["path"] for row in told] == [str(copy.parents[1])]
     assert f"the first is __consumer_offsets-0/{copy.name}" in told[0]["detail"]
+
+
+def of_broker_1(collection: Path) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    """Its problems, and the rows of followers without what truncations remove."""
+    tables = in_process.audit_cluster(collection, anew=True)[0]
+    told = [tuple(row[name] for name in ("code", "path", "detail", "remedy")) for row in tables["problems"] if row["broker_id"] == 1]
+    numbers = {*REMOVED, "first_removed_timestamp_ms", "last_removed_timestamp_ms"}
+    return told, [{name: row[name] for name in row if name not in numbers} for row in tables["replica_verdicts"]]
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["one", "several"])
+def test_an_index_that_was_lost(collection: Path, number: int) -> None:
+    """In a copy that was not whole, say: the remedy is another copy, for the options of `collect` were right."""
+    nothing, before = of_broker_1(collection)
+    folder = index_of(collection).parents[2]
+    lost = sorted(path for path in folder.glob("batches/billing-*/*.parquet"))[-number:]
+    lost[0].unlink()
+    for other in lost[1:]:
+        other.write_bytes(other.read_bytes()[:-1])
+    detail = f"batch indexes that are missing, or not as long as they were: {number}; the first is {lost[0].relative_to(folder)}"
+    detail += "; there what a truncation removes is known by offsets, not by batches"
+    told = ("incomplete-collection", str(folder), detail, "copy the whole folder again; or collect again")
+    assert (nothing, of_broker_1(collection)) == ([], ([told], before))
+
+
+def test_indexes_that_were_never_made(tmp_path: Path) -> None:
+    collection = collect_cluster(SAMPLE, tmp_path / "without", has_index=False)
+    ((code, path, detail, remedy),), _rows = of_broker_1(collection)
+    assert (code, path) == ("no-batch-index", str(collection / "broker-1" / "data-0" / "segments.parquet"))
+    assert "missing" not in detail
+    assert remedy == "collect without --no-batch-index, and copy the whole folder"
+
+
+def test_a_replica_whose_index_was_lost_looks_otherwise(collection: Path) -> None:
+    """So that its partition is audited again, and once more when the index is back."""
+
+    def looks() -> dict[tuple[str, int], str | None]:
+        found = replicas_of(collection / "broker-1", looks=True)
+        return {(one.topic, one.partition): one.look.identity for one in found if isinstance(one, PartitionLook)}
+
+    before, index = looks(), index_of(collection)
+    content = index.read_bytes()
+    index.unlink()
+    without = looks()
+    assert {replica for replica in before if before[replica] != without[replica]} == {PARTITION}
+    index.write_bytes(content)
+    assert looks() == before

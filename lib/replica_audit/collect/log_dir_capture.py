@@ -34,8 +34,8 @@ from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import InputError
-from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, SMALL_FILES_FILE, CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
 from replica_audit.formats.collection.row_digests import replica_digest
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
-from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, CollectedLogDir, index_name
+from replica_audit.formats.collection.broker_folder import CollectedLogDir
 from replica_audit.formats.collection.collected_rows import ROWS, ForgedError, check_file, check_scan, check_segment, runs_fit, told
+from replica_audit.formats.collection.missing_files import index_path
 
 _KEYS = ["capture", "directory"]
 _LOOKED_AT = ["name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "damaged", "failed", "problems"]
@@ -150,7 +151,7 @@ class PreviousRows:
 
     def index(self, directory: str, segment: PreviousSegment) -> Path:
         """Where the index of a segment's batches is, if there is one."""
-        return self._log_dir.folder / BATCHES_FOLDER / directory / index_name(segment.name)
+        return self._log_dir.folder / index_path(directory, segment.name)
 
     def copy(self, directory: str, segment: PreviousSegment) -> Path:
         """Where the copy of a segment is, if there is one."""

@@ -45,23 +45,18 @@ from replica_audit.formats.collection.collection_manifest import (
     Manifest,
     read,
 )
+from replica_audit.formats.collection.missing_files import MissingFiles, index_path
 from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, SegmentFile
 from replica_audit.tables.columns import BOOLEAN, STRING
 
-BATCHES_FOLDER = "batches"
 SOURCE = "collected"
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
-
-
-def index_name(file_name: str) -> str:
-    """The name of a segment's batch index: `00000000000000000000.parquet`, or `00000000000000000000.swap.parquet`."""
-    return f"{file_name.replace('.log', '', 1)}.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +138,14 @@ class CollectedLogDir:
         """The same with those of its replica directories that are wanted, by their names."""
         return replace(self, said=replace(self.said, replicas=tuple(one for one in self.said.replicas if wanted(one.directory))))
 
-    def missing_indexes(self) -> tuple[dict[str, list[str]], bool]:
-        """The segments whose batch index or copy was made and is not here, or not whole, by replica directory; whether any has neither.
+    def missing_files(self) -> MissingFiles:
+        """The batch indexes and copies of segments that were made and are not here, or not whole; whether any segment never had either.
 
         Raises:
             OSError: as `segment_files`.
         """
-        missing: dict[str, list[str]] = {}
+        missing = MissingFiles()
         counts = dict.fromkeys(self.captured, 0)
-        is_lacking = False
         for rows in self._rows(_FILE_COLUMNS, _NUMBERS_AT_ONCE):
             for directory in _values(rows, "directory"):
                 counts[directory] += 1
@@ -162,15 +156,14 @@ class CollectedLogDir:
             without = rows.filter(pc.and_not(has_batches, is_made))
             for directory, name, size in zip(*(_values(without, one) for one in ("directory", "name", "size_bytes")), strict=True):
                 if not self.captured[directory].is_copied:
-                    is_lacking = True
+                    missing.never_made = True
                 elif not _has_size(f"{self.folder}/{directory}/{name}", size):
-                    missing.setdefault(directory, []).append(name)
+                    missing.add_copy(directory, name)
             for row in rows.filter(is_made).to_pylist():
                 if self._index(row) in (None, self.rows_path):
-                    missing.setdefault(row["directory"], []).append(row["name"])
-                    is_lacking = is_lacking or bool(row["batch_count"] and not self.captured[row["directory"]].is_copied)
+                    missing.add_index(row["directory"], row["name"])
         self._refuse_lacking(counts)
-        return missing, is_lacking
+        return missing
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:
         check_segment(row)
@@ -196,7 +189,7 @@ class CollectedLogDir:
 
     def _index(self, row: Mapping[str, Any]) -> str | None:
         if row["index_bytes"] is not None:
-            path = f"{self.folder}/{BATCHES_FOLDER}/{row['directory']}/{index_name(row['name'])}"
+            path = f"{self.folder}/{index_path(row['directory'], row['name'])}"
             if path not in self._indexes:
                 self._indexes[path] = _has_size(path, row["index_bytes"])
             if self._indexes[path]:

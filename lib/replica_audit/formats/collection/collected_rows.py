@@ -60,13 +60,14 @@ OF_COLLECTING = ("identity", "verified_at_ms", "kept_crc32c")  # what the next c
 DIGESTED = [name for name in ROWS.names if name not in ("capture", "identity", "verified_at_ms")]
 LATER_COLUMNS = ("producers", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
+COPY_AGAIN = "copy the whole folder again; or collect again"
 
 
 class ForgedError(OSError):
     """A file that `collect` did not write, or that was changed since. `code` is that of the problem that it becomes."""
 
     code = INCOMPLETE_COLLECTION
-    remedy = "copy the whole folder again; or collect again"
+    remedy = COPY_AGAIN
 
     def __init__(self, reason: str) -> None:
         """It cannot be used for a reason."""

@@ -14,6 +14,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import Folder, cannot_read, walk
 from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
+from replica_audit.formats.collection.collected_rows import COPY_AGAIN
 from replica_audit.formats.collection.collection_manifest import (
     MANIFEST,
     SEGMENTS_FILE,
@@ -21,6 +22,7 @@ from replica_audit.formats.collection.collection_manifest import (
     UnknownVersionError,
     is_collected_log_dir,
 )
+from replica_audit.formats.collection.missing_files import MissingFiles
 from replica_audit.formats.collection.on_the_broker import as_on_the_broker, problem_on_the_broker
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
@@ -35,8 +37,6 @@ from replica_audit.model import INCOMPLETE_COLLECTION, PartitionLook, Problem, R
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
-_COPY_AGAIN = "copy the whole folder again; or collect again"
-
 
 IsWanted = Callable[[str, int], bool]  # of a topic and a partition
 
@@ -158,7 +158,7 @@ class _Walk:
             return True
         except MetadataError as error:
             if any((folder.path / name / file).exists() for name in folder.folders for file in (SEGMENTS_FILE, SMALL_FILES_FILE)):
-                remedy = error.remedy if isinstance(error, UnknownVersionError) else _COPY_AGAIN
+                remedy = error.remedy if isinstance(error, UnknownVersionError) else COPY_AGAIN
                 self._tell(folder.path / MANIFEST, "collection", "malformed", error.reason, remedy)
                 return True
             return False
@@ -172,13 +172,13 @@ class _Walk:
         store = self.collected.get(str(folder.path))
         reason = _NO_MANIFEST if store is None else store.problem()
         if store is None or reason:
-            self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, f"left out: {reason}", _COPY_AGAIN)
+            self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, f"left out: {reason}", COPY_AGAIN)
             return
         names = {one.directory: log_dir.replica_directory(one.directory) for one in store.said.replicas}
         read = store if self.wanted is None else store.of(lambda directory: self._wants(names[directory]))
         try:
             segments = read.segment_files() if read.captured else {}
-            missing, is_lacking = store.missing_indexes() if self.of_manifests is None else ({}, False)
+            missing = store.missing_files() if self.of_manifests is None else MissingFiles()
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
@@ -189,17 +189,12 @@ class _Walk:
             return
         self.small.unread |= store.unread()
         self._log_dir(store.listed())
-        if is_lacking:
-            detail = "some batch indexes are missing: what a truncation removes is known by offsets, not by batches"
-            self._tell(store.store, "collection", "no-batch-index", detail, "collect without --no-batch-index, and copy the whole folder")
         parent = str(folder.path)
-        if lost := [f"{one}/{name}" for one, of in missing.items() if store.captured[one].is_copied for name in of]:
-            detail = f"copied segments that are missing, or not as long as they were: {len(lost)}; the first is {min(lost)}"
-            self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, detail, _COPY_AGAIN)
+        self.problems += missing.problems(folder.path)
         for replica in store.said.replicas:
             name = names[replica.directory]
             if name:
-                self._collected_replica(parent, name, CollectedReplica(store, replica, tuple(missing.get(replica.directory, ()))))
+                self._collected_replica(parent, name, CollectedReplica(store, replica, missing.of(replica.directory)))
                 if replica.directory in read.captured:
                     files = {} if small is None else small[replica.directory]
                     self.small.kept |= {f"{parent}/{replica.directory}/{file}": content for file, content in files.items()}

@@ -36,7 +36,7 @@ class CollectedReplica(NamedTuple):
 
     store: CollectedLogDir
     said: CapturedReplica
-    missing_indexes: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 class SeenReplicas:
@@ -134,4 +134,4 @@ def _of_collected(collected: CollectedReplica, unread: tuple[str, ...], beside: 
         return None
     look = said.second_look
     known = _OF_REPLICA(said), look and (look.log_start_offset, look.log_end_offset, look.epochs), unread
-    return digest((known, sorted(said.later.items()), collected.missing_indexes, beside))
+    return digest((known, sorted(said.later.items()), collected.missing, beside))
