@@ -49,7 +49,7 @@ class TestNobodyLeads:
         assert "jb-1" in " ".join(lines[1 : lines.index("")])
         first = lines.index("") + 1
         assert lines[first] == "2 partitions without a leader"
-        assert lines[first + 1] == "  jb-1: ISR none, ELR 2, last leader 2"
+        assert lines[first + 1] == "  error: jb-1: ISR none, ELR 2, last leader 2"
         said = " ".join(" ".join(lines).split())
         assert "elect 2: loses nothing (clean: in the ELR, once broker 2 runs; if it crashed, the controller removes it" in said
         assert "elect 3: loses nothing (an unclean election, once broker 3 runs)" in said

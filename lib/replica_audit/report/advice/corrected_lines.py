@@ -15,15 +15,15 @@ def corrected_lines(explanation: Explanation) -> Iterator[str]:
     told = explanation.verdict.wrong_lines_broker_id
     sides = [one for one in (explanation.follower, explanation.leader) if one.broker_id != told and _is_corrected(one)]
     rejoin = next((found for side in sides if (found := _rejoin(explanation, side)) is not None), None)
-    if rejoin is not None and rejoin.still_diverged:
+    if rejoin is not None and rejoin.still_diverged and explanation.follower in sides:
         yield (
-            f"A leader-epoch-checkpoint is wrong, but do not correct it yet, and delete neither replica: in a replay with the corrected "
-            f"file follower {rejoin.follower_id} {once_corrected(rejoin)}, and keeps batches that are not those of "
-            f"{leader_name(explanation.verdict)}. Copy both directories away, and find out which of the two is right: compare their "
-            "records (kafka-dump-log.sh --print-data-log)."
+            f"The leader-epoch-checkpoint of broker {rejoin.follower_id} is wrong, but do not correct it yet, and delete neither replica: "
+            f"replayed with the corrected file, follower {rejoin.follower_id} {once_corrected(rejoin)}, and keeps batches that are not "
+            f"those of {leader_name(explanation.verdict)}. Copy both directories away, and find out which of the two is right: compare "
+            "their records (kafka-dump-log.sh --print-data-log)."
         )
         return
-    if rejoin is not None and _is_cut(rejoin) and explanation.applied is None:
+    if rejoin is not None and rejoin.is_cut and explanation.applied is None:
         state = explanation.follower.log
         end = "" if state is None or state.log_end_offset is None else f", and its log ends at {state.log_end_offset}"
         yield (
@@ -46,7 +46,3 @@ def _rejoin(explanation: Explanation, side: ExplainedReplica) -> RejoinOnceCorre
     """What this follower does once every corrected file of the partition is in place."""
     rejoins = () if side.log is None else side.log.rejoins_once_corrected or ()
     return next((one for one in rejoins if one.follower_id == explanation.verdict.follower_id), None)
-
-
-def _is_cut(one: RejoinOnceCorrected) -> bool:
-    return one.truncation_offset is not None or one.restart_offset is not None

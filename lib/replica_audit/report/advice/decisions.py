@@ -129,10 +129,10 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
 _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
     (
         Verdict.LOG_MATCHING_VIOLATION,
-        "stays diverged and Kafka does not notice: do not let it lead; correct its leader-epoch-checkpoint or rebuild it from "
-        "its leader; the plan says which (command `plan`)",
-        "stay diverged and Kafka does not notice: do not let them lead; correct their leader-epoch-checkpoints or rebuild them "
-        "from their leaders; the plan says which (command `plan`)",
+        "stays diverged and Kafka does not notice: do not let it lead; correct its leader-epoch-checkpoint or its leader's, or "
+        "rebuild it from its leader; the plan says which (command `plan`)",
+        "stay diverged and Kafka does not notice: do not let them lead; correct their leader-epoch-checkpoints or their leaders', or "
+        "rebuild them from their leaders; the plan says which (command `plan`)",
     ),
     (
         Verdict.CANNOT_REJOIN,

@@ -183,6 +183,11 @@ class RejoinOnceCorrected:
     catches_up: bool
     still_diverged: bool | None = None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it truncates."""
+        return self.truncation_offset is not None or self.restart_offset is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedLog:

@@ -51,6 +51,12 @@ class ActedVerdict:
         differs = self.divergence_offset is not None or self.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
         return is_cut and differs and not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
 
+    @property
+    def may_hold_more(self) -> bool:
+        """Whether it has, or may have, on its disk what its leader does not, so that a truncation would remove it."""
+        differs = self.divergence_offset is not None or self.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS, Verdict.INCONCLUSIVE)
+        return differs and not self.already_truncated
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActedRole:
@@ -105,13 +111,6 @@ class ActedLog:
     def stays_diverged(self) -> bool:
         """Whether this replica, as a follower with its file corrected, keeps batches that are not the leader's."""
         return any(one.still_diverged for one in self.rejoins_once_corrected or () if one.follower_id == self.broker_id)
-
-    @property
-    def cut_once_corrected(self) -> RejoinOnceCorrected | None:
-        """What this replica truncates as a follower once its file is corrected; None where it truncates nothing, or is not healed by it."""
-        own = (one for one in self.rejoins_once_corrected or () if one.follower_id == self.broker_id)
-        cut = next((one for one in own if one.truncation_offset is not None or one.restart_offset is not None), None)
-        return cut if self.is_healed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +211,43 @@ class RecoveryFacts:
     def leaderless(self) -> dict[PartitionKey, OfflinePartition]:
         """The partitions that nobody leads."""
         return {(one.topic, one.partition): one for one in self.offline}
+
+    @cached_property
+    def corrected(self) -> frozenset[ReplicaKey]:
+        """The replicas whose own leader-epoch-checkpoint is to be corrected."""
+        return frozenset((log.topic, log.partition, log.broker_id) for log in self.logs if log.state == "current" and log.is_healed)
+
+    @cached_property
+    def healed_by_leader(self) -> dict[ReplicaKey, RejoinOnceCorrected]:
+        """Followers that come right with the corrected file of their leader; with its wrong one they may truncate elsewhere."""
+        return {replica: one for replica, one in self._once_leader_corrected.items() if not one.still_diverged}
+
+    @cached_property
+    def _once_leader_corrected(self) -> dict[ReplicaKey, RejoinOnceCorrected]:
+        return {
+            (log.topic, log.partition, one.follower_id): one
+            for log in self.logs
+            if (log.topic, log.partition, log.broker_id) in self.corrected and (log.topic, log.partition) not in self.leaderless
+            for one in log.rejoins_once_corrected or ()
+            if log.state == "current" and one.leader_id == log.broker_id
+            if one.follower_id not in self.gone and (log.topic, log.partition, one.follower_id) not in self.corrected
+        }
+
+    @cached_property
+    def cut_once_corrected(self) -> dict[ReplicaKey, RejoinOnceCorrected]:
+        """What followers truncate with the corrected files: their own, or their leader's where they may hold what it does not."""
+        found = {
+            (log.topic, log.partition, log.broker_id): one
+            for log in self.logs
+            if (log.topic, log.partition, log.broker_id) in self.corrected and (log.topic, log.partition) not in self.leaderless
+            for one in log.rejoins_once_corrected or ()
+            if log.state == "current" and one.follower_id == log.broker_id
+        }
+        for verdict in self.verdicts:
+            replica = (*verdict.key, verdict.follower_id)
+            if verdict.may_hold_more and replica in self._once_leader_corrected:
+                found[replica] = self._once_leader_corrected[replica]
+        return {replica: one for replica, one in found.items() if one.is_cut}
 
     def cuts_under(self, topic: str, partition: int, candidate_id: int) -> tuple[ActedCut, ...]:
         """What each replica of a partition without a leader does when it follows a candidate; empty where that is not known."""

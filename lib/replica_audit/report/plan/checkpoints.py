@@ -38,7 +38,8 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
             refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=(_where(log),), why=why))
         elif log.corrected_checkpoint is not None:
             found.setdefault(log.broker_id, []).append(log)
-    steps = tuple(_step(facts, broker, logs) for broker, logs in sorted(found.items()))
+    later = {broker for *_key, broker in facts.healed_by_leader}  # their leaders have the right file when they start
+    steps = tuple(_step(facts, broker, found[broker]) for broker in sorted(found, key=lambda broker: (broker in later, broker)))
     return PlanPart(steps=steps, refusals=tuple(refusals))
 
 
@@ -140,4 +141,5 @@ def _reasons(log: ActedLog) -> Iterator[str]:
         if line.source in _NOT_EXACT:
             yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."
     for one in log.rejoins_once_corrected or ():
-        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {once_corrected(one)} and catches up."
+        but = ", but keeps batches that are not the leader's: do not let it lead" if one.still_diverged else ""
+        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {once_corrected(one)} and catches up{but}."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
 from replica_audit.report.plan.gone import brokers_shown
 from replica_audit.report.plan.kafka_files import joined
@@ -18,7 +20,7 @@ _TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
 
 def followers(facts: RecoveryFacts) -> PlanPart:
     """Followers that will be cut by a leader that runs: started last, once what they hold is copied."""
-    restarted = {log.broker_id for log in facts.logs if log.state == "current" and log.is_healed}  # with corrected files: said there
+    restarted = {broker for *_key, broker in facts.corrected}  # with corrected files: said there
     found = [one for one in cut_when_started(facts) if one.follower_id not in restarted]
     brokers = sorted({one.follower_id for one in found})
     refusals = [
@@ -45,10 +47,34 @@ def followers(facts: RecoveryFacts) -> PlanPart:
 
 
 def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
-    """The followers that truncate as soon as they run, except those whose epochs are corrected first: these then truncate elsewhere."""
-    healed = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.state == "current" and log.is_healed}
-    found = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless and Verdict(one.verdict) in _TRUNCATES]
-    return [one for one in found if (*one.key, one.follower_id) not in healed]
+    """The followers that truncate as soon as they run, except those whose own epochs are corrected first.
+
+    Those whose leader's are truncate where they do by the corrected ones; how much that removes is known only if it is the same.
+    """
+    found = []
+    for one in facts.verdicts:
+        replica = (*one.key, one.follower_id)
+        then = facts.healed_by_leader.get(replica)
+        if replica in facts.corrected or one.key in facts.leaderless:
+            continue
+        if then is not None and replica in facts.cut_once_corrected:
+            found.append(_once_corrected(one, then))
+        elif then is None and replica not in facts.cut_once_corrected and one.will_be_cut and Verdict(one.verdict) in _TRUNCATES:
+            found.append(one)
+    return found
+
+
+def _once_corrected(verdict: ActedVerdict, then: RejoinOnceCorrected) -> ActedVerdict:
+    if (verdict.truncation_offset, verdict.restart_offset) == (then.truncation_offset, then.restart_offset):
+        return verdict
+    return replace(
+        verdict,
+        truncation_offset=then.truncation_offset,
+        restart_offset=then.restart_offset,
+        removed_records=None,
+        removed_committed=None,
+        removed_offsets=None,
+    )
 
 
 def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:

@@ -26,15 +26,16 @@ _UNDECIDED = {
 
 def rebuilds(facts: RecoveryFacts) -> PlanPart:
     """Two steps for the replicas that will not come right by themselves; what would leave too few in sync is refused."""
-    corrected = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.is_healed}
     diverged = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.stays_diverged}
     before, after = {}, {}
     refusals, presumptions, reasons = [], [], []
     for verdict in facts.verdicts:
-        if (*verdict.key, verdict.follower_id) in corrected or verdict.key in facts.leaderless:
+        replica, kind = (*verdict.key, verdict.follower_id), Verdict(verdict.verdict)
+        if replica in facts.corrected or verdict.key in facts.leaderless:
             continue
+        if kind is Verdict.LOG_MATCHING_VIOLATION and replica in facts.healed_by_leader:
+            continue  # it would only be one with the leader's wrong file
         where = (f"{partition_shown(*verdict.key)} on broker {verdict.follower_id}",)
-        kind = Verdict(verdict.verdict)
         if kind in _UNDECIDED:
             refusals.append(PlanRefusal(what="rebuild", where=where, why=_UNDECIDED[kind]))
         if kind not in REBUILT:
@@ -42,8 +43,8 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
         roles = facts.replicas.get(verdict.key, [])
         rest = [role.broker_id for role in roles if role.broker_id != verdict.follower_id]
         why = (
-            (_kept(facts, (*verdict.key, verdict.follower_id)) if kind is Verdict.UNREADABLE else None)
-            or (STAYS_DIVERGED if (*verdict.key, verdict.follower_id) in diverged else None)
+            (_kept(facts, replica) if kind is Verdict.UNREADABLE else None)
+            or (STAYS_DIVERGED if replica in diverged else None)
             or _refused(verdict, roles, facts.gone)
             or ("another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None)
         )

@@ -10,12 +10,14 @@ from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFact
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, seen_running
 from replica_audit.report.plan.kafka_files import SERVER, rows_csv
+from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Presumption, Safety
 from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
 from replica_audit.report.plan.truncations import cut_away, truncations, truncations_csv
 from replica_audit.words import count
 
 FILE = "save-first.csv"
+_NAMED = 5
 
 
 def saving(facts: RecoveryFacts) -> PlanPart:
@@ -41,6 +43,7 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                     "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
                     "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
                     f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
+                    *_more_once_corrected(facts),
                     *_copies(lost),
                 ),
                 commands=(
@@ -88,6 +91,23 @@ def _salvage(facts: RecoveryFacts) -> Iterator[str]:
     yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, as the last step"
 
 
+def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
+    """Where only the copied directories hold all that is removed: a salvage is made of what the files as they are remove."""
+    verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
+    found = [
+        f"{partition_shown(topic, partition)} on broker {broker}"
+        for (topic, partition, broker), then in sorted(facts.cut_once_corrected.items())
+        if (now := verdicts.get((topic, partition, broker))) is None
+        or (now.truncation_offset, now.restart_offset) != (then.truncation_offset, then.restart_offset)
+    ]
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        yield (
+            "With the leader-epoch-checkpoints that this plan corrects, these replicas truncate elsewhere than they do now, and a salvage "
+            f"of this run lacks what lies between: keep the copies of their directories ({', '.join(found[:_NAMED])}{more})."
+        )
+
+
 def _copies(lost: Collection[int]) -> Iterator[str]:
     if lost:
         yield (
@@ -118,9 +138,7 @@ def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
     for verdict in (*facts.verdicts, *facts.cut_copies):
         if verdict.will_be_cut and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
-    for log in facts.logs:
-        if log.cut_once_corrected is not None and (log.topic, log.partition) not in facts.leaderless and log.state == "current":
-            yield log.topic, log.partition, log.broker_id
+    yield from facts.cut_once_corrected
     for key, choice in leaders_by_plan(facts).items():
         cuts = facts.cuts_under(*key, choice.candidate_id)
         if cuts:

@@ -99,20 +99,18 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_pla
 def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, ActedCut]]:
     """What replicas truncate once their leader-epoch-checkpoint is corrected, and for which leader; of partitions that somebody leads."""
     verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
-    found = []
-    for log in facts.logs:
-        key, corrected = (log.topic, log.partition), log.cut_once_corrected
-        if corrected is not None and key not in facts.leaderless and log.state == "current":
-            found.append((key, corrected.leader_id, _once_corrected(corrected, log, verdicts.get((*key, log.broker_id)))))
-    return found
+    return [
+        (replica[:2], one.leader_id, _once_corrected(one, facts.log_of(*replica), verdicts.get(replica)))
+        for replica, one in facts.cut_once_corrected.items()
+    ]
 
 
 def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
-    """Of partitions with a leader what their followers will truncate; those with a corrected file as they do with it."""
+    """Of partitions with a leader what their followers will truncate; those that a corrected file heals as they do with it."""
     found: dict[tuple[PartitionKey, int], list[ActedCut]] = {}
     for key, leader, cut in _cuts_once_corrected(facts):
         found.setdefault((key, leader), []).append(cut)
-    healed = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.state == "current" and log.is_healed}
+    healed = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
     for verdict in facts.verdicts:
         if verdict.will_be_cut and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
             found.setdefault((verdict.key, verdict.leader_id), []).append(_as_cut(verdict))
@@ -128,7 +126,7 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
         )
 
 
-def _once_corrected(corrected: RejoinOnceCorrected, log: ActedLog, verdict: ActedVerdict | None) -> ActedCut:
+def _once_corrected(corrected: RejoinOnceCorrected, log: ActedLog | None, verdict: ActedVerdict | None) -> ActedCut:
     """How much it removes is known only if it is cut there without the correction, too."""
     if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (
         corrected.truncation_offset,
@@ -145,7 +143,7 @@ def _once_corrected(corrected: RejoinOnceCorrected, log: ActedLog, verdict: Acte
         catches_up=True,
         still_diverged=False,
         divergence_offset=None if verdict is None else verdict.divergence_offset,
-        log_end_offset=log.log_end_offset,
+        log_end_offset=None if log is None else log.log_end_offset,
     )
 
 

@@ -14,7 +14,7 @@ from replica_audit.report.text import history_text as history
 from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
-from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines
+from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines, unreadable_leader_lines
 
 MEANING = {
     0: "nothing found at or above '{fail_on}'",
@@ -90,7 +90,7 @@ def blocks(report: Report) -> Iterator[Block]:
         yield _findings(report)
     if report.unreadable_leaders > 0:
         title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
-        yield Notes(title=title, lines=("Followers cannot be compared with them. The input problems show why.",), severity="error")
+        yield Notes(title=title, lines=tuple(unreadable_leader_lines(report)), severity="error")
     yield from _others(report)
     back = history.no_longer_lines(report)
     if back:

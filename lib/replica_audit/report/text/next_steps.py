@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from replica_audit.program import program
 from replica_audit.report.facts.run_report import Finding, OfflinePartition, ReplicaFinding, Report
+from replica_audit.report.facts.worst_first import SEVERITIES
 
 
 def next_steps(report: Report) -> Iterator[str]:
@@ -14,8 +15,9 @@ def next_steps(report: Report) -> Iterator[str]:
     every: tuple[OfflinePartition | Finding | ReplicaFinding, ...] = (*report.offline, *report.findings, *report.others)
     if not every:
         return
-    cluster = ["--cluster", every[0].cluster_id] if len(report.clusters) > 1 else []
-    which = ["--partition", f"{every[0].topic}-{every[0].partition}", *cluster]
+    worst = min(every, key=_rank)
+    cluster = ["--cluster", worst.cluster_id] if len(report.clusters) > 1 else []
+    which = ["--partition", f"{worst.topic}-{worst.partition}", *cluster]
     if not report.warehouse:
         yield "Next: run the same command with"
         yield f"  {shlex.join(which)}: explains the worst finding"
@@ -27,3 +29,8 @@ def next_steps(report: Report) -> Iterator[str]:
         yield f"  {program()} explain {shlex.join([*of_run, *which])}"
         yield f"  {program()} report {shlex.join(of_run)}"
         yield f"  {program()} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"
+
+
+def _rank(one: OfflinePartition | Finding | ReplicaFinding) -> tuple[bool, int]:
+    """Where a finding stands: a partition without a leader first, unless its whole cluster was shut down, then by severity."""
+    return not (isinstance(one, OfflinePartition) and not one.cluster_stopped), SEVERITIES.index(one.severity)
