@@ -21,6 +21,7 @@ from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, 
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, RunRow, counted, in_order
+from replica_audit.past.unconfirmed import with_run_that_shows
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
@@ -98,7 +99,7 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         decisions=tuple(_decisions(run, clusters, recovery_facts(run, cluster_id=cluster_id, gone=gone) if gone else ())),
         new_findings={severity: count for (status, severity), count in of_status.items() if status == Status.NEW},
         newest=tuple(_worst_of(run, Status.NEW)) if is_compared else (),
-        not_confirmed=tuple(_worst_of(run, Status.UNCONFIRMED)),
+        not_confirmed=tuple(with_run_that_shows(run, _worst_of(run, Status.UNCONFIRMED))),
         is_compared=is_compared,
         acknowledged_count=covered,
         acknowledgements=groups(run, _GROUPS),

@@ -14,6 +14,7 @@ from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions
 from replica_audit.report.facts.recovery_facts import PartitionKey
+from replica_audit.report.facts.still_open import StillOpen
 
 
 class Urgency(IntEnum):
@@ -22,11 +23,12 @@ class Urgency(IntEnum):
     OFFLINE = 1
     LOST = 2
     DO_NOT_START = 3
-    STUCK = 4
-    GROUPS = 5
-    TRANSACTIONS = 6
-    UNKNOWN = 7
-    CAN_WAIT = 8
+    STILL_OPEN = 4
+    STUCK = 5
+    GROUPS = 6
+    TRANSACTIONS = 7
+    UNKNOWN = 8
+    CAN_WAIT = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +43,11 @@ class DueDecision:
 def decisions(facts: DueFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
     makers: tuple[Callable[[DueFacts], Iterator[DueDecision]], ...]
-    makers = (_gone, _offline, _lost, _not_to_be_started, _stuck, _groups, _transactions, _unknown, _can_wait)
+    makers = (_gone, _offline, _lost, _not_to_be_started, _still_open, _stuck, _groups, _transactions, _unknown, _can_wait)
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
-def _names(found: DuePartitions) -> str:
+def _names(found: DuePartitions | StillOpen) -> str:
     said = ", ".join(visible(f"{topic}-{partition}") for topic, partition in found.first)
     return said + _more(found.count)
 
@@ -124,6 +126,22 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
             f"leaders of {_count(found)} do not hold ({_names(found)}).",
             partitions=found.first,
         )
+
+
+def _still_open(facts: DueFacts) -> Iterator[DueDecision]:
+    found = facts.still_open
+    if found.worst is None:
+        return
+    one = found.rows == 1
+    said = f"{found.rows} finding{' is' if one else 's are'} still open from earlier runs ({_names(found)}): this run could not check "
+    said += f"{'it' if one else 'them'}, or found something else there."
+    if found.seen_by is not None:
+        place = visible(f"{found.worst[0]}-{found.worst[1]}")
+        shows = f"shows {'it' if one else 'the worst'}"
+        said += f" `explain --run-id {visible(found.seen_by)} --partition {place}` {shows} as last seen."
+    yield DueDecision(
+        urgency=Urgency.STILL_OPEN, text=f"{said} Audit again with every broker's files before you act there.", partitions=found.first
+    )
 
 
 _STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do

@@ -136,7 +136,8 @@ class OfflinePartition:
 class ReplicaFinding:
     """A row of `findings` that is not a verdict on a follower, or that this run did not see.
 
-    `hanging` are the first transactions that hang, where it is about such and the list that has it shows them.
+    `hanging` are the first transactions that hang, where it is about such and the list that has it shows them. `last_seen_run_id`: which
+    run shows it; of one that this run did not see None if that run is no longer kept.
     """
 
     cluster_id: str
@@ -149,6 +150,7 @@ class ReplicaFinding:
     status: str
     leader_id: int | None = None
     hanging: tuple[ExplainedTransaction, ...] | None = None
+    last_seen_run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

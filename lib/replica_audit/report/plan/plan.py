@@ -14,6 +14,7 @@ from replica_audit.report.plan.followers import followers
 from replica_audit.report.plan.group_resets import group_resets
 from replica_audit.report.plan.hanging import hanging
 from replica_audit.report.plan.kafka_files import SERVER, election_json
+from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.rebuilds import rebuilds
 from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
@@ -34,6 +35,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
         replaced,
         rebuilds(facts),
         group_resets(facts, policy),
+        _still_open(facts),
     ]
     parts.append(_preferred(facts, away=frozenset() if replaced.steps else facts.gone))
     steps = sorted((step for part in parts for step in part.steps), key=lambda step: step.safety)
@@ -58,6 +60,20 @@ def _tools(facts: RecoveryFacts) -> Iterator[Presumption]:
             holds=None,
             how_to_check=f"kafka-broker-api-versions.sh {SERVER} | grep -c AlterPartitionReassignments   # not 0",
         )
+
+
+def _still_open(facts: RecoveryFacts) -> PlanPart:
+    """What earlier runs found is planned for once it has been looked at again."""
+    found = facts.still_open
+    if not found.count:
+        return PlanPart()
+    more = [f"{found.count - len(found.first)} more"] if found.count > len(found.first) else []
+    refusal = PlanRefusal(
+        what="act on what earlier runs found in",
+        where=(*(partition_shown(*key) for key in found.first), *more),
+        why="this run could not check it, or found something else there: audit again with every broker's files",
+    )
+    return PlanPart(refusals=(refusal,))
 
 
 def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:

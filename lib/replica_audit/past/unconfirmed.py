@@ -1,0 +1,62 @@
+"""Findings of earlier runs that a run could not confirm, and the run that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit.errors import UsageError
+from replica_audit.past.acknowledged import findings
+from replica_audit.past.run import PastRun, in_order
+from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.report.facts.due_facts import NAMED
+from replica_audit.report.facts.question import chosen_run
+from replica_audit.report.facts.run_report import ReplicaFinding
+from replica_audit.report.facts.still_open import NOTHING_OPEN, StillOpen
+from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES
+
+_KEY = ["topic", "partition"]
+_LOUD = [str(Severity.CRITICAL), str(Severity.ERROR)]
+
+
+def still_open(run: PastRun, cluster_id: str) -> StillOpen:
+    """Those of a cluster that are errors at least, without those that are acknowledged.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    wanted = (ds.field("cluster_id") == cluster_id) & ds.field("severity").isin(_LOUD)
+    found = findings(run, [*_KEY, "severity", "code", "broker_id", "last_seen_run_id"], [Status.UNCONFIRMED], wanted)
+    if not len(found):
+        return NOTHING_OPEN
+    keys = found.group_by(_KEY).aggregate([]).sort_by([(name, "ascending") for name in _KEY])
+    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
+    ranked = ranked.append_column("code_rank", pc.index_in(found["code"], pa.array(CODES_BY_LOSS)))
+    order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEY, "broker_id")]
+    (worst,) = found.take(in_order(ranked, order)[:1]).to_pylist()
+    return StillOpen(
+        rows=len(found),
+        count=len(keys),
+        first=tuple((row["topic"], row["partition"]) for row in keys.slice(0, NAMED).to_pylist()),
+        worst=(worst["topic"], worst["partition"]),
+        seen_by=_kept(run, worst["last_seen_run_id"]),
+    )
+
+
+def with_run_that_shows(run: PastRun, found: Iterable[ReplicaFinding]) -> Iterator[ReplicaFinding]:
+    """The findings, each with the run that saw it last only where that run is still there to be asked."""
+    for one in found:
+        yield replace(one, last_seen_run_id=_kept(run, one.last_seen_run_id))
+
+
+def _kept(run: PastRun, run_id: str | None) -> str | None:
+    """The run, if the warehouse still has it complete: `maintain` removes old ones."""
+    try:
+        return chosen_run(run.tables, run_id=run_id)[0] if run_id else None
+    except UsageError:
+        return None
