@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from replica_audit.collect.kept_collection import KeptCollection, kept_of, unread_paths
 from replica_audit.errors import MetadataError, OutputError, UsageError
-from replica_audit.formats.collection.collection_manifest import MANIFEST, read
-from replica_audit.formats.log_dir.names import unfinished_name
+from replica_audit.formats.collection.collection_manifest import MANIFEST, Manifest, content, read
+from replica_audit.formats.log_dir.names import kept_name, unfinished_name
 
 _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
 
@@ -55,14 +56,19 @@ class Output:
         self.target = root / f"broker-{broker_id}"
         self.folder = root / unfinished_name(broker_id)
         self._replaced = root / f"{unfinished_name(broker_id)}.replaced"
-        self._replace = replace
+        self._kept = root / kept_name(broker_id)
         _refuse_log_dirs(self.target, log_dirs)
         with writing(root):
             root.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         try:
+            self._check_collection(self._kept)
             self._restore()
-            self._check_target()
+            there = self._check_collection(self.target)
+            if there is not None and not replace:
+                raise UsageError(
+                    f"{self.target} is a collection already, of broker {there.broker_id}: give --replace to replace it, or another --output"
+                )
             self._shared = any(_device(path) == os.fstat(self._lock).st_dev for path in log_dirs)
             with writing(self.folder):
                 _remove_content(self.folder)
@@ -84,29 +90,43 @@ class Output:
         return lock
 
     def _restore(self) -> None:
-        """Undo the replacement that a killed run was in the middle of."""
+        """Undo the replacement that a killed run was in the middle of, or complete it."""
         if self._replaced.exists():
+            there = self._check_collection(self.target)
             with writing(self._replaced):
-                if self.target.exists():
-                    shutil.rmtree(self._replaced)
+                if there is not None:
+                    self._put_away(there)
                 else:
                     self._replaced.rename(self.target)
 
-    def _check_target(self) -> None:
-        if not os.path.lexists(self.target):
-            return
+    def _put_away(self, newest: Manifest) -> KeptCollection | None:
+        """Remove the collection that was replaced by the `newest`, or keep it."""
         try:
-            manifest = read(self.target / MANIFEST)
+            kept = kept_of(self._replaced, unread_paths(newest), self._kept)
+        except MetadataError as error:
+            raise OutputError(f"{self._kept}: {error.reason}") from None
+        if kept is not None and kept.is_new:
+            if self._kept.exists():  # under a name that the next run clears, should this one be killed
+                self.folder.mkdir(exist_ok=True)
+                self._kept.rename(self.folder / self._kept.name)
+            self._replaced.rename(self._kept)
+            _sync(self._kept.parent)
+        elif self._replaced.exists():
+            shutil.rmtree(self._replaced)
+        return kept
+
+    @staticmethod
+    def _check_collection(path: Path) -> Manifest | None:
+        """The manifest of the collection that is there; None if nothing is."""
+        if not os.path.lexists(path):
+            return None
+        try:
+            return read(path / MANIFEST)
         except (MetadataError, OSError) as error:
             why = error.reason if isinstance(error, MetadataError) else error.strerror or str(error)
             raise UsageError(
-                f"{self.target} exists and is not a collection ({MANIFEST}: {why}); "
-                "it is left alone: move it away, or give another --output"
+                f"{path} exists and is not a collection ({MANIFEST}: {why}); it is left alone: move it away, or give another --output"
             ) from None
-        if not self._replace:
-            raise UsageError(
-                f"{self.target} is a collection already, of broker {manifest.broker_id}: give --replace to replace it, or another --output"
-            )
 
     def make_folder(self, path: Path) -> None:
         """Make a folder in it.
@@ -117,14 +137,14 @@ class Output:
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, what: bytes) -> None:
         """Write a small file in it.
 
         Raises:
             OutputError: it cannot be written.
         """
         with writing(path):
-            path.write_bytes(content)
+            path.write_bytes(what)
 
     def remove(self, path: Path) -> None:
         """Take a folder in it away, if it is there.
@@ -150,8 +170,8 @@ class Output:
                     "give an --output on another disk"
                 )
 
-    def finish(self, manifest: bytes) -> None:
-        """Write the manifest, have everything on disk, and give the folder its name.
+    def finish(self, manifest: Manifest) -> KeptCollection | None:
+        """Write the manifest, have everything on disk, and give the folder its name; returns the earlier collection that is kept.
 
         Raises:
             OutputError: that cannot be done.
@@ -161,7 +181,7 @@ class Output:
                 for name in files:
                     _sync(Path(path) / name)
                 _sync(Path(path))
-            self.write(self.folder / MANIFEST, manifest)
+            self.write(self.folder / MANIFEST, content(manifest))
             _sync(self.folder / MANIFEST)
             _sync(self.folder)
         with writing(self.target):
@@ -169,9 +189,11 @@ class Output:
                 self.target.rename(self._replaced)
             self.folder.rename(self.target)
             _sync(self.target.parent)
-            if self._replaced.exists():
-                shutil.rmtree(self._replaced)
+            kept = self._put_away(manifest)
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
         os.close(self._lock)
+        return kept
 
     def abandon(self) -> None:
         """Take everything away that was written."""

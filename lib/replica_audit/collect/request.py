@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from replica_audit.collect.kept_collection import KeptCollection
 from replica_audit.formats.collection.collection_manifest import Manifest, Unread, utc_text
 
 
@@ -35,10 +36,11 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectResult:
-    """Where the collection is, and what its manifest says."""
+    """Where the collection is, what its manifest says, and the earlier collection that is kept beside it."""
 
     folder: Path
     manifest: Manifest
+    kept: KeptCollection | None = None
 
     @property
     def unread(self) -> tuple[Unread, ...]:

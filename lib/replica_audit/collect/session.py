@@ -30,7 +30,7 @@ from replica_audit.collect.request import CollectRequest, CollectResult
 from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
-from replica_audit.formats.collection.collection_manifest import Manifest, content
+from replica_audit.formats.collection.collection_manifest import Manifest
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.program import VERSION
 from replica_audit.progress import Progress, Stage, TellsEvent
@@ -77,7 +77,7 @@ class _Session:
             if self.request.since is not None:  # not earlier: what a killed run left of it has been put in order by now
                 self.previous = previous_of(self.request.since.absolute(), origin, self.progress.say)
             manifest = self._capture(output)
-            output.finish(content(manifest))
+            kept = output.finish(manifest)
         except BaseException:
             for capture in self.captures:
                 capture.abandon()
@@ -86,7 +86,7 @@ class _Session:
         finally:
             if self.previous is not None:
                 self.previous.close()
-        return CollectResult(folder=output.target, manifest=manifest)
+        return CollectResult(folder=output.target, manifest=manifest, kept=kept)
 
     def _capture(self, output: Output) -> Manifest:
         paths = self.origin.log_dirs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,8 @@ sizes are in bytes, or end in K, M or G (powers of 1024): 50M; durations end in 
 exit codes:
   0    collected
   2    wrong usage, nothing to read, or the output cannot be written; there is no collection
-  3    collected, but some files could not be read: they are printed, and are in manifest.json
+  3    collected, but some files could not be read: they are printed, and are in manifest.json; an earlier collection
+       that has them, and that --replace replaced, is kept as OUTPUT/.broker-ID.kept
   130  interrupted; there is no collection
 
 examples:
@@ -107,9 +109,36 @@ def _collected(given: argparse.Namespace, request: CollectRequest, told: TellsEv
         causes = ", ".join(f"{number} {cause}" for cause, number in because.items())
         tell(f"reused: {count(taken, 'segment')}; read: {sum(because.values())}{f' ({causes})' if causes else ''}")
         tell(_checks(result))
+    for line in _kept(result):
+        tell(line)
     show(f"{result.folder}\n")
-    write_ending(given, "collect", result.exit_code, collected, counts=counts)
+    kept = {} if result.kept is None else {"kept": str(result.kept.folder)}
+    write_ending(given, "collect", result.exit_code, collected, counts=counts, **kept)
     return result.exit_code
+
+
+def _kept(result: CollectResult) -> Iterator[str]:
+    """The earlier collection that is kept, why, and what to do with it."""
+    kept = result.kept
+    if kept is None:
+        return
+    if kept.is_new:
+        instead = f" instead of the one of {kept.replaces}" if kept.replaces is not None else ""
+        yield f"kept{instead}: {kept.folder}, the collection of {kept.finished_at} that was replaced: it has {_of_unread(kept.has)}"
+    elif kept.has:
+        yield f"still kept: {kept.folder}, the collection of {kept.finished_at}: it has {_of_unread(kept.has)}"
+    else:
+        yield f"still kept: {kept.folder}, the collection of {kept.finished_at}: it has nothing that could not be read now"
+    if kept.gone:
+        yield f"not kept: the collection that was replaced, which also had {_of_unread(kept.gone)}; only one is kept"
+    yield (
+        f"delete {kept.folder} once nobody needs it; audits leave it out, and to audit it, move it into another folder "
+        f"under the name {result.folder.name}"
+    )
+
+
+def _of_unread(paths: Sequence[str]) -> str:
+    return f"{len(paths)} of the files or folders that could not be read; the first is {paths[0]}"
 
 
 def _checks(result: CollectResult) -> str:
@@ -170,7 +199,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--replace",
-            help="replace an earlier collection of the broker",
+            help="replace an earlier collection of the broker; it is kept beside the new one if it has files that could not be read now",
             arguments={"action": "store_true"},
         ),
         Option(

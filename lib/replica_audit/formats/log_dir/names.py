@@ -37,6 +37,7 @@ _BESIDE_A_SEGMENT = re.compile(
 SNAPSHOT, TRANSACTION_INDEX = ".snapshot", ".txnindex"
 _OF_PRODUCERS = re.compile(r"[0-9]{20}(\.snapshot|\.txnindex)")
 _SNAPSHOTS = 3  # a broker keeps one for each segment, and loads the newest
+_KEPT = re.compile(r"\.broker-[0-9]{1,10}\.kept")
 _UNFINISHED = re.compile(r"\.broker-[0-9]{1,10}\.collecting(\.replaced)?")
 _KNOWN = frozenset(
     {META_PROPERTIES, PARTITION_METADATA, EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, CLUSTER_METADATA}
@@ -149,6 +150,16 @@ def is_broker_folder(name: str) -> int | None:
 def unfinished_name(broker_id: int) -> str:
     """The name of the folder that `collect` writes to until it is done."""
     return f".broker-{broker_id}.collecting"
+
+
+def kept_name(broker_id: int) -> str:
+    """The name of the folder in which `collect --replace` keeps an earlier collection that has what a newer one could not read."""
+    return f".broker-{broker_id}.kept"
+
+
+def is_kept(name: str) -> bool:
+    """Whether a folder is such a one."""
+    return _KEPT.fullmatch(name) is not None
 
 
 def is_unfinished(name: str) -> bool:

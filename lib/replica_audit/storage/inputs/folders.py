@@ -20,6 +20,8 @@ from replica_audit.model import INCOMPLETE_COLLECTION, Problem
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
 
 _DEPTH = 7
+_KEPT = "left out: an earlier collection, which collect --replace kept since the newer one could not read some of the files that it has"
+_OF_KEPT = "delete it once nobody needs it; to audit it, move it into another folder under the name broker-ID"
 _SNIFFED_LOGS = 200  # files beside the brokers' folders that are looked into
 _NO_LOGS = (".json", ".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
@@ -80,6 +82,9 @@ class Tree:
         for path in folders:
             if log_dir.is_unfinished(path.name):
                 problem = Problem(path=str(path), kind="collection", code=INCOMPLETE_COLLECTION, detail=detail, remedy=remedy)
+                self._problems.append((None, problem))
+            elif log_dir.is_kept(path.name):
+                problem = Problem(path=str(path), kind="directory", code="hidden-folder", detail=_KEPT, remedy=_OF_KEPT)
                 self._problems.append((None, problem))
             else:
                 yield path
