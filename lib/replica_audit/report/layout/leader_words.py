@@ -1,10 +1,15 @@
-"""How a report names the replica that a follower is compared with: a leader only where the metadata says that it leads."""
+"""How a report names the replica that a follower is compared with: a leader only where the metadata says that it leads.
+
+Rows have -1 where there is no such replica; people read words for it.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+
+PAIR_WITHOUT_LEADER = "?>F: no leader is known, so that F is not compared."  # of `pair`, in a legend
 
 
 class ComparedWith(Protocol):
@@ -33,16 +38,23 @@ def has_no_leader(one: ComparedWith) -> bool:
     return is_inferred(one) and one.inferred_because == InferredBecause.NO_LEADER
 
 
+def nobody(one: ComparedWith) -> str:
+    """In the place of a leader where `leader_id` is -1: whether there is none, or none is known."""
+    return "no leader" if has_no_leader(one) else "leader unknown"
+
+
 def leader_name(one: ComparedWith) -> str:
     """The replica as the leader of a sentence."""
+    if one.leader_id < 0:
+        return nobody(one)
     if has_no_leader(one):
         return f"broker {one.leader_id} (as if it led)"
     return f"{'inferred leader' if is_inferred(one) else 'leader'} {one.leader_id}"
 
 
 def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
-    """A pair as a cell: LEADER>FOLLOWER, with a question mark behind a leader that is inferred."""
-    return f"{leader_id}{'?' if leader_source == INFERRED and leader_id >= 0 else ''}>{follower_id}"
+    """A pair as a cell: LEADER>FOLLOWER, with a question mark behind an inferred leader, or in place of one that is not known."""
+    return f"{leader_id if leader_id >= 0 else ''}{'?' if leader_source == INFERRED or leader_id < 0 else ''}>{follower_id}"
 
 
 def known_from(one: ComparedWith) -> str:

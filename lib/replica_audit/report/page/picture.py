@@ -14,7 +14,7 @@ from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
-from replica_audit.report.layout.leader_words import has_no_leader, is_inferred
+from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, nobody
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
 from replica_audit.report.page.short_steps import in_few_words
@@ -73,6 +73,8 @@ def picture(explained: Explained, paper: Paper) -> Picture | None:
 
 def _name(one: Explanation) -> str:
     """The first log's label."""
+    if one.verdict.leader_id < 0:
+        return nobody(one.verdict).capitalize()
     if not is_inferred(one.verdict):
         return f"Broker {one.leader.broker_id}, the leader"
     return f"Broker {one.leader.broker_id}, {'as if it led' if has_no_leader(one.verdict) else 'inferred leader'}"
@@ -139,7 +141,8 @@ def _log(sheet: Sheet, name: str, side: ExplainedReplica, segments: Iterable[Str
     """A log as a bar with its high watermark; returns where the bar begins."""
     log, state = side.log, side.state
     if log is None or state is None:
-        return sheet.row([name, "not in the input" if log is None else "cannot be read", *notes], _BAR, "strong")
+        why = [] if side.broker_id < 0 else ["not in the input" if log is None else "cannot be read"]
+        return sheet.row([name, *why, *notes], _BAR, "strong")
     holds = offsets(state.log_start_offset, state.log_end_offset) if state.log_end_offset > state.log_start_offset else "no offsets"
     top = sheet.row([name, holds, *notes], _FLAG + _BAR + 6, "strong") + _FLAG
     sheet.span(state.log_start_offset, state.log_end_offset, top, _BAR, "log")

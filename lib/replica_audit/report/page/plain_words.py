@@ -11,7 +11,7 @@ from replica_audit.report.advice.remedies import is_cut_already
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import VERDICTS_BY_LOSS
-from replica_audit.report.layout.leader_words import is_inferred
+from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.page_data import PageData
 
@@ -197,6 +197,7 @@ def who_is_right(one: Explanation) -> str:
                 "must not lead until somebody has compared both."
             )
         case Verdict.UNREADABLE | Verdict.STALE_TOPIC_ID:
+            leads = nobody(verdict) if verdict.leader_id < 0 else leads
             return f"{leads[:1].upper()}{leads[1:]}; what {follower} holds cannot serve this topic."
         case Verdict.CANNOT_REJOIN:
             lead = f"{leads[:1].upper()}{leads[1:]}"

@@ -9,7 +9,7 @@ from itertools import groupby
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
-from replica_audit.report.layout.leader_words import pair
+from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
 from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
@@ -212,7 +212,7 @@ def _findings(report: Report) -> Grid:
         parts=tuple(parts),
         right=frozenset({2, 3}),
         shrinks=(0,),
-        legend=_LEGEND,
+        legend=_LEGEND + (f" {PAIR_WITHOUT_LEADER}" if any(one.leader_id < 0 for one in report.findings) else ""),
     )
     return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
 

@@ -9,7 +9,7 @@ from replica_audit.protocol.epochs.lineage import History
 from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
-from replica_audit.report.layout.leader_words import is_inferred
+from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import paragraph
 
 KEPT, CONFLICTS, GOES = "-", "!", "x"
@@ -28,8 +28,9 @@ _FILLS = {GOES: "truncated", CONFLICTS: "stays, and conflicts", SHORTENED: "draw
 def drawing_lines(explanation: Explanation) -> Iterator[str]:
     """The leader, the follower, and, where anything goes or stays wrong, the follower as it will be; with a legend of what is used."""
     verdict, point, outcome = explanation.verdict, explanation.applied, explanation.outcome
+    leader = f"{'broker' if is_inferred(verdict) else 'leader'} {verdict.leader_id}" if verdict.leader_id >= 0 else nobody(verdict)
     bars = [
-        _bar(f"{'broker' if is_inferred(verdict) else 'leader'} {verdict.leader_id}", explanation.leader, _leader_marks(explanation)),
+        _bar(leader, explanation.leader, _leader_marks(explanation)),
         _follower_bar(explanation),
     ]
     if point is not None and outcome is not None and outcome.is_recorded and not outcome.exchange.stuck:
@@ -62,7 +63,7 @@ def _bar(name: str, side: ExplainedReplica, marks: Sequence[Mark]) -> Bar:
     state = side.state
     if side.log is None or state is None:
         why = "not in the input" if side.log is None else "cannot be read"
-        return Bar(name=name, note=f"({why})" if side.broker_id >= 0 else "(unknown)")
+        return Bar(name=name, note=f"({why})" if side.broker_id >= 0 else "")
     posts = (state.log_start_offset, state.log_end_offset)
     return Bar(name=name, strokes=strokes(side.history, (), None), posts=posts, marks=tuple(marks))
 

@@ -14,7 +14,7 @@ from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome
 from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
-from replica_audit.report.layout.leader_words import known_from, leader_name
+from replica_audit.report.layout.leader_words import has_no_leader, known_from, leader_name
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import epoch, listed, offsets, paragraph, span_of_time
 from replica_audit.report.text.document_steps import document_step_lines
@@ -61,8 +61,10 @@ def _told(sections: Iterable[Iterator[str]]) -> Iterator[str]:
 
 def _head(explanation: Explanation) -> Iterator[str]:
     verdict, run = explanation.verdict, explanation.run
-    leader = leader_name(verdict) if verdict.leader_id >= 0 else "an unknown leader"
-    yield from paragraph(f"{explanation.name}: follower {verdict.follower_id} of {leader}", 0)
+    leader = (
+        f" of {leader_name(verdict)}" if verdict.leader_id >= 0 else ", no leader" if has_no_leader(verdict) else " of an unknown leader"
+    )
+    yield from paragraph(f"{explanation.name}: follower {verdict.follower_id}{leader}", 0)
     yield from paragraph(f"{verdict.verdict} ({verdict.severity}): {verdict.reason}")
     yield from paragraph(explanation.run.cluster_id, first="cluster   ")
     yield from paragraph(known_from(verdict), first="leader    ")

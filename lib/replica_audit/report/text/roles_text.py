@@ -47,7 +47,7 @@ def role_row(role: ExplainedRole) -> tuple[str, ...]:
         "" if role.fenced is None else "yes" if role.fenced else "no",
         "-" if role.log_end_offset is None else str(role.log_end_offset),
         "-" if role.high_watermark is None else str(role.high_watermark),
-        "" if role.known_leader_epoch is None else str(role.known_leader_epoch),
+        "" if role.known_leader_epoch is None else "none" if role.known_leader_epoch < 0 else str(role.known_leader_epoch),
         "" if known_leader is None else "nobody" if known_leader < 0 else str(known_leader),
         role.fetch_error or "",
     )
