@@ -142,6 +142,16 @@ def test_what_a_broker_appends_behind_a_torn_batch(tmp_path: Path, behind: list[
     assert [run.last_offset for run in found.scan.runs] == [0]
 
 
+def test_no_remedy_has_a_leader_fetch_from_itself(tmp_path: Path) -> None:
+    """Who leads is not known where a segment is read: moving the leader's directory away may delete the last copy."""
+    damaged = bytearray(kf.batch(0, 0))
+    damaged[-1] ^= 1
+    for content in ((bytes(damaged),), (kf.batch(0, 0), TORN, kf.batch(1, 0))):
+        (problem,) = _scanned(tmp_path, *content).problems
+        assert "from the leader" in problem.remedy
+        assert problem.remedy.endswith("if this is the leader, let another replica lead first")
+
+
 def _remedy(tmp_path: Path, *files: str, state: str | None = None) -> str:
     """What to do about a torn end of a broker whose log directory has these files."""
     root = tmp_path / "cluster"

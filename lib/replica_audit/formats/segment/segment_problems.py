@@ -30,14 +30,18 @@ _REMEDIES = {
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
 TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
-_DAMAGED = "the broker will not notice; move the replica's directory away on the broker, so that it fetches the log from the leader"
+IF_IT_LEADS = "if this is the leader, let another replica lead first"
+_DAMAGED = (
+    "the broker will not notice; stop it, move the replica's directory away and let it fetch the log from the leader; keep the "
+    f"directory; {IF_IT_LEADS}"
+)
 TORN = ("torn-batch", "trailing-bytes")
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
 _NOT_RECOVERED = (
     "the broker did not recover this log when it started, and wrote on after unreadable bytes: stop it, move the replica's "
-    "directory away and let it fetch the log from the leader; if this is the leader, let another replica lead first"
+    f"directory away and let it fetch the log from the leader; {IF_IT_LEADS}"
 )
 _LOOKED_AT = 4 << 20  # bytes behind the last batch; a batch has 1 MiB unless brokers are told otherwise
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)

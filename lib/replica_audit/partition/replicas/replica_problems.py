@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.formats.segment.segment_problems import TORN
+from replica_audit.formats.segment.segment_problems import IF_IT_LEADS, TORN
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -63,7 +63,8 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             kind="directory",
             code="missing-offsets",
             detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
-            remedy="look for the missing segment file; if the broker does not have it either, rebuild the replica from the leader",
+            remedy="look for the missing segment file; if the broker does not have it either, rebuild the replica from the leader; "
+            f"{IF_IT_LEADS}",
         )
     for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
         detail = f"epoch {epoch} starts in the file at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
