@@ -100,16 +100,21 @@ def test_malformed_small_files_are_collected_as_they_are() -> None:
     same(raw, collected, root, to)
 
 
-def test_one_of_two_log_directories_is_gone(tmp_path: Path) -> None:
-    """A disk died: server.properties still names it."""
+@pytest.mark.parametrize(
+    ("is_there", "reason"), [(False, "No such file or directory"), (True, "is empty, as where its disk is not mounted")]
+)
+def test_one_of_two_log_directories_is_gone(tmp_path: Path, *, is_there: bool, reason: str) -> None:
+    """A disk died: server.properties still names it, and perhaps the folder is there that it was mounted at."""
+    if is_there:
+        (tmp_path / "data-1").mkdir()
     shutil.copytree(SAMPLE / "broker-1" / "data-0", tmp_path / "data-0")
     properties = tmp_path / "server.properties"
     properties.write_text(f"log.dirs={tmp_path}/data-0,{tmp_path}/data-1\n")
     result = collect(CollectRequest(output=tmp_path / "out", server_properties=properties), quietly)
     assert result.exit_code == 3
-    assert [(one.path, one.reason) for one in result.unread] == [(f"{tmp_path}/data-1", "No such file or directory")]
+    assert [(one.path, one.reason.partition(":")[0]) for one in result.unread] == [(f"{tmp_path}/data-1", reason)]
     tables = in_process.audit(tmp_path / "out")
     assert [(row["path"], row["code"]) for row in tables["problems"]] == [(f"{tmp_path}/data-1", "cannot-read")]
     properties.write_text(f"log.dirs={tmp_path}/data-1\n")
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=f"no log directory can be read: .*{reason}"):
         collect(CollectRequest(output=tmp_path / "out", server_properties=properties), quietly)

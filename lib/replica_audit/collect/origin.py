@@ -15,10 +15,12 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.server_properties import ServerProperties, server_properties
 from replica_audit.formats.log_dir.whole_file import SETTINGS_LIMIT, whole_content
 
+_EMPTY = f"is empty, as where its disk is not mounted: a broker has {log_dir.META_PROPERTIES} in each of its log directories"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """One broker. `log_dirs` are those that can be listed, `unread` the others; `cluster_id` is None where no file says it."""
+    """One broker. `log_dirs` are those that can be listed and are not empty, `unread` the others; `cluster_id`: None where no file says it."""
 
     broker_id: int
     cluster_id: str | None
@@ -36,8 +38,11 @@ def origin_of(request: CollectRequest) -> Origin:
     paths, unread = [], []
     for path in _named(request, said):
         try:
-            with os.scandir(path):
-                paths.append(path)
+            with os.scandir(path) as entries:
+                if next(entries, None) is None:
+                    unread.append(Unread(path=str(path), kind="directory", reason=_EMPTY))
+                else:
+                    paths.append(path)
         except OSError as error:
             unread.append(cannot_list(path, error))
     if not paths:
