@@ -20,7 +20,7 @@ _EMPTY = f"is empty, as where its disk is not mounted: a broker has {log_dir.MET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """One broker. `log_dirs` are those that can be listed and are not empty, `unread` the others; `cluster_id`: None where no file says it."""
+    """One broker. `log_dirs` can be listed and are not empty, `unread` are the others; `cluster_id` is None where no file says it."""
 
     broker_id: int
     cluster_id: str | None
