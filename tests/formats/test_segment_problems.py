@@ -149,7 +149,7 @@ def test_no_remedy_has_a_leader_fetch_from_itself(tmp_path: Path) -> None:
     for content in ((bytes(damaged),), (kf.batch(0, 0), TORN, kf.batch(1, 0))):
         (problem,) = _scanned(tmp_path, *content).problems
         assert "from the leader" in problem.remedy
-        assert problem.remedy.endswith("if this is the leader, let another replica lead first")
+        assert "if this is the leader, let another member of the ISR lead first" in problem.remedy
 
 
 def _remedy(tmp_path: Path, *files: str, state: str | None = None) -> str:

@@ -159,6 +159,16 @@ def test_one_copy_of_another_batch_is_no_proof(tmp_path: Path) -> None:
     assert (row["recovery"], row["good_broker_ids"], row["recover_from_id"]) == ("unconfirmed", [1], None)
 
 
+def test_a_batch_of_another_epoch_is_no_copy(tmp_path: Path) -> None:
+    """The logs diverged before one of them rotted: its own table says that the leader's batches at these offsets are others."""
+    other = [(1, 0, 4), (2, 5, 9), (2, 10, 11)]
+    home = home_of(tmp_path, {1: disk(), 2: disk(), 3: Disk(batches=other, high_watermark=12)})
+    place = places(home, 3)[1]
+    write(place.path, place.position + 80, b"!!")
+    (row,) = [row for row in damaged(home) if row["broker_id"] == 3]
+    assert (row["recovery"], row["good_broker_ids"], row["recover_from_id"]) == ("no_good_copy", [], None)
+
+
 def test_one_copy_with_the_same_crc_is_proof_enough(tmp_path: Path) -> None:
     home = home_of(tmp_path, {1: disk(), 2: disk()})
     place = places(home, 2)[1]

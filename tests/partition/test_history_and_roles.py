@@ -158,6 +158,12 @@ def test_an_unreadable_replica_holds_what_its_batches_are():
     assert [(row["start_offset"], row["given_up_offsets"]) for row in alone] == [(None, None), (None, None)], "its table tells nothing"
 
 
+def test_what_a_replica_holds_that_was_read_in_part_is_not_known():
+    holder = replica(1, [(0, 0, 9), (0, 20, 29)], unreadable="a segment cannot be read", is_partly_read=True)
+    (row,) = history([election(2, 2, "unclean")], replica(2, [(0, 0, 9), (2, 10, 14)]), holder)
+    assert (row["start_offset"], row["given_up_offsets"], row["given_up_held_by"]) == (10, None, None)
+
+
 def test_an_elected_replica_that_is_unreadable_did_not_lack_what_is_not_seen_of_it():
     damaged = replica(2, [(0, 5, 9), (2, 10, 14)], start=0, epochs=[(0, 0), (2, 10)], unreadable="a segment cannot be read")
     others = replica(1, [(0, 0, 11)]), replica(3, [(0, 0, 9), (2, 10, 14)])

@@ -21,7 +21,7 @@ from tests.report.test_next_steps import lines_behind
 from tests.support.warehouse import STARTED, write_warehouse
 
 LOSS = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
-STAND = "3 findings are still open from earlier runs (billing-0, billing-1, billing-2): this run could not check them"
+STAND = "3 errors are still open from earlier runs (billing-0, billing-1, billing-2): this run could not check them"
 
 
 @pytest.fixture(params=["1", "2"], ids=["the follower's", "the leader's"])
@@ -41,7 +41,7 @@ def test_the_summary_and_the_plan_say_so(warehouse: Path, tmp_path: Path, capsys
     text = " ".join(shown(warehouse, capsys).split())
     decided = text.partition("What to decide, worst first ")[2]
     assert decided.startswith(STAND)
-    assert "`explain --run-id monday --partition billing-0` shows the worst as last seen" in decided
+    assert "`explain --run-id monday --partition billing-0` shows what that run saw there" in decided
     assert cli.main(["plan", "--warehouse", str(warehouse), "--output", str(tmp_path / "plan")]) == 0
     plan = (tmp_path / "plan" / "PLAN.md").read_text()
     assert STAND in plan

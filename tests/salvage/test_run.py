@@ -59,7 +59,7 @@ def test_a_cluster_in_which_nothing_is_cut_says_so(tmp_path: Path) -> None:
     found = saved(audited(SAMPLE / "clean-in-sync"), tmp_path / "out")
     assert (found.cuts, found.exit_code) == ((), 0)
     document = (tmp_path / "out" / "SALVAGE.md").read_text()
-    assert "there is nothing to save" in document
+    assert "No truncation is known in run" in document
     assert "eplay" not in document, "nothing to be read before nothing is replayed"
     assert "SALVAGE.md" not in salvage_text.summary(found)
 

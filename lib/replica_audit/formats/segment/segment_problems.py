@@ -30,7 +30,7 @@ _REMEDIES = {
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
 TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
-IF_IT_LEADS = "if this is the leader, let another replica lead first"
+IF_IT_LEADS = "if this is the leader, let another member of the ISR lead first, and leave the directory in place if there is none"
 _DAMAGED = (
     "the broker will not notice; stop it, move the replica's directory away and let it fetch the log from the leader; keep the "
     f"directory; {IF_IT_LEADS}"

@@ -25,6 +25,7 @@ from replica_audit.protocol.comparison.damaged import (
     votes,
     weigh,
 )
+from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
 from replica_audit.tables.damage import DamagedBatch
 
 MOST = 50  # of one replica; a disk that fails takes them all
@@ -50,7 +51,7 @@ def damaged_rows(loaded: Sequence[Loaded], leader_id: int, alive: Alive, *, comp
 def _of_replica(one: Loaded, others: Sequence[Loaded], leader_id: int, *, is_alive: bool, compacted: bool) -> Iterator[DamagedBatch]:
     try:
         for damaged in (*_wrong_crcs(one), *_unframed(one, is_alive=is_alive)):
-            weighed = weigh(damaged, _copies(others, damaged.first_offset))
+            weighed = weigh(damaged, _of_its_epoch(one, damaged, _copies(others, damaged.first_offset)))
             if not _is_nothing(damaged, weighed) and not (damaged.overlaps and _is_sound(damaged, others)):
                 yield _row(one, damaged, weighed, leader_id)
         if not compacted and not one.files.cleaner_offset:
@@ -58,6 +59,15 @@ def _of_replica(one: Loaded, others: Sequence[Loaded], leader_id: int, *, is_ali
                 yield _row(one, damaged, weigh(damaged, copies), leader_id)
     except UnreadBatchesError:
         return  # told with the input problems
+
+
+def _of_its_epoch(one: Loaded, damaged: DamagedBatchFound, copies: list[Copy]) -> list[Copy]:
+    """The copies that can be of a batch that was whole once: of the epoch that the replica's own table has there, if it has one.
+
+    A batch of another epoch at the same offset is the leader's after a divergence, and other records.
+    """
+    told = epoch_for_offset(table(one.files.epochs), damaged.first_offset) if damaged.kind is DamageKind.CRC else None
+    return copies if told is None else [copy for copy in copies if copy.header.leader_epoch == told]
 
 
 def _is_nothing(damaged: DamagedBatchFound, weighed: Weighed) -> bool:

@@ -38,7 +38,8 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
         held = None
         if start is not None and election.kind == ElectionKind.UNCLEAN:
             held = given_up(election, start.start_offset, own, compacted=bool(metadata.compacted))
-            held = held if held or start.is_exact else None
+            is_known = (held or start.is_exact) and not any(replica.is_partly_read for replica in own)
+            held = held if is_known else None
         yield LeaderEpoch(
             topic=metadata.topic,
             partition=metadata.partition,

@@ -133,12 +133,11 @@ def _still_open(facts: DueFacts) -> Iterator[DueDecision]:
     if found.worst is None:
         return
     one = found.rows == 1
-    said = f"{found.rows} finding{' is' if one else 's are'} still open from earlier runs ({_names(found)}): this run could not check "
+    said = f"{found.rows} error{' is' if one else 's are'} still open from earlier runs ({_names(found)}): this run could not check "
     said += f"{'it' if one else 'them'}, or found something else there."
     if found.seen_by is not None:
         place = visible(f"{found.worst[0]}-{found.worst[1]}")
-        shows = f"shows {'it' if one else 'the worst'}"
-        said += f" `explain --run-id {visible(found.seen_by)} --partition {place}` {shows} as last seen."
+        said += f" `explain --run-id {visible(found.seen_by)} --partition {place}` shows what that run saw there."
     yield DueDecision(
         urgency=Urgency.STILL_OPEN, text=f"{said} Audit again with every broker's files before you act there.", partitions=found.first
     )
@@ -217,7 +216,12 @@ def _unknown(facts: DueFacts) -> Iterator[DueDecision]:
     if facts.inconclusive:
         yield DueDecision(
             urgency=Urgency.UNKNOWN,
-            text=f"Unknown: {_replicas(facts.inconclusive)} could not be compared.",
+            text=f"Unknown: {_replicas(facts.inconclusive)} could not be compared. "
+            + (
+                "If its broker does not run, copy its directory before you start it."
+                if facts.inconclusive == 1
+                else "Where a broker of these does not run, copy their directories before you start it."
+            ),
         )
 
 

@@ -207,7 +207,7 @@ def _unreadable(explanation: Explanation) -> Iterator[str]:
         "If the broker's own files are the same, check its disk and its server.log. A running broker may not have noticed; at the "
         "next start it takes the log directory offline or recovers less than was written."
     )
-    yield f"With a healthy leader: {_refetch(explanation)}. Keep what was moved until the follower is in the ISR."
+    yield f"With a healthy leader: {_refetch(explanation)}. Keep what was moved: it may hold records that no other replica has."
 
 
 def _stale_topic_id(explanation: Explanation) -> Iterator[str]:

@@ -39,8 +39,14 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
         elif log.corrected_checkpoint is not None:
             found.setdefault(log.broker_id, []).append(log)
     later = {broker for *_key, broker in facts.healed_by_leader}  # their leaders have the right file when they start
-    steps = tuple(_step(facts, broker, found[broker]) for broker in sorted(found, key=lambda broker: (broker in later, broker)))
-    return PlanPart(steps=steps, refusals=tuple(refusals))
+    order = sorted(found, key=lambda broker: (broker in later, _follows(found[broker]), broker))
+    return PlanPart(steps=tuple(_step(facts, broker, found[broker]) for broker in order), refusals=tuple(refusals))
+
+
+def _follows(logs: Sequence[ActedLog]) -> int:
+    """In how many more of these partitions a broker follows than leads: leaders get their files first."""
+    led = [log.broker_id == log.rejoins_once_corrected[0].leader_id for log in logs if log.rejoins_once_corrected]
+    return len(led) - 2 * sum(led)
 
 
 def _refused(log: ActedLog) -> str | None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
-from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts
-from replica_audit.report.plan.gone import brokers_shown
+from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts, ReplicaKey
+from replica_audit.report.plan.gone import brokers_shown, is_stopped
 from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanPart, PlanRefusal, PlanStep, Safety
@@ -16,6 +16,8 @@ from replica_audit.words import count
 
 _MOST = 20
 _TRUNCATES = {Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS}
+_NOT_KNOWN = "what it truncates is not known: it or its leader could not be read, or was not in the input. Audit again with these files"
+_NOT_COMPARED = {Verdict.UNREADABLE, Verdict.INCONCLUSIVE}
 
 
 def followers(facts: RecoveryFacts) -> PlanPart:
@@ -32,7 +34,17 @@ def followers(facts: RecoveryFacts) -> PlanPart:
         for one in found
         if one.leader_source == "inferred"
     ]
-    started = [broker for broker in brokers if not any(one.follower_id == broker and one.leader_source == "inferred" for one in found)]
+    unknown = sorted(unknown_tails(facts))
+    refusals += [
+        PlanRefusal(
+            what=f"start broker {broker} for",
+            where=(partition_shown(topic, partition),),
+            why=_NOT_KNOWN,
+        )
+        for topic, partition, broker in unknown
+    ]
+    refused = {one.follower_id for one in found if one.leader_source == "inferred"} | {broker for *_key, broker in unknown}
+    started = [broker for broker in brokers if broker not in refused]
     if not started:
         return PlanPart(refusals=tuple(refusals))
     step = PlanStep(
@@ -62,6 +74,25 @@ def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
         elif then is None and replica not in facts.cut_once_corrected and one.will_be_cut and Verdict(one.verdict) in _TRUNCATES:
             found.append(one)
     return found
+
+
+def unknown_tails(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
+    """Replicas of brokers that do not run, of which nobody knows what they hold beyond their leaders: they are copied, and not started.
+
+    So are those that held something by an earlier run which this one could not confirm. Of brokers of which nothing shows whether they run
+    only those count that the plan would start.
+    """
+    known = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
+    started = {one.follower_id for one in cut_when_started(facts)} | {broker for *_key, broker in facts.corrected}
+    not_compared = {
+        (*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in _NOT_COMPARED and not one.already_truncated
+    }
+    return frozenset(
+        (topic, partition, broker)
+        for topic, partition, broker in (not_compared | facts.had_a_tail) - known
+        if (topic, partition) not in facts.leaderless and broker not in facts.gone
+        if is_stopped(facts, broker) or (is_stopped(facts, broker) is None and broker in started)
+    )
 
 
 def _once_corrected(verdict: ActedVerdict, then: RejoinOnceCorrected) -> ActedVerdict:

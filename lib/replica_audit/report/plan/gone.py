@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from replica_audit.errors import UsageError
+from replica_audit.protocol.cluster.fencing import DOWN
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedCut, ActedRole, PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import OfflinePartition
@@ -73,6 +74,13 @@ def seen_running(facts: RecoveryFacts, broker: int) -> Iterator[str]:
     for one in facts.offline:
         if any(choice.candidate_id == broker and choice.broker_up for choice in one.candidates or ()):
             yield "it is up according to the cluster's metadata"
+
+
+def is_stopped(facts: RecoveryFacts, broker: int) -> bool | None:
+    """Whether the run saw a broker stopped; None where nothing shows it."""
+    if next(seen_running(facts, broker), None) is not None:
+        return False
+    return True if any(role.broker_id == broker and role.standing == DOWN for role in facts.roles) else None
 
 
 def _without(facts: RecoveryFacts, one: OfflinePartition, gone: Collection[int]) -> OfflinePartition:

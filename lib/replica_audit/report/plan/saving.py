@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from replica_audit.program import command_line
-from replica_audit.protocol.cluster.fencing import DOWN
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.report.plan.elections import leaders_by_plan
-from replica_audit.report.plan.gone import brokers_shown, seen_running
+from replica_audit.report.plan.followers import unknown_tails
+from replica_audit.report.plan.gone import brokers_shown, is_stopped
 from replica_audit.report.plan.kafka_files import SERVER, rows_csv
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Presumption, Safety
@@ -23,7 +23,8 @@ _NAMED = 5
 def saving(facts: RecoveryFacts) -> PlanPart:
     """One step that names the directories to copy; none where nothing is going to be removed."""
     held = set(_holders(facts))
-    holders = sorted(one for one in held if one[2] not in facts.gone)
+    unknown = {one for one in unknown_tails(facts) - held if facts.log_of(*one) is not None}
+    holders = sorted(one for one in held | unknown if one[2] not in facts.gone)
     lost = sorted({broker for *_key, broker in held} & facts.gone)
     if not holders:
         return PlanPart(steps=_only_copies(facts, lost))
@@ -38,12 +39,14 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                 safety=Safety.SAVE,
                 title=f"Copy {count(len(holders), 'replica directory', 'replica directories')} of {brokers} to a safe place",
                 reasons=(
-                    "They hold records that the leader does not: as soon as such a replica follows the leader, it truncates them. "
-                    f"The directories are in {FILE}, with the log directory as audited; on the broker it is one of its `log.dirs`.",
+                    f"They {'hold' if held else 'may hold'} records that the leader does not: as soon as such a replica follows the "
+                    f"leader, it truncates them. The directories are in {FILE}, with the log directory as audited; on the broker it is one "
+                    "of its `log.dirs`.",
                     "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
                     "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
                     f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
                     *_more_once_corrected(facts),
+                    *_of_unknown(sorted(unknown)),
                     *_copies(lost),
                 ),
                 commands=(
@@ -67,7 +70,7 @@ def _stopped(facts: RecoveryFacts, holders: Collection[tuple[str, int, int]]) ->
     """A broker that runs truncates by itself, copied or not. Of partitions without a leader the elections say it."""
     found = {broker for topic, partition, broker in holders if (topic, partition) not in facts.leaderless}
     for holds in (True, None, False):
-        brokers = {broker for broker in found if _is_stopped(facts, broker) is holds}
+        brokers = {broker for broker in found if is_stopped(facts, broker) is holds}
         if brokers:
             stopped, them = ("is stopped, and stays so", "it") if len(brokers) == 1 else ("are stopped, and stay so", "them")
             yield Presumption(
@@ -75,13 +78,6 @@ def _stopped(facts: RecoveryFacts, holders: Collection[tuple[str, int, int]]) ->
                 holds=holds,
                 how_to_check=f"kafka-broker-api-versions.sh {SERVER}   # does not list {them}",
             )
-
-
-def _is_stopped(facts: RecoveryFacts, broker: int) -> bool | None:
-    """Whether the run saw a broker stopped; None where nothing shows it."""
-    if next(seen_running(facts, broker), None) is not None:
-        return False
-    return True if any(role.broker_id == broker and role.standing == DOWN for role in facts.roles) else None
 
 
 def _salvage(facts: RecoveryFacts) -> Iterator[str]:
@@ -101,11 +97,23 @@ def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
         or (now.truncation_offset, now.restart_offset) != (then.truncation_offset, then.restart_offset)
     ]
     if found:
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         yield (
             "With the leader-epoch-checkpoints that this plan corrects, these replicas truncate elsewhere than they do now, and a salvage "
-            f"of this run lacks what lies between: keep the copies of their directories ({', '.join(found[:_NAMED])}{more})."
+            f"of this run lacks what lies between: keep the copies of their directories ({_some(found)})."
         )
+
+
+def _of_unknown(replicas: Sequence[ReplicaKey]) -> Iterator[str]:
+    if replicas:
+        shown = [f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in replicas]
+        yield (
+            f"Of these nobody knows what they truncate, since they or their leaders could not be read: a salvage of this run lacks it "
+            f"({_some(shown)})."
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
 
 
 def _copies(lost: Collection[int]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def summary(saved: SavedRecords) -> str:
 
 def _first(saved: SavedRecords) -> Iterator[str]:
     if not saved.cuts:
-        yield f"Nothing is cut in run {saved.run_id}, cluster {saved.cluster_id}: there is nothing to save."
+        yield f"No truncation is known in run {saved.run_id}, cluster {saved.cluster_id}: nothing was saved."
         return
     partitions = len({one.cut.name for one in saved.cuts})
     yield (
