@@ -90,6 +90,7 @@ def degraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Degraded]:
         lab.add_scram_user("admin", ADMIN_PASSWORD)
         send(lab, [Batch(topic, 0, 10, 50) for topic in TOPICS], acks="all")
         wait_until("the group's offset is committed", lambda: lab.ask(commit))
+        lab.wait_in_sync(*TOPICS, "__consumer_offsets")  # else what was committed may be on broker 3 alone
         lab.brokers[3].kill()
         lab.wait_for("broker 3 is out of every ISR", TOPICS, lambda one: 3 not in one["isr_nodes"] and one["leader_id"] in (1, 2))
         send(lab, [Batch(topic, 0, 5, 50) for topic in TOPICS if topic != "eligible"], acks=1)
