@@ -220,7 +220,7 @@ def _unknown(facts: DueFacts) -> Iterator[DueDecision]:
             + (
                 "If its broker does not run, copy its directory before you start it."
                 if facts.inconclusive == 1
-                else "Where a broker of these does not run, copy their directories before you start it."
+                else "Where the broker of one does not run, copy its directory before you start it."
             ),
         )
 
