@@ -83,13 +83,11 @@ class Fields:
         return value
 
 
-@lru_cache(maxsize=1 << 10)  # the same few names in every replica directory
-def _is_often_named(text: str) -> bool:
-    return _is_file_name(text)
-
-
 def _is_file_name(text: str) -> bool:
     return "/" not in text and "\0" not in text and text not in ("", ".", "..") and _is_text(text)
+
+
+_is_often_named = lru_cache(maxsize=1 << 10)(_is_file_name)  # the same few names in every replica directory
 
 
 def _is_text(text: str) -> bool:

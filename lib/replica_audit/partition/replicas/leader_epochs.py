@@ -32,14 +32,14 @@ def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, repli
     own = [replica for replica in replicas if not replica.topic_id or not metadata.topic_id or replica.topic_id == metadata.topic_id]
     readable = [replica for replica in own if not replica.unreadable]
     began = beginnings([leader, *readable] if leader in readable else readable) if metadata.elections else {}
+    is_read = not any(replica.is_partly_read for replica in own)
     at_end = {change.leader_epoch: change.isr for change in metadata.isr_changes}
     for election in metadata.elections:
         start = began.get(election.leader_epoch)
         held = None
         if start is not None and election.kind == ElectionKind.UNCLEAN:
             held = given_up(election, start.start_offset, own, compacted=bool(metadata.compacted))
-            is_known = (held or start.is_exact) and not any(replica.is_partly_read for replica in own)
-            held = held if is_known else None
+            held = held if is_read and (held or start.is_exact) else None
         yield LeaderEpoch(
             topic=metadata.topic,
             partition=metadata.partition,

@@ -11,7 +11,7 @@ from replica_audit.report.layout.rejoin_words import once_corrected
 
 
 def corrected_lines(explanation: Explanation) -> Iterator[str]:
-    """The steps, each a sentence or two; none about a file that keeps the follower out, whose lines the verdict tells one by one."""
+    """The steps, one or two sentences each. Of a file that keeps the follower out the verdict tells every line: it has no step here."""
     told = explanation.verdict.wrong_lines_broker_id
     sides = [one for one in (explanation.follower, explanation.leader) if one.broker_id != told and _is_corrected(one)]
     rejoin = next((found for side in sides if (found := _rejoin(explanation, side)) is not None), None)

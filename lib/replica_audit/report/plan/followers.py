@@ -87,11 +87,13 @@ def unknown_tails(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
     not_compared = {
         (*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in _NOT_COMPARED and not one.already_truncated
     }
+    found = (not_compared | facts.had_a_tail) - known
+    stopped = {broker: is_stopped(facts, broker) for broker in {broker for *_key, broker in found}}  # asks every role
     return frozenset(
         (topic, partition, broker)
-        for topic, partition, broker in (not_compared | facts.had_a_tail) - known
+        for topic, partition, broker in found
         if (topic, partition) not in facts.leaderless and broker not in facts.gone
-        if is_stopped(facts, broker) or (is_stopped(facts, broker) is None and broker in started)
+        if stopped[broker] or (stopped[broker] is None and broker in started)
     )
 
 
