@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.cluster.generation import Generation, generation, lowest
+from replica_audit.protocol.cluster.generation import Generation, generation
 from replica_audit.protocol.exchange.replay import Protocol
 
 HW, KIP_101, KIP_279, ON_FETCH = Protocol
@@ -138,9 +138,18 @@ def test_what_the_brokers_logged_counts_where_nothing_better_is_known(found: Gen
     assert found == Generation(expected, says)
 
 
-@pytest.mark.parametrize(
-    ("versions", "expected"),
-    [([], None), ([None, "unknown"], None), (["2.4.1", None, "0.11.0.3", "1.1.1"], "0.11.0.3"), (["2.4-IV1", "2.4-IV0"], "2.4-IV0")],
-)
-def test_all_brokers_keep_to_the_lowest_version(versions: list[str | None], expected: str | None) -> None:
-    assert lowest(versions) == expected
+def test_a_vendors_version_is_told_with_the_release_that_it_is() -> None:
+    assert _derived(broker="5.5.1-ccs") == Generation(KIP_279, "broker version 5.5.1-ccs, which is Kafka 2.5")
+    assert _derived(broker="4.1.2-ccs") == Generation(KIP_101, "broker version 4.1.2-ccs, which is Kafka 1.1")
+    assert _derived(broker="4.1.2") == Generation(ON_FETCH, "broker version 4.1.2"), "Apache's own"
+    assert _logged(version="5.0.1-ccs") == Generation(KIP_279, "broker version 5.0.1-ccs, which is Kafka 2.0 (server.log)")
+    assert _derived("2.7-IV1", "6.1.1-ce").protocol is KIP_279, "2.7 does not truncate on fetch"
+    assert _derived("2.7-IV1", "6.2.0-ce").protocol is ON_FETCH
+
+
+@pytest.mark.parametrize("version", ["25.1", "7.4.0", "v24.3.1", "2019.4.2"])
+def test_a_version_that_is_none_of_kafkas_is_said_to_be_unknown(version: str) -> None:
+    said = f"no version known (broker version {version} is none of Apache Kafka's): the rule of 2.8 and later"
+    assert _derived(broker=version) == _logged(version=version) == Generation(ON_FETCH, said)
+    assert _logged(version="1.1.1", broker_version=version).protocol is KIP_101, "what the log says is better than nothing"
+    assert _derived(broker=version, metadata=20).reason == "metadata.version level 20 (KRaft)"

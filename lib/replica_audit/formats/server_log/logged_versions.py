@@ -12,7 +12,7 @@ from replica_audit.model import LoggedVersions
 
 _BLOCK = 1 << 18
 _LONGEST = 200  # bytes of a match, and more
-_RELEASE = re.compile(rb"Kafka version ?: (\d{1,3}(?:\.\d{1,3}){1,3})(?![\w.-])")  # a suffix is of a vendor that counts otherwise
+_RELEASE = re.compile(rb"Kafka version ?: (\d{1,3}\.\d[\w.+-]{0,80})")  # a vendor's with its suffix
 _PROTOCOL = re.compile(rb"inter\.broker\.protocol\.version = (\d{1,3}(?:\.\d{1,3}){1,3}(?:-IV\d{1,2})?)(?![\w.-])")
 
 

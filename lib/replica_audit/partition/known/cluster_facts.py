@@ -9,8 +9,9 @@ from replica_audit.config import Settings
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.model import LoggedVersions, MetadataCopy
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
-from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, lowest, protocol_of_moves, release
+from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, protocol_of_moves
 from replica_audit.protocol.cluster.metadata_image import BrokerState
+from replica_audit.protocol.cluster.versions import lowest, lowest_told, release
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
@@ -76,7 +77,7 @@ def cluster_facts(
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
     in_file = head.metadata_version if head else None
     level = in_file if in_file is not None or copy is None else copy.metadata_version
-    version = (head.kafka_version if head else None) or lowest(row.kafka_version for row in logged)
+    version = lowest([head.kafka_version] if head else ()) or lowest(row.kafka_version for row in logged)
     chosen = generation(
         requested=settings.protocol,
         inter_broker_protocol=head.inter_broker_protocol if head else None,
@@ -84,7 +85,7 @@ def cluster_facts(
         broker_version=head.kafka_version if head else None,
         has_metadata_log=copy is not None,
         logged_protocol=lowest(row.inter_broker_protocol for row in logged),
-        logged_version=lowest(row.kafka_version for row in logged),
+        logged_version=lowest_told(row.kafka_version for row in logged),
     )
     return ClusterFacts(
         generation=chosen,

@@ -5,14 +5,10 @@ The inter-broker protocol decides, not the version of the jars; truncate-on-fetc
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
+from replica_audit.protocol.cluster.versions import KafkaVersion, kafka_version, release, shown
 from replica_audit.protocol.exchange.replay import Protocol
-
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:-IV(\d+))?")
-_NO_IV = 99  # a version without -IVn stands for the last one of its release
 
 
 class Generation(NamedTuple):
@@ -38,41 +34,31 @@ def generation(
         requested: a `Protocol` value asked for by the user; None or `auto` derives it.
         inter_broker_protocol: `inter.broker.protocol.version`, such as `2.4-IV1`.
         metadata_version: the finalised level of the feature `metadata.version`: its presence alone means KRaft, 3.0 or later.
-        broker_version: release of the brokers, such as `4.2.0`.
+        broker_version: release of the brokers, such as `4.2.0` or a vendor's `5.5.1-ccs`.
         has_metadata_log: whether the input holds a `__cluster_metadata-0`, which only KRaft writes.
         logged_protocol: the inter-broker protocol by the brokers' own logs, the lowest of several.
         logged_version: the release of the brokers by their own logs, the lowest of several.
     """
     if requested and requested != "auto":
         return Generation(Protocol(requested), "given with --protocol")
-    ibp, broker = _parse(inter_broker_protocol), _parse(broker_version)
+    ibp, broker = kafka_version(inter_broker_protocol), kafka_version(broker_version)
     if ibp:
         return Generation(_by_inter_broker_protocol(ibp, broker), f"inter.broker.protocol.version {inter_broker_protocol}")
     if metadata_version is not None:
         return Generation(Protocol.TRUNCATE_ON_FETCH, f"metadata.version level {metadata_version} (KRaft)")
     if has_metadata_log:
         return Generation(Protocol.TRUNCATE_ON_FETCH, "a metadata log is in the input (KRaft)")
-    in_log, of_log = _parse(logged_protocol), _parse(logged_version)
+    in_log, of_log = kafka_version(logged_protocol), kafka_version(logged_version)
     if in_log:
         reason = f"inter.broker.protocol.version {logged_protocol} (server.log)"
         return Generation(_by_inter_broker_protocol(in_log, broker or of_log), reason)
     if broker:
-        return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {broker_version}")
+        return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {shown(broker_version or '')}")
     if of_log:
-        return Generation(_by_inter_broker_protocol(of_log, of_log), f"broker version {logged_version} (server.log)")
-    return Generation(Protocol.TRUNCATE_ON_FETCH, "no version known: the rule of 2.8 and later")
-
-
-def lowest(versions: Iterable[str | None]) -> str | None:
-    """The lowest of several brokers' versions, None if none is known: what all of them must keep to."""
-    known = [version for version in versions if _parse(version)]
-    return min(known, key=lambda version: _parse(version) or (0, 0, 0), default=None)
-
-
-def release(version: str | None) -> tuple[int, int] | None:
-    """The release line of a version, such as (4, 2); None if it is unknown."""
-    parsed = _parse(version)
-    return parsed[:2] if parsed else None
+        return Generation(_by_inter_broker_protocol(of_log, of_log), f"broker version {shown(logged_version or '')} (server.log)")
+    told = broker_version or logged_version
+    unknown = f"no version known (broker version {told} is none of Apache Kafka's)" if told else "no version known"
+    return Generation(Protocol.TRUNCATE_ON_FETCH, f"{unknown}: the rule of 2.8 and later")
 
 
 def describes_producers(*, broker_version: str | None, metadata_version: int | None, inter_broker_protocol: str | None) -> bool | None:
@@ -101,20 +87,12 @@ def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> P
         applies: the rule of the cluster's followers, by which to go where the version is not known.
         broker_version: release of the brokers, such as `4.2.0`.
     """
-    version = _parse(broker_version)
+    version = kafka_version(broker_version)
     answers_with_epoch = version >= (2, 0, 0) if version else applies in (Protocol.KIP_279, Protocol.TRUNCATE_ON_FETCH)
     return Protocol.KIP_279 if answers_with_epoch else Protocol.KIP_101
 
 
-def _parse(version: str | None) -> tuple[int, int, int] | None:
-    """(major, minor, IV): 0.x releases carry their third number in the minor, as 0.11.0 is one release line."""
-    match = _VERSION.match(version or "")
-    if not match:
-        return None
-    return int(match[1]), int(match[2]), int(match[4]) if match[4] else _NO_IV
-
-
-def _by_inter_broker_protocol(ibp: tuple[int, int, int], broker: tuple[int, int, int] | None) -> Protocol:
+def _by_inter_broker_protocol(ibp: KafkaVersion, broker: KafkaVersion | None) -> Protocol:
     if ibp < (0, 11, 2):
         return Protocol.HIGH_WATERMARK
     if ibp < (2, 0, 0):

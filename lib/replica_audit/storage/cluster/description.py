@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from replica_audit.protocol.cluster.versions import lowest_told
 from replica_audit.storage.cluster import groups, nodes, topics
 from replica_audit.storage.cluster.connection import Brokers
 from replica_audit.storage.cluster.missing import Missing
@@ -42,7 +43,7 @@ def describe(brokers: Brokers) -> Description:
         "version": 1,
         "cluster_id": brokers.cluster_id,
         "captured_at": captured_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "kafka_version": nodes.lowest(broker["kafka_version"] for broker in of_brokers),
+        "kafka_version": lowest_told(broker["kafka_version"] for broker in of_brokers),
         "features": features,
         "inter_broker_protocol_version": _of_zookeeper(of_brokers, features, nodes.IBP),
         "log_message_format_version": _of_zookeeper(of_brokers, features, nodes.MESSAGE_FORMAT),
@@ -56,4 +57,4 @@ def describe(brokers: Brokers) -> Description:
 
 def _of_zookeeper(brokers: list[dict[str, Any]], features: dict[str, int], name: str) -> str | None:
     """A version that decides in ZooKeeper's time; KRaft brokers up to 3.9 still have the setting, and ignore it (KIP-778)."""
-    return None if "metadata.version" in features else nodes.lowest(broker["configs"].get(name) for broker in brokers)
+    return None if "metadata.version" in features else lowest_told(broker["configs"].get(name) for broker in brokers)

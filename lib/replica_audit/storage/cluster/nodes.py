@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -65,11 +64,6 @@ def nodes(brokers: Brokers, named: Iterable[int], missing: list[Missing]) -> tup
     _add_configs(brokers, found, missing)
     _add_log_dirs(brokers, found, missing)
     return list(found.values()), next((_features(told[broker]) for broker in sorted(told)), {})
-
-
-def lowest(values: Iterable[str | None]) -> str | None:
-    """The lowest of some versions; None if there is none."""
-    return min((value for value in values if value), key=lambda value: [int(part) for part in re.findall("[0-9]+", value)], default=None)
 
 
 def _fenced(brokers: Brokers, missing: list[Missing]) -> dict[int, Any]:
