@@ -473,7 +473,9 @@ def test_parts_of_a_path(path, parts):
 def test_text_without_a_dumping_line_is_one_section():
     text = b"Starting offset: 10\n" + line(10, 12, 0)
     (section,) = sections(io.BytesIO(text))
-    assert section == DumpSection(path="", log_dir="", directory="", segment_base_offset=10, first_line=1, byte_start=0, byte_end=len(text))
+    assert section == DumpSection(
+        path="", log_dir="", directory="", segment_base_offset=10, first_line=1, end_line=3, byte_start=0, byte_end=len(text)
+    )
     assert spans(text) == [(10, 12)]
     assert spans(line(10, 12, 0)) == [(10, 12)]
     assert list(sections(io.BytesIO(b""))) == []

@@ -77,7 +77,10 @@ def test_what_stands_before_the_output_is_passed_over(broker: Path, before: byte
 
 @pytest.mark.parametrize(
     "behind",
-    [b"```\n", b"[root@node1 kafka]# \n", b"$ exit\n", b"\n\n", b"\r\n", b"# leader\n", b"-----\n", b"command terminated\n"],
+    [
+        *(b"```\n", b"[root@node1 kafka]# \n", b"$ exit\n", b"\n\n", b"\r\n", b"# leader\n", b"-----\n", b"command terminated\n"),
+        *(b"lines 1-4/4 (END)\n", b"(END)\n", b"Connection to b1 closed.\n", b"done\n", b"# 2 batches\n"),
+    ],
 )
 def test_what_stands_behind_it_as_well(broker: Path, behind: bytes) -> None:
     read = Read(broker, WHOLE + behind)
@@ -94,6 +97,160 @@ def test_two_commands_in_one_text(broker: Path) -> None:
     assert (list(read.replicas), read.spans, read.told) == (["orders-0", "orders-1"], SPANS * 2, [])
 
 
+OF_TOOL = b"kafka-dump-log.sh --files /data/orders-0/00000000000000000000.log"
+PARTS = [
+    *(
+        b"$ %s | head -4",
+        b"$ %s|head -n 4",
+        b"$ %s | head -n4",
+        b"$ %s | head --lines=4",
+        b"$ %s 2>/dev/null | head -3",
+        b"$ %s | head -c 4000",
+    ),
+    *(b"$ %s | tail -4", b"$ %s | tail -n +3", b"$ %s | tail -n 2 | tee x", b"$ %s | tee x | head -2", b"$ %s | head -n -2"),
+    *(
+        b"$ %s | grep baseOffset",
+        b"$ %s | grep -E 'a|b'",
+        b"$ %s | egrep -v x",
+        b"$ %s |& rg x",
+        b"$ %s | awk 'NR<9'",
+        b"$ %s | sed -n 1,20p",
+        b"$ %s | sed 9q",
+    ),
+    *(b"$ %s | less", b"$ %s | more", b"$ %s | cut -c1-400", b"$ %s | uniq", b"$ %s | my-filter", b"$ %s | dd count=1"),
+    *(
+        b"$ %s --max-bytes 800",
+        b"$ %s --max-bytes=800",
+        b"$ %s --max-bytes 800 > d.txt; cat d.txt",
+        b"$ %s --max-bytes 200 > d.txt\n$ cat d.txt",
+    ),
+    *(
+        b"[kafka@b1 ~]$ %s | head -4",
+        b"user@host:~$ %s | head -4",
+        b"root@kafka-0:/# %s | head -4",
+        b"# %s | head -4",
+        b"bash-5.1$ %s | head -4",
+    ),
+    *(
+        b"I have no name!@kafka-0:/$ %s | head -4",
+        b"PS C:\\kafka> .\\bin\\windows\\%s | Select-Object -First 4",
+        b"C:\\kafka>%s | findstr base",
+    ),
+    *(
+        b"$ kubectl exec -n kafka kafka-0 -c kafka -- bin/%s | head -4",
+        b"$ docker exec -it kafka bash -c '%s | head -4'",
+        b'$ ssh b1 "%s | head -4"',
+    ),
+    *(
+        b"+ %s\n+ head -4",
+        b"+ head -4\n+ %s",
+        b"++ %s\n++ grep base",
+        b"$ %s \\\n  --max-bytes 800",
+        b"$ %s \\\n  | head -4",
+        b"$ %s |\n  head -4",
+    ),
+    *(
+        b"$ %s \\\n> | head -4",
+        b"PS C:\\kafka> %s `\n  | select -first 4",
+        b"$ %s > d.txt\n$ head -4 d.txt",
+        b"$ less d.txt",
+        b"$ zcat d.gz | head -4",
+    ),
+    *(b"$ sudo -u kafka %s | sudo head -4", b"$ cd /data && %s | head -4", b"$ for f in *.log; do %s | head -4; done", b"%s | head -4"),
+    *(
+        b"$ ls *.log | head -1 | xargs -n1 %s",
+        b"$ %s,/data/orders-0/00000000000000000900.log",
+        b"\xe2\x9e\x9c  ~ %s | head -4",
+        b"$ %s | /usr/bin/head -4",
+    ),
+    *(b"PS C:\\kafka> Get-Content d.txt -TotalCount 4", b"$ sudo tail -n 4 d.txt", b"$ %s | perl -ne 'print'"),
+]
+
+
+@pytest.mark.parametrize("command", PARTS)
+def test_a_command_that_leaves_lines_out_says_that_the_text_is_a_part(broker: Path, command: bytes) -> None:
+    read = Read(broker, command.replace(b"%s", OF_TOOL) + b"\n" + WHOLE)
+    assert (read.spans, [code for code, _line in read.told]) == (SPANS, ["dump-truncated"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            b"$ %s",
+            b"$ %s > d.txt\n$ cat d.txt",
+            b"$ %s | tee d.txt",
+            b"$ %s 2>&1 | gzip > d.gz",
+            b"$ %s --skip-record-metadata",
+            b"$ %s --verify-index-only",
+        ),
+        *(
+            b"$ %s --max-bytes 2147483647",
+            b"$ %s | head -100",
+            b"$ %s | head",
+            b"$ %s | tail -n 50",
+            b"$ %s | tail -n +1",
+            b"$ %s | head -5",
+        ),
+        *(
+            b"$ %s | sed 's/orders/foo/'",
+            b"$ %s | sed -E -e 's,a,b,g'",
+            b"$ %s || true",
+            b"$ ls -la | grep orders; %s",
+            b"$ ls /data | head -3\n$ %s",
+        ),
+        *(
+            b"$ /opt/head/%s --print-data-log",
+            b"$ kafka-dump-log.sh --files $(ls *.log | tr '\\n' ',')",
+            b"$ find . -name '*.log' | xargs %s",
+        ),
+        *(
+            b"$ cat d.txt",
+            b"PS C:\\kafka> Get-Content d.txt",
+            b"$ kubectl exec kafka-0 -- %s | tee d.txt",
+            b"+ cd /data\n+ %s",
+            b"$ head -100 d.txt",
+        ),
+        *(b"# head of broker 1", b"$ %s | tr -d '\\r'", b"$ %s \\\n  --verify-only", b"$ %s | Out-File d.txt -Encoding utf8"),
+    ],
+)
+def test_one_that_leaves_nothing_out_does_not(broker: Path, command: bytes) -> None:
+    read = Read(broker, command.replace(b"%s", OF_TOOL) + b"\n" + WHOLE)
+    assert (list(read.replicas), read.spans, read.told) == (["orders-0"], SPANS, [])
+
+
+def test_a_command_is_of_the_output_below_it(broker: Path) -> None:
+    second = WHOLE.replace(b"orders-0", b"orders-1")
+    read = Read(broker, b"$ " + COMMAND + WHOLE + b"$ " + OF_TOOL + b" | head -4\n" + second)
+    assert (read.told, [bool(read.replicas[name].problems) for name in ("orders-0", "orders-1")]) == (
+        [("dump-truncated", 6)],
+        [False, True],
+    )
+    read = Read(broker, b"$ " + OF_TOOL + b" | head -4\n" + WHOLE + b"$ " + COMMAND + second)
+    assert [bool(read.replicas[name].problems) for name in ("orders-0", "orders-1")] == [True, False]
+
+
+def test_of_all_files_that_it_names(broker: Path) -> None:
+    """What `head` leaves of several files is the last one's part, and others may be missing."""
+    second = WHOLE.replace(b"orders-0", b"orders-1")
+    read = Read(broker, b"$ kafka-dump-log.sh --files a.log,b.log | head -8\n" + WHOLE + second)
+    assert all(read.replicas[name].problems for name in ("orders-0", "orders-1"))
+    read = Read(broker, b"$ kafka-dump-log.sh --files a.log,b.log | head -9\n" + WHOLE + second)
+    assert not any(read.replicas[name].problems for name in ("orders-0", "orders-1"))
+
+
+def test_bytes_that_were_not_read_are_no_torn_batch(broker: Path) -> None:
+    """Whether it prints them or not: since 3.3 it does not (DumpLogSegments)."""
+    found = b"Found 40 invalid bytes at the end of 00000000000000000000.log\n"
+    assert Read(broker, b"$ " + OF_TOOL + b" --max-bytes 240\n" + WHOLE + found).told == [("dump-truncated", 1)]
+    assert Read(broker, b"$ " + OF_TOOL + b"\n" + WHOLE + found).told == [("torn-batch", 6)]
+
+
+def test_a_command_in_the_contents_of_records_is_none(broker: Path) -> None:
+    text = START + line(0, 0, 0) + RECORD + b"$ " + OF_TOOL + b" | head -4\n" + line(1, 1, 100) + RECORD
+    assert Read(broker, text).told == []
+
+
 MARKS = [
     *(b"......", b"...", b"..", b". . .", "\u2026".encode(), b"[...]", b"(...)", b"<...>", b"  ...", b"... and so on"),
     *(
@@ -105,6 +262,26 @@ MARKS = [
         b"... 120 lines omitted ...",
         b"(output truncated)",
     ),
+    *(
+        b"--More--",
+        b"-- more --",
+        b"--More--(12%)",
+        b"\x1b[7m--More--\x1b[m",
+        b"lines 1-50/200",
+        b"lines 1-50/200 25%",
+        b"lines 1-23",
+        b"[+120 lines]",
+    ),
+    *(b"120 more lines", b"Show more", b"[Message clipped]  View entire message", b"Click to expand inline (120 lines)", b"view raw"),
+    *(b"[output too large]", b"(shortened)", b"# first 20 lines", b"(only the last 100 batches)", b"etc.", b"to be continued", b"cont'd"),
+    *(
+        b"^C",
+        b"Killed",
+        b"bash: line 1:  4711 Killed",
+        b"command terminated with exit code 137",
+        b"client_loop: send disconnect: Broken pipe",
+    ),
+    *(b"error: unexpected EOF", b"Connection to b1 closed by remote host."),
     *(b".\n.\n.", b":", "\uff08\u7701\u7565\uff09".encode(), "(\u4e2d\u7565)".encode(), "\uc0dd\ub7b5".encode()),
 ]
 

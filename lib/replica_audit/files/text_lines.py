@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 LONGEST_LINE = 1 << 16  # what is kept of a line, in bytes; batch lines have some 400
+MOST_ABOVE = 1 << 12  # what is kept of what was passed, in bytes
 _CHUNK = 1 << 19
 
 
@@ -63,20 +64,24 @@ class TextLines:
         self.number += lines
         self._pass(self.begin + size)
 
-    def skip_to(self, start: bytes) -> None:
-        """Pass the lines before the next one that begins with some bytes, if there is any, else all but the last."""
-        mark = b"\n" + start
+    def skip_to(self, start: bytes) -> bytes:
+        """Pass the lines before the next one that begins with some bytes, if there is any, else all but the last.
+
+        Returns the end of what was passed.
+        """
+        mark, above = b"\n" + start, b""
         while True:
             if self.chunk.startswith(start, self.begin):
-                return
+                return above
             found = self.chunk.find(mark, self.begin)
             behind = found + 1 if found >= 0 else self.chunk.rfind(b"\n", self.begin) + 1
             if behind > self.begin:
+                above = (above + self.chunk[max(self.begin, behind - MOST_ABOVE) : behind])[-MOST_ABOVE:]
                 self.passed(behind - self.begin, self.chunk.count(b"\n", self.begin, behind))
             if found >= 0:
-                return
+                return above
             if len(self.chunk) - self.begin > LONGEST_LINE or not self.read_on():
-                return
+                return above
 
     def _line_end(self, most: int) -> int:
         """Where the next line ends in `chunk`, so many bytes on at most."""

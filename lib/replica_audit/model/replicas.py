@@ -38,6 +38,7 @@ class SegmentFile:
 
     `source` is `raw`, `dump` or `collected`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 otherwise.
     `unpacked_bytes` is the size of a whole text that is packed or not in UTF-8, and so has to be read from its beginning; 0 otherwise.
+    `stops_early`: the text was made with a limit of bytes, so that those which it calls invalid at the end are only not read.
     Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
     a copy of the whole segment, if one was made.
     """
@@ -53,6 +54,7 @@ class SegmentFile:
     unpacked_bytes: int = 0
     batch_index: str | None = None
     copy: str | None = None
+    stops_early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

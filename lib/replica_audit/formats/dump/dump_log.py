@@ -17,9 +17,10 @@ from sys import maxsize
 from typing import BinaryIO
 
 from replica_audit.errors import DumpLogError
-from replica_audit.files.text_lines import TextLines
+from replica_audit.files.text_lines import MOST_ABOVE, TextLines
 from replica_audit.formats.dump import pasted_text
 from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
+from replica_audit.formats.dump.pasted_command import Command, command_above, is_limited
 from replica_audit.model import BatchHeader, Damage
 
 LOG = ".log"
@@ -35,7 +36,9 @@ class DumpSection:
 
     `path` is that of the `Dumping` line, with either kind of separator; of it `log_dir` and the replica's `directory`, empty where it has
     none, and `segment_base_offset`, the number in the file's name. `first_line` counts from 1; `byte_start` (inclusive) and `byte_end`
-    (exclusive) are bytes of the uncompressed text, the `Dumping` line included.
+    (exclusive) are bytes of the uncompressed text, the `Dumping` line included. `command` is the last one above it, that made it and
+    perhaps the sections before; `end_line` (exclusive) is where the section ends. `stops_early`: kafka-dump-log was told to stop before the
+    end of the file.
     """
 
     path: str
@@ -46,6 +49,9 @@ class DumpSection:
     byte_start: int
     byte_end: int
     kind: str = LOG
+    command: Command | None = None
+    end_line: int = 0
+    stops_early: bool = False
 
 
 def looks_like_dump(head: bytes) -> bool:
@@ -53,11 +59,13 @@ def looks_like_dump(head: bytes) -> bool:
 
     Warnings of the JVM may come first, and what a person pastes along: the prompt with the command, a fence.
     """
+    above = b""
     for line in head.splitlines():
         if line.startswith((DUMPING, *STARTING, BATCH[0])) or (line.startswith(BATCH[1]) and b" position:" in line):
             return True
-        if not pasted_text.may_precede(line):
+        if not pasted_text.may_precede(line, above):
             return pasted_text.other_file(line) is not None
+        above = line
     return False
 
 
@@ -79,24 +87,29 @@ def all_sections(stream: BinaryIO) -> Iterator[DumpSection]:
     """
     section: DumpSection | None = None
     dumping: tuple[bytes, int, int] | None = None
-    begun, line = False, DUMPING
+    command: Command | None = None
+    begun, line, above = False, DUMPING, b""
     lines = TextLines(stream, 0, maxsize)
     while line:
         if begun and dumping is None:
-            lines.skip_to(DUMPING)
+            above = lines.skip_to(DUMPING)
         at, number = lines.at, lines.number
         line = lines.take()
         if dumping is not None and line.isspace():
             continue  # a text that was pasted may have blank lines anywhere
         if dumping is not None and _begins(dumping[0], line, is_first=not begun):
             if section is not None:
-                yield replace(section, byte_end=dumping[2])
-            section, begun = _section(*dumping), True
+                yield replace(section, byte_end=dumping[2], end_line=dumping[1])
+            command = command_above(above, dumping[1]) or command
+            section, begun, above = _section(*dumping, command), True, b""
         dumping = (line, number, at) if line.startswith(DUMPING) else None
         if not begun and line.startswith((*BATCH, *STARTING)) and pasted_text.other_file(line) is None:
-            section, begun = _section(line, number, at), True
+            command = command_above(above, number)
+            section, begun = _section(line, number, at, command), True
+        if not begun and dumping is None:
+            above = (above + line)[-MOST_ABOVE:]
         if not line and section is not None:
-            yield replace(section, byte_end=at)
+            yield replace(section, byte_end=at, end_line=number)
 
 
 def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:
@@ -112,7 +125,7 @@ def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:
     return path.endswith(b".log") and starts
 
 
-def _section(line: bytes, number: int, at: int) -> DumpSection | None:
+def _section(line: bytes, number: int, at: int, command: Command | None) -> DumpSection | None:
     """The section that a line begins; None if it is the `Dumping` line of another kind of file."""
     is_named = line.startswith(DUMPING)
     path = line.removeprefix(DUMPING).rstrip(b"\r\n").decode("utf-8", "replace") if is_named else ""
@@ -132,6 +145,8 @@ def _section(line: bytes, number: int, at: int) -> DumpSection | None:
         byte_start=at,
         byte_end=at,
         kind=kind,
+        command=command,
+        stops_early=command is not None and is_limited(command.text),
     )
 
 
@@ -150,14 +165,14 @@ def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Da
 
     Args:
         stream: the uncompressed text, seekable.
-        section: of this text; only its base offset, first line and byte range are used.
+        section: of this text; only its base offset, first line and byte range are used, and whether it stops early.
 
     Raises:
         DumpLogError: the section tells records instead of batches (0.10 to 2.1 with --deep-iteration), or kafka-dump-log could not read the
             segment. In such a text of 0.10 a last compressed entry of one record goes unnoticed.
     """
     stream.seek(section.byte_start)
-    log = SectionLog(section.first_line, section.segment_base_offset)
+    log = SectionLog(section.first_line, section.segment_base_offset, stops_early=section.stops_early)
     lines, line = TextLines(stream, section.byte_start, section.byte_end, section.first_line), DUMPING
     while line:
         number = lines.number

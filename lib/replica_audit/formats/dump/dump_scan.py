@@ -38,7 +38,7 @@ def scan_section(stream: BinaryIO, section: DumpSection) -> Scan:
 class _SectionScan:
     def __init__(self, lines: TextLines, section: DumpSection) -> None:
         self._lines, self._end = lines, section.byte_end
-        self._log = SectionLog(section.first_line, section.segment_base_offset)
+        self._log = SectionLog(section.first_line, section.segment_base_offset, stops_early=section.stops_early)
         self._fold = SegmentFold(0)
         self._at_once = _LEAST
         self._pause, self._next_pause = 0, 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 from replica_audit.errors import InputError
 from replica_audit.files.packed_text import is_packed, open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.dump import dump_log, pasted_text, replica_names
+from replica_audit.formats.dump import dump_log, pasted_command, pasted_text, replica_names
+from replica_audit.formats.dump.pasted_command import Command
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
@@ -36,6 +38,7 @@ class DumpTexts:
         self.of_other_files: list[Path] = []  # texts that show indexes and the like, and no log
         self._packed: set[Path] = set()
         self._cut: dict[Path, Problem] = {}  # of packed texts that cannot be unpacked to their end
+        self._parts: dict[tuple[Path, Command], Problem] = {}  # of texts that are a part, by the command that says so
 
     @property
     def tell_of_replicas(self) -> bool:
@@ -70,10 +73,12 @@ class DumpTexts:
                 if is_packed(stream):
                     self._packed.add(path)
                 before = len(self.dumps) + len(self.of_producers)
+                first = len(self.dumps)
                 for section in dump_log.all_sections(stream):
                     (self.dumps if section.kind == dump_log.LOG else self.of_producers).append((path, section))
                 if len(self.dumps) + len(self.of_producers) == before:
                     self.of_other_files.append(path)
+                self._tell_parts(path, [section for _path, section in self.dumps[first:]])
                 if reason := why_cut(stream):
                     remedy = "pack or copy the text again"
                     self._cut[path] = Problem(path=str(path), kind="dump", code="dump-truncated", detail=reason, remedy=remedy)
@@ -85,6 +90,22 @@ class DumpTexts:
                     path=str(path), kind="dump", code="malformed", detail=error.reason, remedy="dump the segment again", line=error.line
                 )
             )
+
+    def _tell_parts(self, path: Path, sections: Sequence[dump_log.DumpSection]) -> None:
+        """Keep for the sections of a text that the command above them says that they are only a part."""
+        for command in dict.fromkeys(section.command for section in sections if section.command is not None):
+            made = [section for section in sections if section.command == command]
+            files = [re.split(r"[/\\]", section.path)[-1] for section in made]
+            lines = made[-1].end_line - made[0].first_line
+            if (why := pasted_command.why_a_part(command.text, lines, files)) is not None:
+                self._parts[path, command] = Problem(
+                    path=str(path),
+                    kind="dump",
+                    code="dump-truncated",
+                    detail=f"the command above it says that it is only a part: {why!r}",
+                    remedy="dump the segment again, to its end and through nothing that leaves lines out",
+                    line=command.line,
+                )
 
     def tell_unused(self) -> None:
         """Report the files that are of no use, once for each kind: there may be many of one."""
@@ -149,6 +170,9 @@ class DumpTexts:
             replica = _with_section(path, section, unpacked_bytes.get(path, 0), replica)
             if path in self._cut and section.byte_end == unpacked_bytes[path]:  # what follows is missing, of this one at least
                 replica = replace(replica, problems=(*replica.problems, self._cut.pop(path)))
+            part = None if section.command is None else self._parts.get((path, section.command))
+            if part is not None and part not in replica.problems:
+                replica = replace(replica, problems=(*replica.problems, part))
             replicas[key] = replica
         self.problems += self._cut.values()
         self._attach_of_producers(replicas, parents, is_replica)
@@ -203,6 +227,7 @@ def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int
         byte_end=section.byte_end,
         first_line=section.first_line,
         unpacked_bytes=unpacked_bytes,
+        stops_early=section.stops_early,
     )
     twin = next((s for s in replica.segments if s.base_offset == file.base_offset and not s.swap), None)
     if twin is None:

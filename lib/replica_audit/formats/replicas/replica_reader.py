@@ -52,6 +52,7 @@ def _section(file: SegmentFile) -> dump_log.DumpSection:
         first_line=file.first_line,
         byte_start=file.byte_start,
         byte_end=file.byte_end,
+        stops_early=file.stops_early,
     )
 
 
