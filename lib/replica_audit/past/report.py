@@ -173,6 +173,8 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 unclean_elections=unclean[(row.cluster_id,)],
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
+                last_seen_run_id=row.last_seen_run_id,
+                missing_broker_ids=row.missing_broker_ids or (),
                 offline_partitions=offline[(row.cluster_id,)],
                 oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
                 oldest_check=oldest_check(run, row.cluster_id),

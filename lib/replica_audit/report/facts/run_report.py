@@ -170,7 +170,8 @@ class Cluster:
     `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
     the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was. `taken_over`:
     partitions that have not changed, and have the rows of the run `taken_over_from`; `full_run_id` is the run that read every file last,
-    for the day `full_run_date`; None by an older version.
+    for the day `full_run_date`; None by an older version. `last_seen_run_id`: the run that read the cluster last; None: this one did.
+    `missing_broker_ids`: brokers that an earlier run had and this one lacks.
     """
 
     cluster_id: str
@@ -197,6 +198,8 @@ class Cluster:
     taken_over_from: str | None = None
     full_run_id: str | None = None
     full_run_date: date | None = None
+    last_seen_run_id: str | None = None
+    missing_broker_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

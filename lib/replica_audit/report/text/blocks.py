@@ -148,7 +148,12 @@ def _cluster(report: Report, cluster: Cluster, number: int | None) -> Notes:
 
 
 def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
+    if cluster.last_seen_run_id is not None:
+        yield f"MISSING from the input: nothing was read; run {cluster.last_seen_run_id} read it last"
+        return
     yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
+    if cluster.missing_broker_ids:
+        yield f"MISSING from the input, unlike before: broker {', '.join(map(str, cluster.missing_broker_ids))}"
     yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
     if cluster.offline_partitions:
         yield f"without a leader, according to the metadata: {_count(cluster.offline_partitions, 'partition')}"
