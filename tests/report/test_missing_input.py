@@ -117,7 +117,7 @@ def test_a_broker_that_the_metadata_no_longer_names_was_removed_from_the_cluster
 
 
 def test_a_copy_of_the_cluster_elsewhere_need_not_have_every_broker() -> None:
-    assert lacking([row("a", brokers=(1, 2, 3))], here("a", 1, 2, path="/tmp/a"), inputs=["/tmp/a"]) == []
+    assert lacking([row("a", brokers=(1, 2, 3))], here("a", 1, 2, path="/elsewhere/a"), inputs=["/elsewhere/a"]) == []
 
 
 def entry(verdict: str | None, **about: object) -> Acknowledgement:
