@@ -39,6 +39,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts, named_brokers
 from replica_audit.past.base_run import WhyAll
+from replica_audit.past.doubts import doubts_of
 from replica_audit.past.missing_input import MissingInput, PresentCluster
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
@@ -249,6 +250,7 @@ class _Audit:
         """Write the run down as complete."""
         code = exit_code(
             *map(totals, (found.severities, found.verdicts, found.acknowledged)),
+            doubts=doubts_of(self.warehouse.tables, self.request.run_id),
             records_unread=found.records_unread.total(),
             fail_on=self.request.settings.fail_on,
             has_replicas=self.has_replicas,

@@ -10,6 +10,7 @@ from typing import Any
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
+from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.exit_code import compared_followers
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
@@ -240,7 +241,7 @@ class Report:
     `new_findings` counts those that no earlier run left open by severity, `newest` are the worst of them; `is_compared`: an earlier run
     left some open. `not_confirmed` are the worst of those that an earlier run found, and this one could not check. Nothing of this counts
     findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are the entries about open findings, also
-    those that no longer hold, and `acknowledged_verdicts` counts followers.
+    those that no longer hold, and `acknowledged_verdicts` counts followers. `doubts`: what else keeps it from being an all-clear.
     """
 
     run_id: str
@@ -270,6 +271,7 @@ class Report:
     acknowledged_count: int = 0
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()
     acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
+    doubts: Doubts = NO_DOUBTS
 
     @property
     def follower_findings(self) -> int:

@@ -73,9 +73,13 @@ def headline(data: PageData) -> Headline:
     if not news:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
         untold = counts.get(Verdict.INCONCLUSIVE, 0)
-        is_doubtful = untold or any(
-            cluster.inferred_leaders or cluster.records_unread or cluster.last_seen_run_id or cluster.missing_broker_ids
-            for cluster in data.report.clusters
+        is_doubtful = (
+            untold
+            or data.report.doubts
+            or any(
+                cluster.inferred_leaders or cluster.records_unread or cluster.last_seen_run_id or cluster.missing_broker_ids
+                for cluster in data.report.clusters
+            )
         )
         severity = Severity.WARNING if is_doubtful else Severity.NONE
         what = "Nothing found except acknowledged findings" if data.report.acknowledged_count else "Nothing found"
