@@ -19,14 +19,13 @@ from replica_audit.engine.local import ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.acknowledged import with_acknowledgement
-from replica_audit.past.doubts import doubts_of
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
-from replica_audit.storage.inputs.whole_input import about_cluster, brokers_not_there, no_replicas
+from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
 from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
@@ -74,7 +73,7 @@ def triage(
     is_readable = any(audit.replicas for audit in audits.values())
     if not is_readable:
         found.problems.append((None, no_replicas(inputs, settings.topics)))
-    found.problems += brokers_not_there(found, {cluster: audit.facts for cluster, audit in audits.items()})
+    found.problems += problems_of_brokers(found, {cluster: audit.facts for cluster, audit in audits.items()})
     run_id = run_id or triage_id(started_at)
     tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
     errors = [pa.Table.from_pylist(found.problem_rows(), schema=INPUT_ERRORS.arrow)]
@@ -87,7 +86,6 @@ def triage(
             Counter(_texts(tables[FINDINGS.name].filter(pc.invert(covered)), "severity")),
             Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
             Counter(_texts(tables[FINDINGS.name].filter(covered), "code")),
-            doubts=doubts_of(MemoryTables(tables), run_id),
             records_unread=_records_unread(tables[REPLICA_VERDICTS.name]),
             fail_on=settings.fail_on,
             has_replicas=is_readable,

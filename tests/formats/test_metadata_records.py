@@ -88,14 +88,14 @@ KAFKAS: list[tuple[str, int, dict[str, Any], str, object]] = [
         3,
         _BROKER | {"fenced": False, "inControlledShutdown": True, "logDirs": [D, T]},
         f"0100030000000700{_D}{_BROKER_HEX}000101002103{_D}{_T}",
-        BrokerRegistered(7, False, True, broker_epoch=12),
+        BrokerRegistered(7, False, True, broker_epoch=12, log_dirs=(D, T)),
     ),
     (
         "REGISTER_BROKER_RECORD",
         4,
         _BROKER | {"fenced": False, "inControlledShutdown": False, "logDirs": [D], "cordonedLogDirs": [D]},
         f"0100040000000700{_D}{_BROKER_HEX}000002001102{_D}011102{_D}",
-        BrokerRegistered(7, False, broker_epoch=12),
+        BrokerRegistered(7, False, broker_epoch=12, log_dirs=(D,)),
     ),
     (
         "REGISTER_BROKER_RECORD",

@@ -24,7 +24,7 @@ from replica_audit.files.locations import SCHEMES
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.garbage import uncollected
-from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.compare_mode import CompareMode
@@ -36,7 +36,7 @@ from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
 from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS, TRANSACTIONS
-from replica_audit.tables.values import Row, metadata_copy
+from replica_audit.tables.values import Row, log_directory, metadata_copy
 
 _AT_ONCE = 256  # rows that are put into Arrow together
 _MUCH = 200  # replicas, for which a second process is worth to be made
@@ -90,7 +90,8 @@ def audit_cluster(
         replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
         tell(Stage.READING, replicas)
         now_ms = time.time_ns() // 1_000_000
-        facts = facts or cluster_facts(head, known.copies, settings, known.versions, audited_at_ms=now_ms, acknowledged=acknowledged)
+        told = known.copies, settings, known.versions, now_ms, acknowledged, known.log_directories
+        facts = facts or cluster_facts(head, *told)
         rows = [row for _key, row in sorted(known.partitions.items())]
         of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
         _scan([*of_groups, *of_transactions], facts.compare)
@@ -103,11 +104,12 @@ def audit_cluster(
 
 @dataclass(slots=True)
 class _Known:
-    """What the sources hold: partitions, copies of the metadata log, versions that server logs show, problems of no replica."""
+    """What the sources hold: partitions, copies of the metadata log, versions in server logs, log directories, problems of no replica."""
 
     partitions: dict[Key, Row] = field(default_factory=dict)
     copies: list[MetadataCopy] = field(default_factory=list)
     versions: list[LoggedVersions] = field(default_factory=list)
+    log_directories: list[tuple[int, LogDirectory]] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
 
     def partition(self, row: Row) -> Row:
@@ -127,6 +129,8 @@ class _Known:
             self.add_problem(row)
         elif row.get("metadata_copy"):
             self.copies.append(metadata_copy(row["metadata_copy"]))
+        elif row.get("log_directory"):
+            self.log_directories.append((row["broker_id"], log_directory(row["log_directory"])))
         elif row.get("versions"):
             versions = LoggedVersions(**row["versions"])
             if versions not in self.versions:

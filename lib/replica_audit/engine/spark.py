@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
@@ -33,7 +33,7 @@ from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.encoding import as_dict
 from replica_audit.tables.outcomes import WrittenFile
-from replica_audit.tables.values import Row, metadata_copy
+from replica_audit.tables.values import Row, log_directory, metadata_copy
 
 _SOURCES = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, path=STRING, kind=STRING, task=INT)))
 
@@ -72,8 +72,8 @@ def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, repl
         rest: as of `Listing`.
 
     Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `problem`, `looks` and
-        `claims` is not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `log_directory`, `problem`, `looks`
+        and `claims` is not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
         leaves them out, since they show who reads and writes the others: `is_audited` is then false.
     """
     listing = partial(list_with_looks if looks else list_source, listing=Listing(topics=topics, replicas=replicas, rest=rest))
@@ -94,6 +94,15 @@ def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:
     found: dict[str, list[LoggedVersions]] = {}
     for row in told.collect():
         found.setdefault(row["cluster_id"], []).append(LoggedVersions(**row["versions"].asDict()))
+    return found
+
+
+def log_directories(inventory: DataFrame) -> dict[str, list[tuple[int, LogDirectory]]]:
+    """For each cluster its brokers' log directories, each with its broker; one small collect."""
+    found: dict[str, list[tuple[int, LogDirectory]]] = {}
+    told = inventory.where(F.col("log_directory").isNotNull()).select("cluster_id", "broker_id", "log_directory")
+    for row in told.collect():
+        found.setdefault(row["cluster_id"], []).append((row["broker_id"], log_directory(row["log_directory"].asDict())))
     return found
 
 

@@ -101,7 +101,8 @@ class PartitionMetadata:
 class BrokerStanding(NamedTuple):
     """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that last changed.
 
-    `broker_epoch` is that of its last registration, -1 if unknown: a broker gets a higher one each time that it starts.
+    `broker_epoch` is that of its last registration, -1 if unknown: a broker gets a higher one each time that it starts. `log_dirs`: the ids
+    of its log directories then (KIP-858), empty where they are not told.
     """
 
     broker_id: int
@@ -109,6 +110,7 @@ class BrokerStanding(NamedTuple):
     state: str
     changed_ms: int
     broker_epoch: int = -1
+    log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
 from replica_audit.model.batches import Segment
@@ -164,6 +165,27 @@ class ReplicaFiles:
     def inside(self, name: str) -> str:
         """The path of what lies in the replica's directory."""
         return posixpath.join(self.path, name)
+
+
+class LogDirectory(NamedTuple):
+    """A log directory that has a `meta.properties`, as a whole: whose it is, and how much of it is in the input.
+
+    `folder` is the broker's folder in the input, `path` as in `ReplicaFiles.log_dir`. `directory_id` is that of KIP-858, None before it.
+    `is_kraft`: whether a KRaft broker formatted it (version 1), None where the file does not say. `is_whole`: it has one of the checkpoints
+    that brokers write for all replicas, and nothing in it was refused. `reaches` is the sum of its checkpointed high watermarks. `replicas`
+    is the number of its current replicas, `sample` the names of some of them: of two directories mostly the same ones, if they have them.
+    `without_directory` names replicas that its checkpoints have and that have no directory.
+    """
+
+    folder: str
+    path: str
+    directory_id: str | None
+    is_kraft: bool | None
+    is_whole: bool
+    reaches: int
+    replicas: int
+    sample: tuple[str, ...]
+    without_directory: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

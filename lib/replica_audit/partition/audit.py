@@ -26,7 +26,7 @@ from replica_audit.partition.known.running import is_alive, may_be_of_different_
 from replica_audit.partition.known.unread_batches import UnreadBatches
 from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
-from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared
+from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared, with_empty_side
 from replica_audit.partition.pairs.record_rows import record_rows
 from replica_audit.partition.pairs.records import compared_logs, with_records
 from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
@@ -35,6 +35,7 @@ from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.all_loaded import load_all
 from replica_audit.partition.replicas.corrected_checkpoints import with_refused, with_right_table
 from replica_audit.partition.replicas.damaged_batches import damaged_rows
+from replica_audit.partition.replicas.known_empty import known_empty
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
 from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
@@ -70,6 +71,8 @@ class PartitionAudit:
             read_snapshot: reads producer snapshots, where the log does not tell.
         """
         self.cluster = cluster
+        self.apart = known.part(cluster.is_other_copy) if cluster.other_copies else None
+        known = known if self.apart is None else known.part(lambda broker, log_dir: not cluster.is_other_copy(broker, log_dir))
         self.known = known
         self.unread = UnreadBatches()
         self.readers = self.unread.noted(read_again), self.unread.noted(read_stored), read_snapshot
@@ -84,6 +87,8 @@ class PartitionAudit:
         self.loaded = load_all(
             known, self.readers, alive=self._alive, may_have_run=self._may_have_run, changes=self._changes, compacted=compacted
         )
+        held = {one.broker_id for one in self.loaded if one.is_compared}
+        self.loaded += known_empty(told, held, cluster, self._alive)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
         self.outdated = self._outdated()
         if self.outdated:
@@ -282,6 +287,7 @@ class PartitionAudit:
             measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
             measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
             cuts, verdict = pairs.compare(pair, measured)
+            verdict = with_empty_side(verdict, pair.leader.loaded, pair.follower.loaded)
             made.points += cuts
             made.verdicts.append(verdict)
             made.add_records(record_rows(pair, measured, show_keys=self.cluster.show_keys))

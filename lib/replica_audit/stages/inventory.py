@@ -13,7 +13,16 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.replicas import broker_files
-from replica_audit.model import BrokerStanding, MetadataCopy, PartitionKey, PartitionLook, PartitionMetadata, Problem, ReplicaFiles
+from replica_audit.model import (
+    BrokerStanding,
+    LogDirectory,
+    MetadataCopy,
+    PartitionKey,
+    PartitionLook,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+)
 from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.stages import server_logs
 from replica_audit.stages.mapping import LARGE
@@ -93,6 +102,8 @@ def _list_broker(source: Row, listing: Listing, seen: Seen | None) -> Iterator[R
             yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
             yield from _list_server_log({**source, "path": str(found.path)}, listing, seen)
+        elif isinstance(found, LogDirectory):
+            yield _row(source, log_directory=found._asdict())
         elif isinstance(found, PartitionLook):
             if seen is not None:
                 seen(found)
@@ -128,7 +139,14 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen
         log_epoch=copy.log_epoch,
         log_end_offset=copy.log_end_offset,
         brokers=tuple(
-            BrokerStanding(broker, copy.fenced[broker], str(state), copy.brokers_changed_ms[broker], copy.broker_epochs.get(broker, -1))
+            BrokerStanding(
+                broker_id=broker,
+                fenced=copy.fenced[broker],
+                state=str(state),
+                changed_ms=copy.brokers_changed_ms[broker],
+                broker_epoch=copy.broker_epochs.get(broker, -1),
+                log_dirs=copy.log_dirs.get(broker, ()),
+            )
             for broker, state in sorted(copy.brokers.items())
         ),
         broker_events=copy.broker_events,

@@ -12,8 +12,10 @@ from replica_audit.model import (
     Appearance,
     BatchRun,
     BrokerEvent,
+    BrokerStanding,
     Election,
     IsrChange,
+    LogDirectory,
     MinIsrSetting,
     PartitionMetadata,
     Problem,
@@ -125,7 +127,7 @@ METADATA_COPY = struct(
     metadata_version=INT,
     log_epoch=INT,
     log_end_offset=BIGINT,
-    brokers=pa.list_(struct(broker_id=INT, fenced=BOOLEAN, state=STRING, changed_ms=BIGINT, broker_epoch=BIGINT)),
+    brokers=pa.list_(struct_of_value(BrokerStanding, log_dirs=pa.list_(STRING))),
     broker_events=pa.list_(BROKER_EVENT),
     min_isr=pa.list_(MIN_ISR_SETTING),
     last_timestamp_ms=BIGINT,
@@ -156,6 +158,7 @@ _REPLICA_KEYS: list[Any] = [
     pa.field("partition", INT),
 ]
 LOGGED_VERSIONS = struct(kafka_version=STRING, inter_broker_protocol=STRING)
+LOG_DIRECTORY = struct_of_value(LogDirectory, sample=pa.list_(STRING), without_directory=pa.list_(STRING))
 INVENTORY = pa.schema(
     [
         *_REPLICA_KEYS,
@@ -167,6 +170,7 @@ INVENTORY = pa.schema(
         pa.field("looks", PACKED_LOOKS),
         pa.field("claims", pa.binary()),
         pa.field("versions", LOGGED_VERSIONS),
+        pa.field("log_directory", LOG_DIRECTORY),
         pa.field("problem", PROBLEM),
     ]
 )

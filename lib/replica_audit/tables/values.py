@@ -14,6 +14,7 @@ from replica_audit.model import (
     CommittedOffset,
     Election,
     IsrChange,
+    LogDirectory,
     MetadataCopy,
     MinIsrSetting,
     PartitionMetadata,
@@ -172,11 +173,16 @@ def copy_row(copy: MetadataCopy) -> Row:
 def metadata_copy(row: Row) -> MetadataCopy:
     """A row of the shape METADATA_COPY as a value."""
     values = {
-        "brokers": tuple(BrokerStanding(**broker) for broker in row["brokers"]),
+        "brokers": tuple(BrokerStanding(**broker | {"log_dirs": tuple(broker["log_dirs"])}) for broker in row["brokers"]),
         "broker_events": tuple(BrokerEvent(**event) for event in row["broker_events"]),
         "min_isr": tuple(MinIsrSetting(**setting) for setting in row["min_isr"]),
     }
     return MetadataCopy(**{**row, **values})
+
+
+def log_directory(row: Row) -> LogDirectory:
+    """A row of the shape LOG_DIRECTORY as a value."""
+    return LogDirectory(**{**row, **{name: tuple(row[name]) for name in ("sample", "without_directory")}})
 
 
 def pair_row(logs: ComparedLogs) -> Row:

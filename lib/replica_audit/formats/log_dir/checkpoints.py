@@ -182,11 +182,12 @@ def _shown(text: str) -> str:
 
 
 class MetaProperties(NamedTuple):
-    """`meta.properties` of a log directory; None where the file does not say."""
+    """`meta.properties` of a log directory; None where the file does not say. `is_kraft`: a KRaft broker formatted it (version 1)."""
 
     broker_id: int | None
     cluster_id: str | None
     directory_id: str | None
+    is_kraft: bool | None = None
 
 
 def meta_properties(content: bytes) -> MetaProperties:
@@ -199,8 +200,12 @@ def meta_properties(content: bytes) -> MetaProperties:
     line, broker = values.get("node.id") or values.get("broker.id") or (0, "")
     if broker and not (_INTEGER.fullmatch(broker) and 0 <= int(broker) < _INT32):
         raise MetadataError(f"broker id {_shown(broker)} is not the id of a broker", line=line)
+    version = values.get("version", (0, ""))[1]
     return MetaProperties(
-        int(broker) if broker else None, values.get("cluster.id", (0, ""))[1] or None, values.get("directory.id", (0, ""))[1] or None
+        broker_id=int(broker) if broker else None,
+        cluster_id=values.get("cluster.id", (0, ""))[1] or None,
+        directory_id=values.get("directory.id", (0, ""))[1] or None,
+        is_kraft=version == "1" if version in ("0", "1") else None,
     )
 
 

@@ -51,6 +51,7 @@ class MetadataLog:
     brokers: dict[int, BrokerState]
     brokers_changed_ms: dict[int, int]
     broker_epochs: dict[int, int]
+    log_dirs: dict[int, tuple[str, ...]]
     metadata_version: int | None
     log_epoch: int
     log_end_offset: int
@@ -228,6 +229,7 @@ class _Replay:
             brokers=dict(self.image.brokers),
             brokers_changed_ms=dict(self.image.brokers_changed_ms),
             broker_epochs=dict(self.image.broker_epochs),
+            log_dirs=dict(self.image.log_dirs),
             metadata_version=self.image.features.get(METADATA_VERSION),
             log_epoch=self.epoch,
             log_end_offset=self.end_offset,

@@ -28,6 +28,7 @@ from replica_audit.protocol.cluster.metadata_changes import (
 
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 _FRAME_VERSION = 1
+_WITH_LOG_DIRS = 3  # of registrations (KIP-858)
 
 
 class _Fields:
@@ -86,6 +87,10 @@ class _Fields:
     def ids(self) -> tuple[int, ...]:
         """`nullable_ids`, null as empty."""
         return self.nullable_ids() or ()
+
+    def uuids(self) -> tuple[str, ...]:
+        """A COMPACT_ARRAY of UUID."""
+        return tuple(self.uuid() for _ in range(self.varint() - 1))
 
     def tagged(self) -> dict[int, _Fields]:
         """The tagged fields behind all others, by tag."""
@@ -192,8 +197,9 @@ def _register_broker(fields: _Fields, version: int) -> MetadataRecord:
     fields.nullable_string()  # rack
     fenced = fields.number(1) != 0
     stops = version >= 1 and fields.number(1) != 0
-    fields.tagged()
-    return BrokerRegistered(broker_id=broker_id, fenced=fenced, stops=stops, broker_epoch=broker_epoch)
+    tagged = fields.tagged()
+    log_dirs = tagged[0].uuids() if version >= _WITH_LOG_DIRS and 0 in tagged else ()
+    return BrokerRegistered(broker_id=broker_id, fenced=fenced, stops=stops, broker_epoch=broker_epoch, log_dirs=log_dirs)
 
 
 def _broker(fields: _Fields) -> int:

@@ -30,10 +30,11 @@ from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, LogDirFiles, SmallFiles
 from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_replica
+from replica_audit.formats.replicas.log_directories import log_directory
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import INCOMPLETE_COLLECTION, PartitionLook, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import INCOMPLETE_COLLECTION, LogDirectory, PartitionLook, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
@@ -49,7 +50,7 @@ class ServerLog(NamedTuple):
 
 def replicas_of(
     folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None, rest: bool = True
-) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | Problem]:
+) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | LogDirectory | Problem]:
     """Walk one broker's folder.
 
     Args:
@@ -61,7 +62,8 @@ def replicas_of(
 
     Yields:
         One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `PartitionLook` per replica
-        directory if asked for, one `ServerLog` per log of the broker itself, and one `Problem` for each that belongs to no replica.
+        directory if asked for, one `ServerLog` per log of the broker itself, one `LogDirectory` for each with a `meta.properties`, and one
+        `Problem` for each that belongs to no replica.
     """
     walk = _Walk(looks=looks, wanted=wanted, rest=rest)
     walk.visit_all(folder, is_replica=is_replica)
@@ -81,6 +83,7 @@ class _Walk:
         self.of_manifests = None if rest else self._is_wanted  # the directories of which it is read what a manifest says
         self.known: set[tuple[str, str]] = set()  # replicas, also those that are not wanted
         self.log_dirs: dict[str, LogDirFiles] = {}
+        self.metas: dict[str, checkpoints.MetaProperties] = {}  # of log directories
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
@@ -97,7 +100,7 @@ class _Walk:
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
 
-    def found(self, top: Path) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | Problem]:
+    def found(self, top: Path) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | LogDirectory | Problem]:
         """What was found, once all is looked into."""
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
@@ -109,7 +112,16 @@ class _Walk:
         if self.looks is not None:
             yield from self.looks.found(self.copied, self.replicas, is_sure=not self.texts.tell_of_replicas)
         yield from (ServerLog(path) for path in self.texts.server_logs)
+        yield from self._log_directories(top)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
+
+    def _log_directories(self, top: Path) -> Iterator[LogDirectory]:
+        directories: dict[str, set[str]] = {}
+        for parent, directory in (*self.known, *self.replicas):
+            directories.setdefault(parent, set()).add(directory)
+        for path, meta in self.metas.items():
+            held = directories.get(path, ())
+            yield log_directory(str(top), path, meta, self.log_dirs[path], held, self.problems, self.collected.get(path))
 
     def _is_entered(self, folder: Folder) -> bool:
         """Kafka never looks below a replica directory, nor does the audit; what is in a collection its manifest says."""
@@ -243,7 +255,9 @@ class _Walk:
         self.parents[str(path)] = None
         self.small.marks(folder, found, self.problems)
         if log_dir.META_PROPERTIES in folder.names:
-            self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+            meta = self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+            if meta is not None:
+                self.metas[str(path)] = meta
         self.small.offset_checkpoints(folder, found, self.problems)
 
     def _seen(self, parent: str, directory: str, names: Collection[str]) -> None:

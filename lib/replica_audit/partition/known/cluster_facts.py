@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from replica_audit.config import Settings
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
-from replica_audit.model import LoggedVersions, MetadataCopy
+from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
+from replica_audit.partition.known.log_directories import OtherCopy, WholeBroker, kraft_brokers, other_copies, whole_brokers
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
 from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, protocol_of_moves
 from replica_audit.protocol.cluster.metadata_image import BrokerState
@@ -31,6 +32,9 @@ class ClusterFacts:
     copy tells of the brokers over time. `compare`: how closely replicas are compared; `show_keys`: whether keys may be shown as text.
     `audited_at_ms`: when the audit began, later than any copy was taken. `describes_producers`: whether the brokers can be asked for the
     producers of a partition, as those of 3.0 and later; None: not known. `acknowledged`: the findings that somebody knows of.
+    `named`: every broker that the metadata names, empty without any. `kafka_version`: of the brokers, the lowest where they differ.
+    `kraft`: the brokers that KRaft runs. `whole_brokers`: those of which the input has every replica. `other_copies`: log directories that
+    are second copies of others, and are not judged.
     """
 
     generation: Generation
@@ -48,6 +52,15 @@ class ClusterFacts:
     history: ClusterHistory = field(default_factory=ClusterHistory)
     describes_producers: bool | None = None
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
+    named: tuple[int, ...] = ()
+    kafka_version: str | None = None
+    kraft: tuple[int, ...] = ()
+    whole_brokers: Mapping[int, WholeBroker] = field(default_factory=dict)
+    other_copies: tuple[OtherCopy, ...] = ()
+
+    def is_other_copy(self, broker_id: int, log_dir: str) -> bool:
+        """Whether a log directory is a second copy of one that is judged."""
+        return bool(self.other_copies) and any((one.broker_id, one.path) == (broker_id, log_dir) for one in self.other_copies)
 
     @property
     def applies(self) -> Protocol:
@@ -62,6 +75,7 @@ def cluster_facts(
     logged: Sequence[LoggedVersions] = (),
     audited_at_ms: int = UNKNOWN_TIME,
     acknowledged: Acknowledgements | None = None,
+    log_directories: Sequence[tuple[int, LogDirectory]] = (),
 ) -> ClusterFacts:
     """The facts of one cluster.
 
@@ -72,6 +86,7 @@ def cluster_facts(
         logged: the versions in the brokers' own logs.
         audited_at_ms: when the audit began.
         acknowledged: what somebody knows of in the cluster.
+        log_directories: that the input has, each with its broker.
     """
     copy = max(copies, key=lambda one: (one.log_epoch, one.log_end_offset), default=None)
     fenced = {broker.broker_id: broker.fenced for broker in copy.brokers} if copy else {}
@@ -87,10 +102,13 @@ def cluster_facts(
         logged_protocol=lowest(row.inter_broker_protocol for row in logged),
         logged_version=lowest_told(row.kafka_version for row in logged),
     )
+    states, twins = _broker_states(head, copy), other_copies(log_directories)
+    apart = {(one.broker_id, one.path) for one in twins}
+    judged = [(broker, one) for broker, one in log_directories if (broker, one.path) not in apart]
     return ClusterFacts(
         generation=chosen,
         moves=protocol_of_moves(chosen.protocol, head.kafka_version if head and settings.protocol == "auto" else None),
-        broker_states=_broker_states(head, copy),
+        broker_states=states,
         fenced=fenced,
         broker_epochs={broker.broker_id: broker.broker_epoch for broker in copy.brokers} if copy else {},
         simultaneous=settings.simultaneous_copies,
@@ -101,6 +119,11 @@ def cluster_facts(
         show_keys=settings.show_keys,
         audited_at_ms=audited_at_ms,
         acknowledged=acknowledged or Acknowledgements(),
+        named=tuple(sorted({*(head.broker_states if head else ()), *states, *fenced})),
+        kafka_version=version,
+        kraft=kraft_brokers(log_directories, is_known=in_file is not None or copy is not None, version=release(version)),
+        whole_brokers=whole_brokers(judged, {one.broker_id: one.log_dirs for one in copy.brokers} if copy else {}),
+        other_copies=twins,
         history=_history(copy, version),
         describes_producers=describes_producers(
             broker_version=version,
@@ -121,11 +144,6 @@ def _history(copy: MetadataCopy | None, kafka_version: str | None) -> ClusterHis
         release=found,
         release_is_exact=is_exact,
     )
-
-
-def named_brokers(head: ClusterMetadata | None, facts: ClusterFacts) -> set[int]:
-    """Every broker that the file beside the brokers or the metadata log names; controllers that are no brokers are in neither."""
-    return {*(head.broker_states if head else ()), *facts.broker_states, *facts.fenced}
 
 
 def _broker_states(head: ClusterMetadata | None, copy: MetadataCopy | None) -> dict[int, str]:

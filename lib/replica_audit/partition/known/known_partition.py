@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replica_audit.model import (
     BatchHeader,
@@ -71,3 +71,9 @@ class KnownPartition:
     commits: tuple[CommittedOffset, ...] = ()
     transactions: tuple[TransactionState, ...] = ()
     records: ReadRecords | None = None
+
+    def part(self, is_in: Callable[[int, str], bool]) -> KnownPartition:
+        """The same with the replicas and segments of some log directories alone, by broker and path."""
+        replicas = tuple((broker, one) for broker, one in self.replicas if is_in(broker, one.log_dir))
+        segments = tuple((broker, one) for broker, one in self.segments if is_in(broker, one.log_dir))
+        return replace(self, replicas=replicas, segments=segments)

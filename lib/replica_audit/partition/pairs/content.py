@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -10,7 +10,7 @@ from replica_audit.formats.segment.content_digest import digest_offset
 from replica_audit.model import BatchHeader
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows, lacks_epochs
+from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows
 from replica_audit.protocol.comparison.differing_records import DifferingRecords, differing_records
 from replica_audit.protocol.comparison.located import LocatedDifference, locate
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
@@ -40,42 +40,22 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
     """
     end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
     windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
-    whole = end == comparison.end
-    unproven: list[Offsets] = []
-    for part in sorted((*windows.differing, *windows.open, *windows.other_formats)):
-        differs, has_epochs = part in windows.differing, not any(lacks_epochs(log, part) for log in logs)
-        if part in windows.other_formats:
-            found: ContentDifference | bool = _converted(leader, follower, part, is_limited=not every_record)
-        else:
-            most = _FEW if has_epochs else _MANY
-            is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
-            found = _first_difference(leader, follower, part) if is_read else False
-            if isinstance(found, ContentDifference):
-                located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
-                if located is not None and located.formats_only:
-                    whole, unproven = whole and located.whole, [*unproven, *([] if located.whole else [(found.first_offset, end)])]
-                    break  # all that comes behind was compared, or cannot be
-                found = replace(found, located=located)
+    most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
+    whole = not windows.excused and end == comparison.end
+    for part in sorted((*windows.differing, *windows.open)):
+        differs = part in windows.differing
+        is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
+        found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
+            located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
+            found = replace(found, located=located)
             if every_record:
-                found = replace(found, records=_differing(comparison, leader, follower, found))
+                found = replace(found, records=_differing(comparison, leader, follower, found, windows.no_evidence))
             return ContentComparison(difference=found, whole=False)
         if differs and not found:
             return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
         whole = whole and found and not differs  # what differed and no longer does was being written
-        if not found and not has_epochs:
-            unproven.append(part)
-    return ContentComparison(difference=None, whole=whole, unproven=tuple(unproven))
-
-
-def _converted(leader: Loaded, follower: Loaded, part: Offsets, *, is_limited: bool) -> ContentDifference | bool:
-    """The first record of a range that is not the same in the two formats; True if all are, False if they could not be compared."""
-    located = _located(leader, follower, *part, is_limited=is_limited)
-    if located is None or located.unread is not None:
-        return False
-    if located.record is None:
-        return True
-    return ContentDifference(first_offset=located.record.offset, end_offset=located.record.offset + 1, located=located)
+    return ContentComparison(difference=None, whole=whole)
 
 
 def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limited: bool) -> LocatedDifference | None:
@@ -86,7 +66,9 @@ def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limit
         return None
 
 
-def _differing(comparison: Comparison, leader: Loaded, follower: Loaded, found: ContentDifference) -> DifferingRecords | None:
+def _differing(
+    comparison: Comparison, leader: Loaded, follower: Loaded, found: ContentDifference, no_evidence: Sequence[Offsets]
+) -> DifferingRecords | None:
     """All records that differ, of what the follower keeps; None if its batches or the leader's can no longer be read."""
     record = found.located.record if found.located else None
     first = found.first_offset if record is None else record.offset  # below it all are equal
@@ -95,7 +77,7 @@ def _differing(comparison: Comparison, leader: Loaded, follower: Loaded, found: 
     brokers = comparison.leader.broker_id, comparison.follower.broker_id
     sides = leader.stored_from(first), follower.stored_from(first)
     try:
-        return differing_records(*sides, first, end, brokers=brokers)
+        return differing_records(*sides, first, end, brokers=brokers, no_evidence=no_evidence)
     except UnreadBatchesError:
         return None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.partition.pairs.pair import PairKeys
+from replica_audit.partition.replicas.known_empty import MADE_EMPTY
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
@@ -64,6 +67,12 @@ def not_compared_row(
         not_compared_offsets=None,
         bounded_by=None,
     )
+
+
+def with_empty_side(verdict: ReplicaVerdict, leader: Loaded, follower: Loaded) -> ReplicaVerdict:
+    """The row with whose log is empty because there is no directory of it."""
+    told = [f"broker {one.broker_id}: {MADE_EMPTY}" for one in (leader, follower) if one.is_known_empty]
+    return replace(verdict, reason="; ".join([verdict.reason, *told])) if told else verdict
 
 
 def why_not_compared(

@@ -66,12 +66,14 @@ class BrokerRegistered(NamedTuple):
     """A broker's process has started, and is fenced until it has caught up with the metadata; in a snapshot, its state.
 
     `stops`: it is in a controlled shutdown, or went through one; only a snapshot says so. `broker_epoch` is higher with every start.
+    `log_dirs`: the ids of its log directories that are online (KIP-858), empty before 3.7.
     """
 
     broker_id: int
     fenced: bool
     stops: bool = False
     broker_epoch: int = -1
+    log_dirs: tuple[str, ...] = ()
 
 
 class BrokerStops(NamedTuple):

@@ -101,6 +101,7 @@ class MetadataImage:
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     brokers_changed_ms: dict[int, int] = field(default_factory=dict)
     broker_epochs: dict[int, int] = field(default_factory=dict)
+    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each broker, as of its last registration
     orphans: int = 0
     broker_events: list[BrokerEvent] = field(default_factory=list)
     min_isr: MinIsrLog = field(default_factory=MinIsrLog)
@@ -153,6 +154,7 @@ class MetadataImage:
             case BrokerRegistered():
                 self.brokers[record.broker_id] = _registered(record, from_snapshot)
                 self.broker_epochs[record.broker_id] = record.broker_epoch
+                self.log_dirs[record.broker_id] = record.log_dirs
             case BrokerStops(broker_id):
                 if self.brokers.get(broker_id) is BrokerState.UP:
                     self.brokers[broker_id] = BrokerState.STOPPING

@@ -14,6 +14,7 @@ from replica_audit.model import Problem
 from replica_audit.storage.inputs import missing_brokers
 from replica_audit.storage.inputs.folders import Tree
 from replica_audit.storage.inputs.given_input import INPUT, location, why_unusable
+from replica_audit.storage.inputs.two_copies import without_older_collections
 from replica_audit.tables.runs import NO_CLUSTER
 
 NOTHING_RECOGNISED = "nothing-recognised"
@@ -145,6 +146,9 @@ def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
             kept.append(broker)
         else:
             found.problems.append((cluster_id, _foreign(broker, cluster_id)))
+    older, problems = without_older_collections([(broker.path, broker.broker_id) for broker in kept])
+    found.problems += [(cluster_id, problem) for problem in problems]
+    kept = [broker for broker in kept if broker.path not in older]
     if folders == [path] and kept:
         apart = missing_brokers.beside(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
         found.problems += [(cluster_id, apart)] if apart else []
@@ -207,10 +211,7 @@ def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
         UsageError: it is malformed, or cannot be read.
     """
     try:
-        head, document = cluster_metadata.read(path)
-        for _partition in cluster_metadata.partitions(document):
-            pass
-        return head
+        return cluster_metadata.read(path)[0]
     except MetadataError as error:
         where = f" at line {error.line}" if error.line else ""
         raise UsageError(f"--cluster-metadata {path}: {error.reason}{where}") from None

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import Problem
-from replica_audit.partition.known.cluster_facts import ClusterFacts, named_brokers
+from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.storage.inputs.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.inputs.sources import Found, Root
+from replica_audit.storage.inputs.two_copies import of_log_directories
 
 
-def brokers_not_there(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterator[tuple[str, Problem]]:
-    """For each cluster by its id: brokers that its metadata names and the input lacks, unless that is reported already."""
+def problems_of_brokers(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterator[tuple[str, Problem]]:
+    """For each cluster by its id: brokers that its metadata names and the input lacks, unless that is reported already, or has twice."""
     reported = {cluster for cluster, problem in found.problems if problem.code == ONE_OF_SEVERAL}
     for root in found.roots:
         present = (broker.broker_id for broker in root.brokers)
-        problem = lacking(root.metadata_path or root.path, present, named_brokers(root.head, facts[root.cluster_id]))
+        problem = lacking(root.metadata_path or root.path, present, facts[root.cluster_id].named)
         if problem is not None and root.cluster_id not in reported:
             yield root.cluster_id, problem
+        for copied in of_log_directories(facts[root.cluster_id].other_copies):
+            yield root.cluster_id, copied
 
 
 def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
@@ -27,7 +30,6 @@ def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
         "protocol_reason": facts.generation.reason,
         "path": str(root.path),
         "brokers": len({broker.broker_id for broker in root.brokers}),
-        "broker_ids": sorted({broker.broker_id for broker in root.brokers}),
         "has_metadata": root.head is not None,
     }
 
