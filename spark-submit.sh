@@ -4,6 +4,7 @@ set -euo pipefail
 
 # shellcheck source=tools/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/tools/environment.sh"
+environment_safe_path
 
 usage() {
     cat <<'TEXT'
@@ -115,7 +116,7 @@ if $needs_spark && ! $dry_run; then
     environment_packages ""
     # What cannot end well is refused here: starting a JVM to learn that a path is wrong takes many times as long.
     refused=0
-    "$VENV/bin/python" -c 'import sys; from replica_audit.cli import check; sys.exit(check(sys.argv[1:]))' \
+    "$VENV/bin/python" -I -c 'import sys; from replica_audit.cli import check; sys.exit(check(sys.argv[1:]))' \
         "$job" ${arguments[@]+"${arguments[@]}"} || refused=$?
     if [ "$refused" -eq "$USAGE_ERROR" ] || [ "$refused" -eq 130 ]; then exit "$refused"; fi
     environment_jars

@@ -1,5 +1,6 @@
 # The environment that spark-submit.sh and tests/run.sh share; sourced, never run. Bash 3.2 will do.
 #
+#   environment_safe_path               no Python that is started imports from the folder that it is started in
 #   environment_require_java            a Java runtime that Spark can use, or the end
 #   environment_packages EXTRAS         .venv/ with the pinned packages and this project; EXTRAS: "" or "test,lint"
 #   environment_jars                    .cache/jars/ with the Delta Lake jars
@@ -28,6 +29,18 @@ fail() {
     shift
     if [ $# -gt 0 ]; then printf '  %s\n' "$@" >&2; fi
     exit "$USAGE_ERROR"
+}
+
+# A folder that somebody else wrote may hold a json.py: neither the working directory (an empty or relative entry of PYTHONPATH
+# is one, too) nor that of a script is searched for modules, in the launcher, the driver and its workers.
+environment_safe_path() {
+    local entry safe="" entries=()
+    export PYTHONSAFEPATH=1
+    IFS=: read -r -a entries <<<"${PYTHONPATH:-}" || true
+    for entry in ${entries[@]+"${entries[@]}"}; do
+        case "$entry" in /*) safe="${safe:+$safe:}$entry" ;; esac
+    done
+    if [ -n "$safe" ]; then export PYTHONPATH="$safe"; else unset PYTHONPATH; fi
 }
 
 # ---------------------------------------------------------------------------------------------------------------- Java
@@ -84,10 +97,10 @@ find_python() {
     for name in python3.11 python3.12 python3.13 python3.14 python3 python; do
         name="$(type -P "$name")" || continue
         # Shims of version managers exist for versions that are not installed: only running one tells.
-        version="$("$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" || continue
-        if ! "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        version="$("$name" -I -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" || continue
+        if ! "$name" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
             found="${found:+$found; }Python $version ($name)"
-        elif ! "$name" -c 'import ensurepip, fcntl, venv' 2>/dev/null; then
+        elif ! "$name" -I -c 'import ensurepip, fcntl, venv' 2>/dev/null; then
             found="${found:+$found; }Python $version ($name), without its venv module (Debian, Ubuntu: apt-get install python$version-venv)"
         else
             PYTHON="$name"
@@ -108,9 +121,9 @@ locked() {
     fi
     exec 9>"$CACHE/setup.lock"
     # A lock on an open file belongs to this shell as much as to the Python that asks for it, and ends with this shell.
-    if ! "$PYTHON" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null; then
+    if ! "$PYTHON" -I -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null; then
         say "setting up: waiting for another start that is setting up ..."
-        "$PYTHON" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+        "$PYTHON" -I -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
     fi
     trap 'say "setting up: interrupted; the next start begins anew"; exit 130' INT
     "$@"
@@ -151,7 +164,7 @@ make_packages() {
     else
         say "setting up: creating .venv with $PYTHON ..."
         rm -f "$STAMP"
-        "$PYTHON" -m venv --clear "$VENV" >"$CACHE/setup.log" 2>&1 || packages_failed "the virtual environment could not be created"
+        "$PYTHON" -I -m venv --clear "$VENV" >"$CACHE/setup.log" 2>&1 || packages_failed "the virtual environment could not be created"
     fi
     rm -f "$STAMP" # a kill from here on leaves a .venv/ that does not count
     say "setting up: installing packages (1 to 3 min, about 500 MB) ..."
@@ -374,12 +387,12 @@ python_of_the_packages() {
 environment_for_executors() {
     case "$(spark_master)" in local | local\[*) return ;; esac
     local made="$CACHE/replica_audit.$$.zip"
-    (cd "$ROOT/lib" && "$VENV/bin/python" -m zipfile -c "$made" replica_audit) || fail "cannot write $made"
+    (cd "$ROOT/lib" && "$VENV/bin/python" -I -m zipfile -c "$made" replica_audit) || fail "cannot write $made"
     mv "$made" "$CACHE/replica_audit.zip"
     if [ -n "${REPLICA_AUDIT_EXECUTOR_PYTHON:-}" ] || [ "$EXECUTOR_PACKAGES" -nt "$STAMP" ]; then return; fi
     say "setting up: packing the Python packages for the executors (10 s, 160 MB) ..."
     made="$EXECUTOR_PACKAGES.$$"
-    "$VENV/bin/python" "$ROOT/tools/executor_packages.py" "$made" || fail "cannot write $made"
+    "$VENV/bin/python" -I "$ROOT/tools/executor_packages.py" "$made" || fail "cannot write $made"
     mv "$made" "$EXECUTOR_PACKAGES"
 }
 

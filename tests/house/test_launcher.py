@@ -89,7 +89,7 @@ def test_without_python_it_says_what_to_install(checkout: Checkout) -> None:
 
 def test_an_old_python_is_named(checkout: Checkout) -> None:
     checkout.java("17")
-    python = checkout.script(checkout.path / "python3", 'case "$2" in *print*) echo 3.9 ;; *) exit 1 ;; esac')
+    python = checkout.script(checkout.path / "python3", 'case "$3" in *print*) echo 3.9 ;; *) exit 1 ;; esac')
     ran = checkout.run("audit")
     assert ran.code == 2
     assert f"found: Python 3.9 ({python})" in ran.err
@@ -370,7 +370,7 @@ def test_a_job_is_told_where_the_launchers_own_stderr_is(checkout: Checkout) -> 
 def test_what_cannot_end_well_is_refused_before_a_jvm_starts(checkout: Checkout, answer: int, code: int, out: str) -> None:
     checkout.java("17")
     checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", 'echo "$3 $4 $5" >&2', f"exit {answer}")
+    checkout.script(checkout.root / ".venv/bin/python", 'echo "$4 $5 $6" >&2', f"exit {answer}")
     checkout.script(checkout.root / ".venv/bin/spark-submit", "echo started")
     ran = checkout.run("audit", "--input", "a b")
     assert (ran.code, ran.out, ran.err) == (code, out, "audit --input a b\n")

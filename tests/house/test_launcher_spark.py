@@ -59,6 +59,33 @@ def test_a_run_shows_what_the_job_says_and_leaves_nothing_behind(checkout: Check
     assert not list(checkout.cwd.iterdir())
 
 
+def set_traps(folder: Path) -> Path:
+    """Modules that a folder of an input may hold; whoever imports one leaves a file behind."""
+    sprung = folder / "sprung"
+    for name in ("json", "replica_audit", "pyspark", "pyarrow", "sitecustomize", "encodings", "venv"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(f"open({str(sprung)!r}, 'a').write({name!r})\n", encoding="utf-8")
+    return sprung
+
+
+@pytest.mark.parametrize("path", [None, ":."])
+def test_nothing_is_imported_from_the_folder_that_it_is_started_in(checkout: Checkout, path: str | None) -> None:
+    checkout.job(
+        "imports",
+        "import sys",
+        "from pyspark.sql import SparkSession",
+        "def names(batches):",
+        "    import json, replica_audit.model",
+        "    yield from batches",
+        "spark = SparkSession.builder.getOrCreate()",
+        "sys.exit(spark.range(3).mapInArrow(names, 'id long').count())",
+    )
+    sprung = set_traps(checkout.cwd)
+    ran = checkout.run("imports", **VARIABLES, **({} if path is None else {"PYTHONPATH": path}))
+    assert not sprung.exists(), sprung.read_text()
+    assert ran.code == 3
+
+
 @pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "kill"])
 def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool) -> None:
     checkout.job("waits", "import time", "print('up', flush=True)", "time.sleep(1000)")

@@ -52,6 +52,7 @@ def prepare(command: Command) -> None:
     for name in _OF_ANOTHER_SPARK.split():
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONSAFEPATH"] = "1"  # workers import nothing from the folder that the command is started in
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark does not start where the machine's name leads nowhere
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*flags(command.name, master, jars), *_more(), "pyspark-shell"])
     os.environ["SPARK_LAUNCHER_OPTS"] = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
