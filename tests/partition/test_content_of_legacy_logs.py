@@ -26,7 +26,7 @@ def _audited(tmp_path: Path, follower: Disk, protocol: Protocol = Protocol.HIGH_
         pytest.param(0, "content_mismatch", id="from the beginning"),
         pytest.param(19, "content_mismatch", id="in the last message that is not cut"),
         pytest.param(20, "stale_tail", id="from the cut on"),
-        pytest.param(None, "stale_tail", id="nowhere"),
+        pytest.param(None, "identical", id="nowhere: it is fetched again"),
     ],
 )
 def test_what_differs_below_the_cut_stays_different(tmp_path: Path, protocol: Protocol, other_from: int | None, verdict: str) -> None:

@@ -187,7 +187,7 @@ def _first_rule(c: Comparison) -> set[Verdict]:
         return {Verdict.INCONCLUSIVE}
     if c.still_diverged:
         return {Verdict.LOG_MATCHING_VIOLATION}
-    if c.cut is not None:
+    if c.cut is not None and not (c.fetches_all_again and not c.follower_copied_earlier):
         copied = Verdict.INCONCLUSIVE if c.follower_copied_earlier else Verdict.STALE_TAIL
         uncommitted = Verdict.CANNOT_REJOIN if c.cannot_rejoin else copied
         loses = Verdict.COMMITTED_LOSS if c.lost else uncommitted

@@ -10,7 +10,7 @@ import pytest
 from replica_audit.report.text.first_findings import ORDERED_BY, lines, worst_first
 
 LOSS = {"code": "committed_loss", "severity": "critical", "topic": "orders", "partition": 3, "broker_id": 2, "cluster_id": "a"}
-LOST: dict[str, Any] = LOSS | {"removed_committed": 10, "removed_records": 12, "summary": "10 of the removed offsets were committed"}
+LOST: dict[str, Any] = LOSS | {"removed_committed": 10, "records_lost": 12, "summary": "10 of the removed offsets were committed"}
 
 
 def ordered(*rows: dict[str, Any]) -> list[int]:
@@ -23,8 +23,8 @@ def ordered(*rows: dict[str, Any]) -> list[int]:
     "worse",
     [
         {"code": "offline_partition", "severity": "warning", "broker_id": -1},
-        {"removed_committed": 11, "removed_records": 0},
-        {"removed_records": 13},
+        {"removed_committed": 11, "records_lost": 0},
+        {"records_lost": 13},
         {"cluster_id": "A"},
         {"topic": "orderR"},
         {"partition": 1},
@@ -37,7 +37,7 @@ def test_what_is_worse_comes_first(worse: dict[str, Any]) -> None:
 
 
 def test_severity_goes_before_what_is_lost_and_nothing_known_comes_last() -> None:
-    unknown = LOST | {"removed_committed": None, "removed_records": None}
+    unknown = LOST | {"removed_committed": None, "records_lost": None}
     warning = LOST | {"code": "inconclusive", "severity": "warning", "removed_committed": 1000}
     assert ordered(warning, unknown, LOST) == [2, 1, 0]
 

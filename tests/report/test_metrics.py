@@ -82,7 +82,7 @@ def test_numbers_are_those_of_the_tables(run: PastRun, told: Series) -> None:
     committed: Counter[tuple[str, str]] = Counter()
     for row in rows(run, "replica_verdicts"):
         state = "removed" if row["already_truncated"] else "to_remove"
-        removed[row["cluster_id"], state] += row["removed_records"] or 0
+        removed[row["cluster_id"], state] += row["lost_records"] or 0
         committed[row["cluster_id"], state] += row["removed_committed"] or 0
     assert {state for (_cluster, state), count in removed.items() if count} == set(TRUNCATION_STATES)
     for name, counted in (("truncated_records", removed), ("truncated_committed_offsets", committed)):

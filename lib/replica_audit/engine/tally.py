@@ -23,7 +23,7 @@ from replica_audit.tables.values import Row
 
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)
-_SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "removed_records", "acknowledgement")
+_SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "records_lost", "acknowledgement")
 _KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions", "unread")
 _ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS, _UNREAD = _KINDS
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])

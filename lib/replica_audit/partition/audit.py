@@ -111,6 +111,7 @@ class PartitionAudit:
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
         self.context = Context(
             leader_epoch=self.metadata.leader_epoch,
+            leader_is_inferred=self.leadership.source == INFERRED,
             enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
             compacted=compacted,
             simultaneous=cluster.simultaneous,

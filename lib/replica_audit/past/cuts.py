@@ -17,7 +17,16 @@ from replica_audit.past.run import PastRun
 from replica_audit.tables import LOGGED_INCIDENTS, REPLICA_LOGS, REPLICA_VERDICTS, SEGMENT_EPOCHS
 
 _KEYS = ("cluster_id", "topic", "partition")
-_VERDICT = ("leader_id", "follower_id", "verdict", "truncation_offset", "restart_offset", "divergence_offset", "removed_offsets")
+_VERDICT = (
+    "leader_id",
+    "follower_id",
+    "verdict",
+    "truncation_offset",
+    "restart_offset",
+    "divergence_offset",
+    "removed_offsets",
+    "lost_offsets",
+)
 _MORE = ("removed_records", "removed_bytes", "already_truncated", "compacted")
 _LOG = ("broker_id", "log_dir", "directory", "state", "log_start_offset", "log_end_offset")
 _INCIDENT = ("broker_id", "truncation_offset", "end_offset", "path", "line")
@@ -61,7 +70,8 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
     wanted = of_cluster if partitions is None else of_cluster & _among(partitions)
     is_cut = (ds.field("removed_offsets") > 0) | _truncates()
     unclear = ds.field("removed_offsets").is_null()
-    verdicts = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
+    found = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, *_VERDICT, *_MORE), wanted & (is_cut | unclear)), partitions)
+    verdicts = [row for row in found if row["lost_offsets"] != 0]  # all of it is fetched again
     planned = planned_cuts(run, cluster_id, gone)  # of partitions without a leader verdicts are against whoever is inferred to lead
     verdicts = [row for row in verdicts if (row["topic"], row["partition"]) not in planned]
     verdicts += _planned_rows(run, cluster_id, planned, partitions)
@@ -183,7 +193,8 @@ def _before(row: dict[str, Any]) -> RemovedBefore:
 
 def clusters_with_cuts(run: PastRun, partitions: Collection[Partition] | None = None) -> list[str]:
     """The clusters of a run in which something is cut, of some partitions or of any."""
-    found = {str(row["cluster_id"]) for row in _rows(run.read(REPLICA_VERDICTS, _KEYS, _truncates()), partitions)}
+    cut = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, "lost_offsets"), _truncates()), partitions)
+    found = {str(row["cluster_id"]) for row in cut if row["lost_offsets"] != 0}
     for cluster in clusters_offline(run):
         cuts = planned_cuts(run, cluster)
         found |= {cluster for key in cuts if cuts[key] and (partitions is None or key in partitions)}

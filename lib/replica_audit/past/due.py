@@ -28,11 +28,12 @@ _VERDICTS = (
     "truncation_offset",
     "restart_offset",
     "divergence_offset",
-    "removed_records",
+    "lost_offsets",
+    "lost_records",
     "removed_committed",
     "already_truncated",
 )
-_SUMS = {"lost_records": "removed_records", "lost_committed": "removed_committed"}
+_SUMS = {"lost_records": "lost_records", "lost_committed": "removed_committed"}
 
 
 def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> DueFacts:
@@ -85,7 +86,8 @@ def _to_be_cut(verdicts: pa.Table) -> pa.Table:
     is_cut = pc.field("truncation_offset").is_valid() | pc.field("restart_offset").is_valid()
     loses = pc.field("verdict").isin([str(Verdict.STALE_TAIL), str(Verdict.COMMITTED_LOSS)])
     is_done = pc.coalesce(pc.field("already_truncated"), pc.scalar(False))
-    return verdicts.filter(is_cut & (pc.field("divergence_offset").is_valid() | loses) & ~is_done)
+    is_lost = pc.coalesce(pc.field("lost_offsets") != 0, pc.scalar(True))
+    return verdicts.filter(is_cut & (pc.field("divergence_offset").is_valid() | loses) & ~is_done & is_lost)
 
 
 def _values(found: pa.Table, column: str) -> list[Any]:
@@ -101,9 +103,9 @@ def _partitions(found: pa.Table) -> DuePartitions:
         rows=found.num_rows,
         count=keys.num_rows,
         first=tuple(_key_of(row) for row in keys.take(first).to_pylist()),
-        records=_sum(found, "removed_records"),
+        records=_sum(found, "lost_records"),
         committed=_sum(found, "removed_committed"),
-        records_unknown=found["removed_records"].null_count if "verdict" in found.column_names else 0,
+        records_unknown=found["lost_records"].null_count if "verdict" in found.column_names else 0,
     )
 
 

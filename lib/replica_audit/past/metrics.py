@@ -64,14 +64,14 @@ def _bytes(run: PastRun, row: RunRow) -> int:
 
 
 def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
-    """What followers will truncate, and what they have truncated since they were copied."""
+    """What of what followers will truncate, or have truncated since they were copied, their leaders do not hold."""
     # how many records is unknown where a batch index is damaged; how many committed offsets is not
     is_removed = (ds.field("cluster_id") == row.cluster_id) & ((ds.field("removed_records") > 0) | (ds.field("removed_committed") > 0))
-    found = run.read(tables.REPLICA_VERDICTS, ["removed_records", "removed_committed", "already_truncated"], is_removed)
+    found = run.read(tables.REPLICA_VERDICTS, ["lost_records", "removed_committed", "already_truncated"], is_removed)
     is_done = ds.field("already_truncated")  # null: nothing tells of it
     by_state = {TO_REMOVE: found.filter(is_done.is_null() | ~is_done), REMOVED: found.filter(is_done)}
     return {
-        "truncated_records": {state: _sum(rows["removed_records"]) for state, rows in by_state.items()},
+        "truncated_records": {state: _sum(rows["lost_records"]) for state, rows in by_state.items()},
         "truncated_committed": {state: _sum(rows["removed_committed"]) for state, rows in by_state.items()},
     }
 

@@ -193,7 +193,7 @@ def _brokers(run: PastRun, cluster_id: str) -> int:
 
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
-    names = [name for name in Finding.__slots__ if name not in _OUTCOMES]
+    names = ["lost_records" if name == "records_lost" else name for name in Finding.__slots__ if name not in _OUTCOMES]
     rows = without_known(run, run.read(tables.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
     ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITIES))
     ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
@@ -201,7 +201,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
         ("severity_rank", "ascending"),
         ("verdict_rank", "ascending"),
         ("removed_committed", "descending"),
-        ("removed_records", "descending"),
+        ("lost_records", "descending"),
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
     worst = rows.take(in_order(ranked, order)[:count]).to_pylist()
@@ -209,7 +209,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     bad = run.read(tables.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
     outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
     good = dict.fromkeys(_OUTCOMES, False)
-    return [Finding(**row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
+    return [Finding(records_lost=row.pop("lost_records"), **row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
 
 
 def _partition_codes(run: PastRun) -> dict[str, int]:

@@ -19,8 +19,15 @@ from replica_audit.report.facts.question import chosen_run
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import Table
 
-# what a column was called when nothing but checkpointed high watermarks proved that offsets were committed
-_STOOD_FOR = {"removed_committed": "removed_below_high_watermark", "lost_committed": "lost_below_high_watermark"}
+# what a column was called when nothing but checkpointed high watermarks proved that offsets were committed; and when what is truncated
+# was not told from what is lost
+_STOOD_FOR = {
+    "removed_committed": "removed_below_high_watermark",
+    "lost_committed": "lost_below_high_watermark",
+    "lost_offsets": "removed_offsets",
+    "lost_records": "removed_records",
+    "records_lost": "removed_records",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +79,22 @@ class PastRun:
 
     def read(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
         """Columns of the run's rows of a table; of an older run one that it lacks is what then stood for it, or null."""
-        wanted = [*names, *(_STOOD_FOR[name] for name in names if name in _STOOD_FOR and _STOOD_FOR[name] not in names)]
+        older = {name: _STOOD_FOR[name] for name in names if name in _STOOD_FOR and _is_alike(table.arrow, name, _STOOD_FOR[name])}
+        wanted = [*names, *(name for name in sorted(set(older.values())) if name not in names)]
         schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in wanted])
         found = self.tables.columns(table.name, schema, where, run_id=self.run_id)
-        for name in _STOOD_FOR.keys() & set(names):
-            filled: Any = pc.coalesce(found[name], found[_STOOD_FOR[name]])
+        for name, stood_for in older.items():
+            filled: Any = pc.coalesce(found[name], found[stood_for])
             found = found.set_column(found.schema.get_field_index(name), name, filled)
         return found.select(list(names))
 
     def counts(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> Counter[tuple[Any, ...]]:
         """How often each combination of values of the columns occurs."""
         return counted(self.read(table, names, where), names)
+
+
+def _is_alike(schema: pa.Schema, name: str, other: str) -> bool:
+    return other in schema.names and schema.field(name).type == schema.field(other).type
 
 
 def _place(row: RunRow) -> int:

@@ -140,6 +140,7 @@ class FindingFacts:
     fetcher_fails: Annotated[bool | None, "as in truncation_points, of the protocol that applies"] = None
     still_diverged: Annotated[bool | None, "as in truncation_points, of the protocol that applies"] = None
     removed_records: Annotated[Bigint | None, "as in replica_verdicts"] = None
+    records_lost: Annotated[Bigint | None, "lost_records of replica_verdicts; null also where an older version wrote the row"] = None
     removed_below_high_watermark: Annotated[Bigint | None, "as in replica_verdicts"] = None
     removed_committed: Annotated[Bigint | None, "as in replica_verdicts"] = None
     commit_evidence: Annotated[str | None, "as in replica_verdicts"] = None

@@ -178,6 +178,13 @@ class ReplicaVerdict:
     ]
     removed_records: Annotated[Bigint | None, "records in the truncated batches"]
     removed_bytes: Annotated[Bigint | None, "their bytes"]
+    lost_offsets: Annotated[
+        Bigint | None,
+        "of the removed offsets those that the leader does not hold in the same epochs; the others are fetched again. Where the leader is "
+        "inferred, all; null: not known, or of an older version, which lacks the difference",
+    ]
+    lost_records: Annotated[Bigint | None, "records in them; of a batch that the leader holds in part as many as offsets"]
+    lost_bytes: Annotated[Bigint | None, "bytes of the batches whose last offset is among them"]
     removed_below_high_watermark: Annotated[
         Bigint | None,
         "removed offsets below the checkpointed high watermark of a replica that holds them, and that the leader does not hold",

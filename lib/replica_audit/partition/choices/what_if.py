@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from replica_audit.model import BatchHeader, PartitionMetadata
+from replica_audit.model import PartitionMetadata
 from replica_audit.partition.choices.electability import Electability
 from replica_audit.partition.choices.follower_cuts import follower_cuts
 from replica_audit.partition.known.known_partition import UnreadBatchesError
@@ -32,7 +32,7 @@ from replica_audit.protocol.comparison.commitment import Evidence
 from replica_audit.protocol.comparison.pair import Comparison, catches_up, removal_start
 from replica_audit.protocol.epochs.lineage import Span, without
 from replica_audit.protocol.exchange.alternatives import traffic, what_if
-from replica_audit.protocol.exchange.cuts import records_in
+from replica_audit.protocol.exchange.cuts import measure_loss
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
@@ -204,28 +204,10 @@ def _taken(comparison: Comparison, leader: Side, follower: Side) -> list[Span]:
 
 
 def _loss(follower: Side, spans: Sequence[Span]) -> Loss:
-    """Count what spans of a follower's history hold: of a batch that is lost in part as many records as offsets."""
-    records, size, place = 0, 0, 0
-    for batch in follower.loaded.batches_from(spans[0].first_offset) if spans else ():
-        while place < len(spans) and spans[place].end_offset <= batch.base_offset:
-            place += 1
-        if place == len(spans):
-            break
-        lost, ends_lost = _part_of(batch, spans, place)
-        records += min(records_in(batch), lost)
-        size += batch.size_bytes if ends_lost else 0  # else it counts with the follower that holds the rest
+    """What spans of a follower's history hold."""
+    batches = follower.loaded.batches_from(spans[0].first_offset) if spans else ()
+    records, size = measure_loss(batches, spans)
     return Loss(spans=tuple(spans), records=records, size_bytes=size)
-
-
-def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int, bool]:
-    """How many offsets of a batch lie in spans, from the one at a place on, and whether the last one does."""
-    lost, ends_lost = 0, False
-    while place < len(spans) and spans[place].first_offset <= batch.last_offset:
-        span = spans[place]
-        lost += min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)
-        ends_lost = span.end_offset > batch.last_offset
-        place += 1
-    return lost, ends_lost
 
 
 def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[WhatIfRule]:

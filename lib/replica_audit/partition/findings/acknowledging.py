@@ -42,7 +42,9 @@ def acknowledging(found: Found, acknowledged: Acknowledgements, *, at_least: int
 
 
 def lost_records(found: FoundFinding | RunFinding) -> int:
-    """How many records a finding loses: removed, or missing; of a partition without a leader, under the candidate that loses least.
+    """How many records a finding loses: removed and not on the leader, or missing.
+
+    Of a partition without a leader: under the candidate that loses least.
 
     Where a follower truncates, at least the committed offsets among them count: records may not be counted where batches are compacted.
     """
@@ -50,7 +52,8 @@ def lost_records(found: FoundFinding | RunFinding) -> int:
         return sum(one.missing_records for one in found.lost_records)
     if found.candidates is not None:
         return min((one.lost_records for one in found.candidates if one.lost_records is not None), default=0)
-    return max(found.removed_records or 0, found.removed_committed or 0)
+    lost = found.removed_records if found.records_lost is None else found.records_lost
+    return max(lost or 0, found.removed_committed or 0)
 
 
 def _subject(found: FoundFinding | RunFinding, at_least: int) -> AckSubject:

@@ -147,6 +147,7 @@ def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: 
         fetcher_fails=False,
         still_diverged=False,
         removed_records=verdict.removed_records,
+        records_lost=verdict.lost_records,
         removed_below_high_watermark=verdict.removed_below_high_watermark,
         removed_committed=verdict.removed_committed,
         commit_evidence=verdict.commit_evidence,

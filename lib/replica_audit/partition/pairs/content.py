@@ -10,7 +10,13 @@ from replica_audit.formats.segment.content_digest import digest_offset
 from replica_audit.model import BatchHeader
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference, Offsets, compare_windows
+from replica_audit.protocol.comparison.content import (
+    ContentComparison,
+    ContentDifference,
+    Offsets,
+    WindowComparison,
+    compare_windows,
+)
 from replica_audit.protocol.comparison.differing_records import DifferingRecords, differing_records
 from replica_audit.protocol.comparison.located import LocatedDifference, locate
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
@@ -40,22 +46,52 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
     """
     end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
     windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
-    most = _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
-    whole = not windows.excused and end == comparison.end
+    found, whole = _walked(leader, follower, windows, _most(comparison))
+    if found is None:
+        return ContentComparison(difference=None, whole=whole and end == comparison.end)
+    if found.leader_crc is not None or found.follower_crc is not None:
+        found = replace(found, located=_located(leader, follower, found.first_offset, end, is_limited=not every_record))
+        if every_record:
+            found = replace(found, records=_differing(comparison, leader, follower, found, windows.no_evidence))
+    return ContentComparison(difference=found, whole=False)
+
+
+def found_again(comparison: Comparison, leader: Loaded, follower: Loaded) -> tuple[Span, ...]:
+    """Of what the follower's files lose and the leader holds by its epochs, what no batch tells to be other records.
+
+    In a log that is compacted equal epochs are all that tells. Without epochs nothing counts but what was compared whole.
+    """
+    by_epochs = comparison.held_by_epochs
+    if comparison.context.compacted:
+        return tuple(span for span in by_epochs if span.leader_epoch >= 0)
+    kept, logs = [], (comparison.leader.log, comparison.follower.log)
+    for span in by_epochs:
+        windows = compare_windows(*logs, span.first_offset, span.end_offset)
+        found, whole = _walked(leader, follower, windows, _most(comparison))
+        end = span.end_offset if found is None else found.first_offset
+        if span.first_offset < end and (whole or span.leader_epoch >= 0):
+            kept.append(span._replace(end_offset=end))
+    return tuple(kept)
+
+
+def _most(comparison: Comparison) -> int:
+    """How many batches are read again where windows cannot tell."""
+    return _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
+
+
+def _walked(leader: Loaded, follower: Loaded, windows: WindowComparison, most: int) -> tuple[ContentDifference | None, bool]:
+    """The first difference that windows, and the batches read again where they cannot tell, show; whether all below it was compared."""
+    whole = not windows.excused
     for part in sorted((*windows.differing, *windows.open)):
         differs = part in windows.differing
         is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
         found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
-            located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
-            found = replace(found, located=located)
-            if every_record:
-                found = replace(found, records=_differing(comparison, leader, follower, found, windows.no_evidence))
-            return ContentComparison(difference=found, whole=False)
+            return found, whole
         if differs and not found:
-            return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
+            return ContentDifference(first_offset=part[0], end_offset=part[1]), whole
         whole = whole and found and not differs  # what differed and no longer does was being written
-    return ContentComparison(difference=None, whole=whole)
+    return None, whole
 
 
 def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limited: bool) -> LocatedDifference | None:

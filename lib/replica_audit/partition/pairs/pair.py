@@ -25,8 +25,9 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
 from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
+from replica_audit.protocol.epochs.lineage import covered
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.exchange.cuts import Removal
+from replica_audit.protocol.exchange.cuts import Removal, measure_loss
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
@@ -139,12 +140,20 @@ def _measured(pair: Pair, protocols: Sequence[Protocol], *, read_batches: bool) 
 
 
 def with_content(pair: Pair, measured: Measured, mode: CompareMode) -> Measured:
-    """The pair with its batches compared, where nothing else can still tell the logs apart, and the mode looks at more than epochs."""
-    if mode is CompareMode.EPOCHS or not measured.comparison.content_decides:
+    """The pair with its batches compared, where nothing else can still tell the logs apart, and the mode looks at more than epochs.
+
+    Compared is what the follower keeps, and what it loses and the leader holds by its epochs: that is fetched again, if it is the same.
+    """
+    comparison = measured.comparison
+    if mode is CompareMode.EPOCHS:
         return measured
     sides = pair.leader.loaded, pair.follower.loaded
-    found = content.compare(measured.comparison, *sides, every_record=mode is CompareMode.RECORDS)
-    return replace(measured, comparison=replace(measured.comparison, content=found))
+    if comparison.content_decides:
+        found = content.compare(comparison, *sides, every_record=mode is CompareMode.RECORDS)
+        comparison = replace(comparison, content=found)
+    if measured.unread is None and comparison.held_by_epochs:
+        comparison = replace(comparison, found_again=content.found_again(comparison, *sides))
+    return measured if comparison is measured.comparison else replace(measured, comparison=comparison)
 
 
 def with_events(pair: Pair, measured: Measured, events: Sequence[LogEvent], *, after_copy: bool) -> Measured:
@@ -202,6 +211,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     parts = comparison.divergence_offset
     common = max(comparison.end, comparison.start) if parts is None else parts
     offsets, records, size = removed(measured)
+    lost_offsets, lost_records, lost_size = lost(pair.follower, measured)
     # where the comparison proves nothing, no loss may be summed up
     commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
     decided = decided_columns(comparison, judgement)
@@ -224,6 +234,9 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         removed_offsets=offsets,
         removed_records=records,
         removed_bytes=size,
+        lost_offsets=lost_offsets,
+        lost_records=lost_records,
+        lost_bytes=lost_size,
         removed_below_high_watermark=commits.removed_below_high_watermark,
         commit_evidence=commits.commit_evidence,
         removed_committed=commits.removed_committed,
@@ -264,3 +277,17 @@ def removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None
         return None, None, None
     removal = measured.removal
     return (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0)
+
+
+def lost(follower: Side, measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
+    """The same of what the leader does not hold in the same epochs: of a batch that it holds in part as many records as offsets."""
+    gone, held, spans = removed(measured), measured.comparison.held_by_the_leader, measured.comparison.lost_spans
+    if not held or gone[0] is None:
+        return gone
+    if not spans:
+        return 0, 0, 0
+    try:
+        records, size = measure_loss(follower.loaded.batches_from(spans[0].first_offset), spans)
+    except UnreadBatchesError:  # gone since the cut was measured
+        return gone
+    return gone[0] - covered((span.first_offset, span.end_offset) for span in held), records, size

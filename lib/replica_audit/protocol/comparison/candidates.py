@@ -161,9 +161,7 @@ def taken(comparison: Comparison) -> list[Span]:
     if first is None:
         return []
     start, end = max(first, leader.log.log_start_offset), follower.log.log_end_offset
-    compacted_until = leader.log.log_end_offset if comparison.context.compacted else start
-    missing_from = compacted_until if leader.cleaner_offset is None else leader.cleaner_offset
-    return list(lacking(follower.history, leader.history, start, end, missing_from=missing_from))
+    return list(lacking(follower.history, leader.history, start, end, missing_from=comparison.compacted_until(start)))
 
 
 def ranked(candidates: Sequence[Candidate], electable: Collection[int] = ()) -> Iterator[tuple[int | None, Candidate]]:

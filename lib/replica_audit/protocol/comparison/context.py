@@ -13,12 +13,14 @@ from replica_audit.protocol.exchange.replica import Replica
 class Context:
     """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
 
+    `leader_is_inferred`: nobody says who leads, so what the leader holds proves nothing of what it can send.
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
     epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
     """
 
     leader_epoch: int = -1
+    leader_is_inferred: bool = False
     enters_epoch_at_once: bool = False
     compacted: bool = False
     simultaneous: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
 from replica_audit.protocol.comparison.content import ContentComparison
 from replica_audit.protocol.comparison.context import Context, copied_before_its_election
@@ -42,7 +43,8 @@ class Comparison:
 
     `witnesses` are the partition's other readable replicas: their high watermarks may prove that what is cut was committed.
     `did_otherwise` is what the follower's broker logged that it did and that the rule does not say.
-    `content` is what comparing the batches gave, None where they were not compared; `records` the same of the records.
+    `content` is what comparing the batches gave, None where they were not compared; `records` the same of the records. `found_again`: of
+    what the follower's files lose, the part whose batches were compared with the leader's and are not other ones; None: not compared.
     """
 
     leader: Replica
@@ -53,6 +55,7 @@ class Comparison:
     did_otherwise: Disobedience | None = None
     content: ContentComparison | None = None
     records: RecordComparison | None = None
+    found_again: tuple[lineage.Span, ...] | None = None
     difference: lineage.Piece | None = field(init=False)
     cannot_rejoin: CannotRejoin | None = field(init=False)
 
@@ -169,7 +172,7 @@ class Comparison:
     def divergence_offset(self) -> int | None:
         """The first offset at which the logs diverge: the follower's first that is not the leader's; None if they do not."""
         was_ahead = self.leader_copied_earlier and self.written_since is None
-        if self.no_common_range or was_ahead or self.metadata_is_older:
+        if self.no_common_range or was_ahead or self.metadata_is_older or self.fetches_all_again:
             return None
         if self.cut is not None and self.cut < self.cleaned:
             return self.cut
@@ -240,6 +243,58 @@ class Comparison:
         start = max(first or 0, self.leader.log.log_start_offset)
         gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
         return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
+
+    @property
+    def held_by_epochs(self) -> list[lineage.Span]:
+        """Of the offsets that the follower's files lose, those that the leader's log has in the same epochs, or compacted away itself.
+
+        Of those without an epoch (-1), which may be other records all the same, only the batches tell.
+        """
+        first, end = removal_start(self.follower, self.effect), self.follower.log.log_end_offset
+        if first is None or self.leader.unreadable or self.follower.unreadable:
+            return []
+        own, theirs = self.follower.history, self.leader.history
+        held = [span for span in lineage.shared(own, theirs, first, end) if span.leader_epoch >= UNDEFINED_EPOCH]
+        if self.context.compacted:
+            start = max(first, self.leader.log.log_start_offset)
+            gone = lineage.lacking(own, theirs, start, end, missing_from=self.compacted_until(start))
+            held += lineage.without(lineage.only_in_left(own, theirs, start, end), gone)
+        return held
+
+    def compacted_until(self, start: int) -> int:
+        """Below which offset the leader's cleaner may have taken what its log lacks; `start` if none was at work."""
+        end = self.leader.log.log_end_offset
+        if self.leader.cleaner_offset is not None:
+            return min(self.leader.cleaner_offset, end)
+        return end if self.context.compacted else start
+
+    @property
+    def held_by_the_leader(self) -> Sequence[lineage.Span]:
+        """Of what the follower's files lose, what the leader holds in the same epochs: it is fetched again, and not lost.
+
+        Nothing where nobody says who leads, or where the leader's log may have been truncated since it was copied. Whether the leader runs
+        does not matter: nobody truncates before it answers. Offsets without an epoch count only where their batches were compared.
+        """
+        if self.context.leader_is_inferred or self.leader_copied_before_its_election:
+            return ()
+        if self.found_again is not None:
+            return self.found_again
+        return [span for span in self.held_by_epochs if span.leader_epoch >= 0]
+
+    @property
+    def lost_spans(self) -> list[lineage.Span]:
+        """What the follower's files lose and the leader does not hold in the same epoch, as spans of the follower's history."""
+        first, end = removal_start(self.follower, self.effect), self.follower.log.log_end_offset
+        if first is None:
+            return []
+        removed = (span._replace(first_offset=max(span.first_offset, first)) for span in self.follower.history if span.end_offset > first)
+        return lineage.without((span for span in removed if span.first_offset < end), self.held_by_the_leader)
+
+    @property
+    def fetches_all_again(self) -> bool:
+        """Whether a cut loses nothing: the leader holds all that it takes, in the same epochs, and the follower catches up."""
+        is_sent = catches_up(self.leader, self.effect) and self.cannot_rejoin is None and not self.still_diverged
+        return self.cut is not None and is_sent and bool(self.held_by_the_leader) and not self.lost_spans
 
     @property
     def committed(self) -> list[Committed]:

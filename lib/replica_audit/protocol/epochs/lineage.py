@@ -167,6 +167,20 @@ def lacking(left: History, right: History, start: int, end: int, *, missing_from
             yield Span(piece.left_epoch, first, piece.end_offset)
 
 
+def shared(left: History, right: History, start: int, end: int) -> Iterator[Span]:
+    """The offsets of [start, end) that both hold in the same epoch; those of a format without epochs, too, though that proves little."""
+    for piece in pieces(left, right, start, end):
+        if piece.left_epoch is not None and piece.left_epoch == piece.right_epoch:
+            yield Span(piece.left_epoch, piece.first_offset, piece.end_offset)
+
+
+def only_in_left(left: History, right: History, start: int, end: int) -> Iterator[Span]:
+    """The offsets of [start, end) that the left history holds and the right one misses."""
+    for piece in pieces(left, right, start, end):
+        if piece.left_epoch is not None and piece.right_epoch is None:
+            yield Span(piece.left_epoch, piece.first_offset, piece.end_offset)
+
+
 def without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """Spans less the offsets that others hold in the same epoch, each offset of an epoch once; ascending by first offset."""
     taken = {epoch: _joined(found) for epoch, found in _by_epoch(others).items()}

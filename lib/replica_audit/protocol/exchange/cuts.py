@@ -6,10 +6,11 @@ returns a batch beginning below the log end offset fails, unless the log is empt
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replica_audit.model import BatchHeader
+from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.replay import Truncation
 
 
@@ -79,6 +80,36 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
         last_timestamp_ms=latest,
         open_producer_ids=tuple(dict.fromkeys(left_open)),
     )
+
+
+def measure_loss(batches: Iterable[BatchHeader], spans: Sequence[Span]) -> tuple[int, int]:
+    """Records and bytes of the batches in spans: of a batch that lies in them in part as many records as offsets.
+
+    Args:
+        batches: of the log, in order, from the one that holds the first offset of the spans or any earlier one on.
+        spans: ascending and disjoint. The bytes of a batch count where its last offset lies in them.
+    """
+    records, size, place = 0, 0, 0
+    for batch in batches:
+        while place < len(spans) and spans[place].end_offset <= batch.base_offset:
+            place += 1
+        if place == len(spans):
+            break
+        lost, ends_lost = _part_of(batch, spans, place)
+        records += min(records_in(batch), lost)
+        size += batch.size_bytes if ends_lost else 0  # else it counts with whoever holds the rest
+    return records, size
+
+
+def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int, bool]:
+    """How many offsets of a batch lie in spans, from the one at a place on, and whether the last one does."""
+    lost, ends_lost = 0, False
+    while place < len(spans) and spans[place].first_offset <= batch.last_offset:
+        span = spans[place]
+        lost += min(span.end_offset, batch.last_offset + 1) - max(span.first_offset, batch.base_offset)
+        ends_lost = span.end_offset > batch.last_offset
+        place += 1
+    return lost, ends_lost
 
 
 def records_in(batch: BatchHeader) -> int:

@@ -13,7 +13,7 @@ from replica_audit.protocol.comparison.differing_keys import DifferingKeys, Reco
 from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
-from replica_audit.protocol.epochs.lineage import Piece
+from replica_audit.protocol.epochs.lineage import Piece, covered
 from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
@@ -139,6 +139,18 @@ def cut_besides(c: Comparison) -> str:
     lost = c.lost
     committed = f"{lost} of them were committed, and the leader does not hold them" if lost else "none is known to have been committed"
     return f"it truncates to {c.cut}: offsets {removed(c)} are removed, {committed}"
+
+
+def sent_again(c: Comparison) -> str | None:
+    """What of the removed offsets the leader holds, and sends again; None where it holds nothing of them, or never sends it."""
+    held = covered((span.first_offset, span.end_offset) for span in c.held_by_the_leader)
+    if not held or c.effect.fetcher_fails or c.cannot_rejoin is not None:
+        return None
+    alike = "epochs" if c.leader.has_epochs else "batches"
+    if c.fetches_all_again:
+        again = f"fetches offsets {removed(c)} again from leader {c.leader.broker_id}"
+        return f"it truncates to {c.cut} and {again}, which holds them in the same {alike}: nothing is lost"
+    return f"of the removed offsets the leader holds {held} in the same {alike}, and sends them again"
 
 
 def removed(c: Comparison) -> str:

@@ -120,6 +120,10 @@ def judge(comparison: Comparison) -> Judgement:
 
 def _besides(c: Comparison, verdict: Verdict) -> Iterator[str]:
     """What a cut brings with it that no verdict of its own tells."""
+    if verdict is Verdict.INCONCLUSIVE or c.cut is None:
+        pass
+    elif (again := reasons.sent_again(c)) is not None:
+        yield again
     if verdict not in _CUT:
         return
     if verdict in (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH) and c.cut is not None:
@@ -217,6 +221,8 @@ def _stale_tail(c: Comparison) -> Judgement | None:
         return None
     if c.follower_copied_earlier:
         return inconclusive(Cause.FOLLOWER_COPIED_EARLIER, "its broker runs, so it truncated when it first fetched from this leader")
+    if c.fetches_all_again:
+        return None
     reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 

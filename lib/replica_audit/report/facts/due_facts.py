@@ -118,9 +118,9 @@ def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int =
 
 
 def _of_verdicts(rows: Sequence[ActedVerdict]) -> DuePartitions:
-    removed = sum(one.removed_records or 0 for one in rows)
-    unknown = sum(one.removed_records is None for one in rows)
-    return _partitions([one.key for one in rows], removed, sum(one.removed_committed or 0 for one in rows), unknown)
+    lost = sum(one.lost_records or 0 for one in rows)
+    unknown = sum(one.lost_records is None for one in rows)
+    return _partitions([one.key for one in rows], lost, sum(one.removed_committed or 0 for one in rows), unknown)
 
 
 def _best(one: OfflinePartition) -> Electable | None:

@@ -135,6 +135,14 @@ class ExplainedVerdict:
     differing_keys: tuple[ExplainedKeyCount, ...] | None = None
     records_unread: str | None = None
     differing_records: tuple[ExplainedRecordCount, ...] | None = None
+    lost_offsets: int | None = None
+    lost_records: int | None = None
+    lost_bytes: int | None = None
+
+    @property
+    def loses_records(self) -> int | None:
+        """Truncated records that the leader does not hold; of a run of an older version all that are truncated."""
+        return self.removed_records if self.lost_records is None else self.lost_records
 
     @property
     def committed(self) -> int | None:

@@ -30,11 +30,13 @@ class ActedVerdict:
     truncation_offset: int | None = None
     restart_offset: int | None = None
     removed_records: int | None = None
+    lost_records: int | None = None
     removed_committed: int | None = None
     already_truncated: bool | None = None
     wrong_lines_broker_id: int | None = None
     cause: str | None = None
     removed_offsets: int | None = None
+    lost_offsets: int | None = None
     divergence_offset: int | None = None
 
     @property
@@ -50,7 +52,8 @@ class ActedVerdict:
         """
         is_cut = self.truncation_offset is not None or self.restart_offset is not None
         differs = self.divergence_offset is not None or self.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
-        return is_cut and differs and not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
+        is_open = not self.already_truncated and self.verdict != Verdict.INCONCLUSIVE
+        return is_cut and differs and is_open and self.lost_offsets != 0
 
     @property
     def may_hold_more(self) -> bool:

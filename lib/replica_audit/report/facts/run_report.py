@@ -43,6 +43,12 @@ class Finding:
     removed_below_high_watermark: int | None = None
     commit_evidence: str | None = None
     cause: str | None = None
+    records_lost: int | None = None
+
+    @property
+    def loses_records(self) -> int | None:
+        """Truncated records that the leader does not hold; of a run of an older version all that are truncated."""
+        return self.removed_records if self.records_lost is None else self.records_lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

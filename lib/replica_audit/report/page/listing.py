@@ -34,7 +34,7 @@ def rows_json(data: PageData) -> str:
     Returns:
         An object: `clusters` (id and label of each), `severities`, `verdicts`, `topics`, `statuses`, `sentences` and `rows`. A row is
         severity, verdict, cluster, topic, partition, leader, follower (-1: the leader itself), divergence offset, truncation offset,
-        restart offset, removed records, of these committed, status, sentence, its numbers, and 1 if the leader is inferred; names are
+        restart offset, lost records, of these committed, status, sentence, its numbers, and 1 if the leader is inferred; names are
         places in the lists. Of a partition without a leader both brokers are -1.
     """
     report = data.report
@@ -77,7 +77,7 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
         while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
             yield _of_leader(leaders.pop(0))
         numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
-        removed = (finding.removed_records, finding.removed_committed)
+        removed = (finding.loses_records, finding.removed_committed)
         keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
         inferred = int(finding.leader_source == INFERRED)
         yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status, inferred), finding.reason

@@ -166,6 +166,8 @@ def _removed(verdict: ExplainedVerdict) -> Iterator[tuple[str, str]]:
         yield "Records", number(verdict.removed_records)
     if verdict.removed_bytes is not None:
         yield "Bytes", number(verdict.removed_bytes)
+    if verdict.lost_records is not None and verdict.lost_records != verdict.removed_records:
+        yield "Of these lost", counted(verdict.lost_records, "record")
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
     yield "Committed and lost", counted(verdict.committed or 0, "offset")

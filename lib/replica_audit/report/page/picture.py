@@ -85,7 +85,7 @@ def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
 
     def rank(one: Explanation) -> tuple[int, int, int, int]:
         verdict = one.verdict
-        lost = (-(verdict.committed or 0), -(verdict.removed_records or 0))
+        lost = (-(verdict.committed or 0), -(verdict.loses_records or 0))
         return (SEVERITIES.index(verdict.severity), *lost, verdict.follower_id)
 
     return sorted(followers, key=rank)

@@ -220,7 +220,7 @@ def in_short(one: Explanation) -> str:
         return f"{name}: {verdict.reason}."
     if physical is None or physical >= state.log_end_offset:
         return f"{name} truncates nothing: {verdict.reason}."
-    much = "" if verdict.removed_records is None else f", {counted(verdict.removed_records, 'record')}"
+    much = "" if verdict.loses_records is None else f", {counted(verdict.loses_records, 'record')}"
     below = verdict.committed or 0
     committed = f" {number(below)} of these offsets were committed and are not on the leader." if below else ""
     is_done = is_cut_already(one)
@@ -230,5 +230,10 @@ def in_short(one: Explanation) -> str:
         how = f"has since truncated to {verdict.truncation_offset}, according to its server.log"
     else:
         how = f"truncates to {verdict.truncation_offset}"
+    gone = offsets(physical, state.log_end_offset)
+    if verdict.lost_offsets is not None and verdict.lost_offsets < state.log_end_offset - physical:
+        removes, loses = ("has removed", "has lost") if is_done else ("removes", "loses")
+        lost = f"{counted(verdict.lost_offsets, 'offset')}{much}" if verdict.lost_offsets else "nothing"
+        return f"{name} {how}: it {removes} {gone}, and {loses} {lost}: the leader holds the others, and sends them again.{committed}"
     loses = "has lost" if is_done else "loses"
     return f"{name} {how}: it {loses} {offsets(physical, state.log_end_offset)}{much}.{committed}"

@@ -100,6 +100,10 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         )
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield from paragraph(f"Batches written {span_of_time(verdict.first_removed_timestamp_ms, verdict.last_removed_timestamp_ms)} UTC.")
+    if verdict.lost_offsets is not None and verdict.lost_offsets < end - physical:
+        yield from paragraph(_lost(verdict))
+        if not verdict.lost_offsets:
+            return
     below = verdict.committed
     if below:
         yield from paragraph(
@@ -113,6 +117,15 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         yield from paragraph(
             f"Left open because their end marker is truncated: transactions of producer {listed(verdict.open_transactions)}."
         )
+
+
+def _lost(verdict: VerdictRow) -> str:
+    """How much of what is truncated the leader does not hold."""
+    again = f"leader {verdict.leader_id} holds the others, too, and sends them again."
+    if not verdict.lost_offsets:
+        return f"Lost: nothing. {again.replace('the others', 'them', 1).capitalize()}"
+    measures = ((verdict.lost_offsets, "offset"), (verdict.lost_records, "record"), (verdict.lost_bytes, "byte"))
+    return f"Lost: {', '.join(count(number, noun) for number, noun in measures if number is not None)}; {again}"
 
 
 def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:

@@ -25,7 +25,7 @@ def loses(finding: Finding) -> str:
         case Verdict.COMMITTED_LOSS:
             return f"{already}{_records(finding)}"
         case Verdict.STALE_TAIL:
-            return f"{already}{finding.removed_records} records"
+            return f"{already}{_number(finding.loses_records)} records"
         case Verdict.LOG_MATCHING_VIOLATION:
             return _and_lost(finding, *_diverged(finding))
         case Verdict.CANNOT_REJOIN:
@@ -59,16 +59,21 @@ def _diverged(finding: Finding) -> tuple[str, str]:
 
 def _and_lost(finding: Finding, alone: str, short: str) -> str:
     """What stays wrong, in few words beside the records lost if there are any."""
-    if not finding.removed_records:
+    if finding.loses_records == 0:
         return alone
     already = "already " if finding.already_truncated else ""
     committed = f", {finding.removed_committed} committed" if finding.removed_committed else ""
-    return f"{short}; {already}{finding.removed_records} lost{committed}"
+    return f"{short}; {already}{_number(finding.loses_records)} lost{committed}"
+
+
+def _number(records: int | None) -> str:
+    """A number of records; `?` where the batches could not be read again."""
+    return "?" if records is None else str(records)
 
 
 def _records(finding: Finding) -> str:
-    records, committed = finding.removed_records, finding.removed_committed or 0
-    return f"{'?' if records is None else records} records, {committed_part(records or 0, committed)}"
+    records, committed = finding.loses_records, finding.removed_committed or 0
+    return f"{_number(records)} records, {committed_part(records or 0, committed)}"
 
 
 def committed_part(records: int, committed: int) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES
 
 WORST = 5
-ORDERED_BY = ("code", "severity", "removed_committed", "removed_records", "cluster_id", "topic", "partition", "broker_id")
+ORDERED_BY = ("code", "severity", "removed_committed", "records_lost", "cluster_id", "topic", "partition", "broker_id")
 
 
 def worst_first(found: pa.Table) -> Any:
@@ -27,7 +27,7 @@ def worst_first(found: pa.Table) -> Any:
         "code_rank": pc.index_in(found["code"], pa.array(CODES_BY_LOSS)),
     }
     ranked = pa.table(ranks | {name: found[name] for name in ORDERED_BY[2:]})
-    falling = ("removed_committed", "removed_records")
+    falling = ("removed_committed", "records_lost")
     order = [(name, "descending" if name in falling else "ascending") for name in ranked.column_names]
     return pc.sort_indices(ranked, sort_keys=order)  # type: ignore[arg-type]
 

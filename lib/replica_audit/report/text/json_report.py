@@ -27,6 +27,7 @@ _OF_FOLLOWER = (
     "fetcher_fails",
     "still_diverged",
     "removed_records",
+    "records_lost",
     "removed_below_high_watermark",
     "removed_committed",
     "commit_evidence",

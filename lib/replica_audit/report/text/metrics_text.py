@@ -60,7 +60,7 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
         registry, "partition_findings", "Findings of the run that are no verdict on a follower, such as offline_partition", "code"
     )
     states = "by state: to_remove when the follower follows its leader again, removed since it was copied"
-    records = _gauge(registry, "truncated_records", f"Records that followers truncate, {states}", "state")
+    records = _gauge(registry, "truncated_records", f"Records that followers truncate and their leaders do not hold, {states}", "state")
     committed = _gauge(registry, "truncated_committed_offsets", f"Committed offsets that the leader does not hold, {states}", "state")
     for one in clusters:
         for name, (_meaning, of) in _NUMBERS.items():

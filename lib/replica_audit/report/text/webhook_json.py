@@ -27,7 +27,8 @@ _FAILED = "failed"
 _VERSION = 1
 _OF_FINDING = (
     *("finding_key", "cluster_id", "code", "severity", "status", "topic", "partition", "broker_id", "leader_id"),
-    *("divergence_offset", "truncation_offset", "removed_records", "removed_committed", "already_truncated"),
+    *("divergence_offset", "truncation_offset", "removed_records", "records_lost", "removed_committed"),
+    "already_truncated",
 )
 
 
