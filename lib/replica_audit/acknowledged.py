@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from replica_audit.config import read_text
 from replica_audit.errors import ConfigError
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
+from replica_audit.protocol.verdict.confirmation import MissingCode
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 
@@ -62,7 +63,7 @@ class Entry(BaseModel):
     @field_validator("verdict")
     @classmethod
     def _is_known(cls, value: str | None) -> str | None:
-        codes = [str(code) for code in (*Verdict, *PartitionCode)]
+        codes = [str(code) for code in (*Verdict, *PartitionCode, *MissingCode)]
         if value is not None and not any(re.fullmatch(value, code) for code in codes):
             raise ValueError(f"no verdict or code of a finding matches; known: {', '.join(codes)}")
         return value

@@ -19,6 +19,7 @@ from replica_audit.engine.local import ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.acknowledged import with_acknowledgement
+from replica_audit.past.doubts import doubts_of
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
@@ -86,6 +87,7 @@ def triage(
             Counter(_texts(tables[FINDINGS.name].filter(pc.invert(covered)), "severity")),
             Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
             Counter(_texts(tables[FINDINGS.name].filter(covered), "code")),
+            doubts=doubts_of(MemoryTables(tables), run_id),
             records_unread=_records_unread(tables[REPLICA_VERDICTS.name]),
             fail_on=settings.fail_on,
             has_replicas=is_readable,

@@ -206,6 +206,8 @@ PLACES: list[tuple[str, tuple[str | int, ...], list[object]]] = [
     ("topics[0].partitions[0].isr", ("topics", 0, "partitions", 0, "isr"), [[2**31]]),
     ("topics[0].partitions[0].replicas", ("topics", 0, "partitions", 0, "replicas"), [[True, 2]]),
     ("topics[0].partitions[0].isr", ("topics", 0, "partitions", 0, "isr"), [[False]]),
+    ("topics[0].partitions[0].replicas", ("topics", 0, "partitions", 0, "replicas"), [[1, 1], [1, 2, 1]]),
+    ("brokers[0].state", ("brokers", 0, "state"), ["alive", "UP", "offline", "stopped"]),
 ]
 
 
@@ -228,6 +230,20 @@ def test_the_place_is_that_of_the_element_that_is_wrong():
     document["topics"] += [copy.deepcopy(topic) | {"topic": "a"}, copy.deepcopy(topic) | {"topic": "b"}]
     document["topics"][2]["partitions"] += [{"partition": 1}, {"leader": 3}]
     assert "topics[2].partitions[2].partition is missing" in refused(json.dumps(document).encode()).reason
+
+
+def test_what_is_given_twice_is_refused_by_its_place():
+    """Of two leaders of one partition, either would be a guess."""
+    twice = whole()
+    twice["brokers"].append({"id": twice["brokers"][0]["id"], "state": "down"})
+    assert f"brokers[{len(twice['brokers']) - 1}].id" in refused(json.dumps(twice).encode()).reason
+    twice = whole()
+    partitions = twice["topics"][0]["partitions"]
+    partitions.append(dict(partitions[0]))
+    assert f"topics[0].partitions[{len(partitions) - 1}].partition" in refused(json.dumps(twice).encode()).reason
+    twice = whole()
+    twice["topics"].append(copy.deepcopy(twice["topics"][0]))
+    assert f"topics[{len(twice['topics']) - 1}].partitions[0].partition" in refused(json.dumps(twice).encode()).reason
 
 
 @pytest.mark.parametrize("document", [[], None, 1, "x", {}, {"version": 2}, {"version": None}, {"version": "1"}, {"Version": 1}])

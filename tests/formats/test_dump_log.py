@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump.dump_log import DumpSection, batches, looks_like_dump, sections
+from replica_audit.formats.dump.dump_scan import scan_section
 from replica_audit.model import BatchHeader, Damage
 from tests.vector_kinds import dump_samples
 
@@ -554,3 +555,107 @@ def test_a_damaged_batch_line_behind_records_is_no_content(end):
 def test_contents_that_only_begin_like_a_batch_line_stay_contents(content):
     _found, damage = read(START + line(0, 1, 0) + RECORD * 2 + content)
     assert damage is None
+
+
+# --- as editors and terminals leave lines ---
+
+SHALLOW = ["v2/kafka-4.2.0.shallow.txt", "v2/kafka-2.8.2.shallow.txt", "v2/kafka-2.0.1.shallow.txt", "v2/kafka-0.11.0.2.shallow.txt"]
+KEPT = [name for name in [*SHALLOW, "v2/kafka-2.8.2.print-data-log.txt", "v1/kafka-1.1.1.shallow.txt"] if (SAMPLES / name).exists()]
+
+
+def scanned_alike(text: bytes) -> tuple[list[tuple[int, int]], Damage | None]:
+    """What both readers make of a text."""
+    found, damage = read(text)
+    (section,) = sections(io.BytesIO(text))
+    scan = scan_section(io.BytesIO(text), section)
+    assert (sum(run.batch_count for run in scan.runs), scan.damage) == (len(found), damage)
+    return [(batch.base_offset, batch.last_offset) for batch in found], damage
+
+
+@pytest.mark.parametrize("blanks", [b" ", b"   ", b"\t", b" \t ", b"\r", b" \r", b"\x0c", b"\xc2\xa0", b"\xe3\x80\x80", b"\xe2\x80\x8b"])
+@pytest.mark.parametrize("name", KEPT)
+def test_blanks_at_the_ends_of_lines_change_nothing(name, blanks):
+    whole = (SAMPLES / name).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    expected = scanned_alike(whole)
+    for which in [range(len(lines)), *((place,) for place in range(len(lines)))]:
+        text = b"".join(part[:-1] + blanks + b"\n" if place in which else part for place, part in enumerate(lines))
+        assert scanned_alike(text) == expected
+    at_the_end = read(whole + blanks)
+    assert (at_the_end[0], at_the_end[1] and at_the_end[1].code) == (read(whole)[0], expected[1] and expected[1].code)
+
+
+@pytest.mark.parametrize("joint", [b" ", b"  ", b"\t", b""])
+@pytest.mark.parametrize("name", KEPT)
+def test_lines_that_were_joined_are_read_or_told(name, joint):
+    whole = (SAMPLES / name).read_bytes()
+    expected = read(whole)
+    lines = whole.splitlines(keepends=True)
+    for place in range(len(lines) - 1):
+        text = b"".join(part[:-1] + joint if place == at else part for at, part in enumerate(lines))
+        if not list(sections(io.BytesIO(text))):
+            continue  # a file of which nothing is known is told as that
+        found, damage = read(text)
+        assert found == expected[0] or (damage is not None and found == expected[0][: len(found)])
+        if joint and lines[place + 1].startswith(b"baseOffset: ") and not lines[place].startswith(b"|"):
+            assert (found, damage and damage.code) == (expected[0], expected[1] and expected[1].code)
+
+
+@pytest.mark.parametrize("end", [b"\n", b" \n", b"\n\n", b"\n$ \n"])
+@pytest.mark.parametrize("name", KEPT)
+def test_a_last_line_that_was_cut_is_never_believed(name, end):
+    """An editor ends it as if it were whole. Only a CRC at its very end, as up to 2.1, may be cut unseen."""
+    whole = (SAMPLES / name).read_bytes()
+    everything = read(whole)[0]
+    ends = {place for place in accumulate(len(part) for part in whole.splitlines(keepends=True))}
+    is_old = b"isvalid: true\n" not in whole
+    for cut in range(len(b"Dumping /"), len(whole), 3):
+        text = whole[:cut] + end
+        if cut in ends or cut + 1 in ends or not list(sections(io.BytesIO(text))):
+            continue
+        found, damage = read(text)
+        begun = whole[whole.rfind(b"\n", 0, cut) + 1 : cut]
+        if is_old and b" crc: " in begun and begun[-1:].isdigit():
+            continue
+        assert found == everything[: len(found)], text
+        if begun.startswith(b"baseOffset: ") and len(begun) > len(b"baseOffset: "):
+            assert damage is not None, text
+
+
+@pytest.mark.parametrize("width", [24, 40, 79, 80, 100, 132, 200, 237, 240, 250, 256])
+@pytest.mark.parametrize("name", KEPT)
+def test_lines_that_a_terminal_wrapped_are_told(name, width):
+    whole = (SAMPLES / name).read_bytes()
+    everything = read(whole)[0]
+    first, _, rest = whole.partition(b"\n")
+    parts = [part[at : at + width] for part in rest.splitlines() for at in range(0, len(part), width) or (0,)]
+    text = first + b"\n" + b"\n".join(parts) + b"\n"
+    found, damage = read(text)
+    if text != whole:
+        assert damage is not None
+        assert [batch._replace(crc=0) for batch in found] == [batch._replace(crc=0) for batch in everything[: len(found)]]
+    if all(len(part) <= width for part in rest.splitlines()):
+        assert text == whole
+
+
+def test_a_crc_that_goes_on_in_the_next_line_is_told():
+    """Up to 2.1 it is the last number of a line."""
+    early = [line(at, at, 100 * at, isvalid=None).replace(b" size:", b" isvalid: true size:") for at in range(3)]
+    assert code(START + b"".join(early)) is None
+    for place in range(3):
+        broken = [part[:-4] + b"\n" + part[-4:] if at == place else part for at, part in enumerate(early)]
+        assert code(START + b"".join(broken)) == "dump-malformed"
+
+
+@pytest.mark.parametrize("cut", [20, 30, 34, 36, 37])
+def test_invalid_bytes_count_though_the_line_is_cut_or_wrapped(cut):
+    assert code(START + line(0, 2, 0) + FOUND[:cut] + b"\n") == "torn-batch"
+    assert code(START + line(0, 2, 0) + FOUND[:cut] + b"\n" + FOUND[cut:]) == "torn-batch"
+
+
+def test_a_batch_line_cut_behind_records_is_told():
+    text = START + line(0, 0, 0) + RECORD
+    assert code(text) is None
+    for cut in (13, 20, 28, 60, 200, len(line(1, 1, 100)) - 3):
+        assert code(text + line(1, 1, 100)[:cut] + b"\n") == "dump-malformed"
+    assert code(text + line(1, 1, 100)[:60] + b"\n" + RECORD) is None, "the content of a record"

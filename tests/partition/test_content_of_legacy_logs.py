@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from replica_audit.config import Settings
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.protocol.logs import Batch
 from tests.scenarios.disks import Audited, Cluster, Disk
+from tests.support import in_process
 
 LEADER: list[Batch] = [(-1, 0, 19), (-1, 20, 29)]
 
@@ -43,3 +47,87 @@ def test_where_a_longer_log_differs_tells_where_it_parts(tmp_path: Path) -> None
     assert (row["verdict"], row["divergence_offset"], row["truncation_offset"]) == ("stale_tail", 20, 20)
     row = _audited(tmp_path, Disk(batches=[*LEADER, (-1, 30, 39)], high_watermark=20)).row()
     assert (row["verdict"], row["divergence_offset"], row["truncation_offset"]) == ("stale_tail", 30, 20)
+
+
+OLD = [(-1, at, at) for at in range(30)]
+MIXED: list[Batch] = [*OLD, *((3, at, at) for at in range(30, 40))]  # brokers that went on to magic 2 at offset 30
+
+
+def _mixed(
+    tmp_path: Path, follower: Sequence[Batch], leader: Sequence[Batch] = MIXED, configs: dict[str, str] | None = None, **given: Any
+) -> Path:
+    """Two logs of which a part has no epochs, neither of which is cut."""
+    ends = [batches[-1][2] + 1 for batches in (leader, follower)]
+    disks = {1: Disk(batches=leader, high_watermark=ends[0]), 2: Disk(batches=follower, high_watermark=ends[1], **given)}
+    Cluster(disks=disks, leader_epoch=3, isr=(1,), configs=configs or {}).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
+    return next(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "follower",
+    [
+        pytest.param(MIXED, id="as far as the leader"),
+        pytest.param(OLD, id="the older format only"),
+        pytest.param(MIXED[:35], id="shorter"),
+        pytest.param([*OLD, *((-1, at, at) for at in range(30, 40))], id="converted from 30 on"),
+        pytest.param([*OLD, *((-1, at, at) for at in range(30, 35))], id="converted, and shorter"),
+        pytest.param([*OLD, *((-1, at, at) for at in range(30, 35)), *MIXED[35:]], id="converted in the middle"),
+    ],
+)
+@pytest.mark.parametrize("other_from", [None, 0, 29, 34])
+def test_a_window_of_two_formats_is_compared(tmp_path: Path, follower: Sequence[Batch], other_from: int | None) -> None:
+    home = _mixed(tmp_path, follower, other_from=other_from)
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    is_same = other_from is None or other_from >= len(follower)
+    if is_same:
+        assert row["verdict"] in ("lagging", "identical") and "not all" not in row["reason"]
+    else:
+        assert (row["verdict"], row["divergence_offset"]) == ("content_mismatch", other_from)
+
+
+def _held(epoch: int, first: int, end: int) -> list[Batch]:
+    return [(epoch, at, at) for at in range(first, end)]
+
+
+LOWERED = [*_held(3, 0, 20), *_held(-1, 20, 30)]  # message.format.version was set back at 20
+
+
+@pytest.mark.parametrize("other_from", [None, 20, 29])
+@pytest.mark.parametrize(
+    ("leader", "follower"),
+    [
+        pytest.param(LOWERED, LOWERED, id="on both"),
+        pytest.param(LOWERED, _held(3, 0, 30), id="on the leader"),
+        pytest.param(_held(3, 0, 30), LOWERED, id="on the follower"),
+        pytest.param(_held(3, 0, 32), LOWERED, id="on the follower, which is shorter"),
+    ],
+)
+def test_an_older_format_behind_an_epoch_is_compared(
+    tmp_path: Path, leader: Sequence[Batch], follower: Sequence[Batch], other_from: int | None
+) -> None:
+    (row,) = in_process.audit(_mixed(tmp_path, follower, leader, other_from=other_from))["replica_verdicts"]
+    clean = "identical" if leader[-1][2] == follower[-1][2] else "lagging"
+    assert (row["verdict"], row["divergence_offset"]) == (clean if other_from is None else "content_mismatch", other_from)
+
+
+def test_an_older_format_behind_another_epoch_is_lost_with_it(tmp_path: Path) -> None:
+    """The logs part at 20: what the follower wrote without epochs from 25 on, the leader cannot hold."""
+    follower = [*_held(2, 0, 20), *_held(3, 20, 25), *_held(-1, 25, 30)]
+    leader = [*_held(2, 0, 20), *_held(4, 20, 40)]
+    home = _mixed(tmp_path, follower, leader)
+    (row,) = in_process.audit(home)["replica_verdicts"]
+    assert (row["verdict"], row["truncation_offset"]) == ("committed_loss", 20)
+    assert row["removed_committed_offsets"] == {"checkpointed-high-watermark": 5}  # of those that have an epoch
+    assert row["reason"].endswith("whether 5 more that it does not hold were committed is unknown")
+
+
+@pytest.mark.parametrize("compare", ["epochs", "content"])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_what_nothing_can_tell_is_inconclusive(tmp_path: Path, compare: str, policy: str) -> None:
+    follower = [*OLD, *((-1, at, at) for at in range(30, 40))]
+    home = _mixed(tmp_path, follower, other_from=34, configs={"cleanup.policy": policy})
+    (row,) = in_process.audit(home, settings=Settings.model_validate({"compare": compare}))["replica_verdicts"]
+    if (compare, policy) == ("content", "delete"):
+        assert row["verdict"] == "content_mismatch"
+    else:
+        assert (row["verdict"], row["cause"]) == ("inconclusive", "no epochs")

@@ -26,15 +26,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("differing")
 
 
-def found_in(
-    folder: Path, leader: Sequence[bytes], follower: Sequence[bytes], end: int, no_evidence: Sequence[tuple[int, int]] = ()
-) -> DifferingRecords:
+def found_in(folder: Path, leader: Sequence[bytes], follower: Sequence[bytes], end: int) -> DifferingRecords:
     paths = []
     for name, batches in (("leader", leader), ("follower", follower)):
         (folder / name).mkdir(exist_ok=True)
         paths.append(kf.segment(folder / name, 100, *batches))
     left, right = (stored_batches(rf.raw(path), 100) for path in paths)
-    return differing_records(left, right, 100, end, brokers=(LEADER, FOLLOWER), no_evidence=no_evidence)
+    return differing_records(left, right, 100, end, brokers=(LEADER, FOLLOWER))
 
 
 def counted(found: DifferingRecords) -> dict[tuple[RecordPart, int | None], int]:
@@ -102,14 +100,6 @@ def test_many_are_counted_and_the_first_ones_are_kept(folder: Path) -> None:
     found = found_in(folder, log(held, begins, rf.CODECS), log(others, begins, rf.CODECS), 1_100)
     assert counted(found) == {(RecordPart.VALUE, None): 800}
     assert [one.offset for one in found.first_ones] == list(range(300, 300 + FIRST_ONES))
-
-
-def test_where_a_difference_proves_nothing_it_does_not_count(folder: Path) -> None:
-    held = [Message(100 + i, b"k", b"v") for i in range(10)]
-    others = [Message(one.offset, one.key, b"w") for one in held]
-    found = found_in(folder, log(held, [0], rf.CODECS), log(others, [0], rf.CODECS), 110, no_evidence=[(101, 104), (107, 200)])
-    assert counted(found) == {(RecordPart.VALUE, None): 4}
-    assert [one.offset for one in found.first_ones] == [100, 104, 105, 106]
 
 
 @pytest.mark.parametrize(("end", "unread"), [(105, False), (106, True)])

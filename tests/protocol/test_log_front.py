@@ -36,7 +36,7 @@ def _log(*segments: tuple[int, int], epoch: int = 0, epochs: EpochTable = EMPTY)
 def test_a_hole_counts_as_deleted_if_a_log_start_reaches_it(front: int, expected: int | None) -> None:
     log = _log((49, 50), (51, 61), (72, 79), (80, 99), (120, 129))
     assert log.missing == ((62, 71), (100, 119))
-    assert deleted_until(log.missing, front) == expected
+    assert deleted_until(log, front) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_left_of_a_copy_is_the_log_as_it_was(seed: int) -> None:
     )
     elsewhere = chance.choice([0, start])  # of another replica that was copied before, or later
     front = max(known_start(table([(0, told)]), None, log), elsewhere)
-    first = deleted_until(log.missing, front) or 0
+    first = deleted_until(log, front) or 0
     left = [hole for hole in log.missing if hole[0] >= first]
     if front == start:
         expected = [] if own is None or own < start else [hole for hole in log.missing if hole[0] <= own <= hole[1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replica_audit.report.facts.doubts import Doubts
 from replica_audit.report.facts.exit_code import exit_code
 
 
@@ -36,3 +37,10 @@ def test_records_that_were_to_be_compared_and_could_not_be_leave_nothing_clean()
 
 def test_without_a_replica_it_is_2_whatever_else() -> None:
     assert exit_code({"critical": 1}, {}, fail_on="error", has_replicas=False, all_inputs_read=False) == 2
+
+
+@pytest.mark.parametrize("doubts", [Doubts(unread={"malformed": 1}, first_unread="a"), Doubts(guessed_leaders=1)])
+def test_what_was_not_read_or_is_guessed_leaves_nothing_clean(doubts: Doubts) -> None:
+    given = {"fail_on": "error", "has_replicas": True, "all_inputs_read": True, "doubts": doubts}
+    assert exit_code({}, {"identical": 2}, **given) == 3  # type: ignore[arg-type]
+    assert exit_code({"error": 1}, {"identical": 2}, **given) == 1  # type: ignore[arg-type]

@@ -126,9 +126,10 @@ def test_batches_with_fewer_records_than_offsets_prove_nothing(tmp_path: Path) -
 
 def test_a_follower_that_was_sent_another_format_is_no_difference(tmp_path: Path) -> None:
     """A leader converts what it sends to a follower of an older version; such batches have no epochs."""
-    old = [(-1, 0, 9)]
-    leader = disk([(1, 0, 4), (1, 5, 9)])
-    assert audit(tmp_path, leader, disk(old, epochs=())).verdict() in ("identical", "epoch_table_only")
+    leader = disk([(1, at, at) for at in range(10)])
+    assert audit(tmp_path, leader, disk([(-1, 0, 9)], epochs=())).verdict() == "identical"
+    other = audit(tmp_path, leader, disk([(-1, 0, 4), (-1, 5, 9)], epochs=(), other_from=5))
+    assert (other.verdict(), other.row()["divergence_offset"]) == ("content_mismatch", 5)
 
 
 def test_what_a_recovery_would_cut_off_is_not_digested(tmp_path: Path) -> None:

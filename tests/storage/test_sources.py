@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -595,6 +596,26 @@ def test_malformed_metadata_given_apart(tmp_path: Path, content: str):
     with pytest.raises(UsageError) as caught:
         find(tmp_path / "prod", metadata=path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ('"brokers": [{"id": 1, "state": "dead"}]', "brokers[0].state"),
+        ('"brokers": [{"id": 1}, {"id": 1}]', "brokers[1].id"),
+        (
+            '"topics": [{"topic": "t", "partitions": [{"partition": 0, "leader": 1}, {"partition": 0, "leader": 2}]}]',
+            "partitions[1].partition",
+        ),
+        ('"topics": [{"topic": "t", "partitions": [{"partition": 0, "leader": "1"}]}]', "partitions[0].leader"),
+    ],
+)
+def test_metadata_given_apart_is_refused_with_its_key(tmp_path: Path, told: str, named: str):
+    cluster(tmp_path / "prod")
+    path = tmp_path / "described.json"
+    path.write_text(f'{{"version": 1, {told}}}')
+    with pytest.raises(UsageError, match=re.escape(named)):
+        find(tmp_path / "prod", metadata=path)
 
 
 def test_missing_metadata_given_apart(tmp_path: Path):

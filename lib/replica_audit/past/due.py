@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.past.run import PastRun
-from replica_audit.past.unconfirmed import still_open
+from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
@@ -69,6 +69,7 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
         wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
         inconclusive=len(_without(inconclusive, apart)),
         still_open=still_open(run, cluster_id),
+        missing=missing_part(run, cluster_id),
     )
 
 

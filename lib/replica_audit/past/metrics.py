@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit import tables
+from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
 from replica_audit.past.run import PastRun, RunRow, counted
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.tables.runs import NO_CLUSTER
 
@@ -36,6 +39,9 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
     for row in run.runs:
         if row.cluster_id == NO_CLUSTER or row.finished_at is None:
             continue
+        if row.last_seen_run_id is not None and (seen := _when_last_seen(run, row)) is not None:
+            yield seen
+            continue
         yield ClusterMetrics(
             cluster_id=row.cluster_id,
             finished_at=row.finished_at,
@@ -48,15 +54,36 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
             input_errors=problems[(row.cluster_id,)],
             verdicts=Counter(
                 {key: count - known_of[cluster, key] for (cluster, key), count in verdicts.items() if cluster == row.cluster_id}
-            ),
+            )
+            + _on_missing_brokers(run, row),
             findings=Counter({tuple(key): count for (cluster, *key), count in by_status.items() if cluster == row.cluster_id}),
             codes=Counter({code: count for (cluster, code), count in codes.items() if cluster == row.cluster_id}),
             affected_groups=groups[row.cluster_id],
             oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
             oldest_check=oldest_check(run, row.cluster_id),
             never_checked=never_checked(run, row.cluster_id),
+            is_missing=row.last_seen_run_id is not None,
+            missing_brokers=len(row.missing_broker_ids or ()),
             **_truncated(run, row),
         )
+
+
+def _when_last_seen(run: PastRun, row: RunRow) -> ClusterMetrics | None:
+    """The numbers of the run that read a missing cluster last, so that no alert on it ends; None if that run is no longer kept."""
+    try:
+        last = PastRun(run.tables, row.last_seen_run_id)
+    except UsageError:
+        return None
+    found = next((one for one in run_metrics(last) if one.cluster_id == row.cluster_id), None)
+    return None if found is None else replace(found, is_missing=True, exit_code=row.exit_code or 0)
+
+
+def _on_missing_brokers(run: PastRun, row: RunRow) -> Counter[str]:
+    """The last verdicts on followers of brokers that the input lacks: an alert on them does not end because a folder is gone."""
+    missing = ds.field("broker_id").isin(list(row.missing_broker_ids or ())) & (ds.field("cluster_id") == row.cluster_id)
+    open_before = findings(run, ["code"], [Status.UNCONFIRMED], missing) if row.missing_broker_ids else None
+    codes = [] if open_before is None else open_before["code"].to_pylist()
+    return Counter(code for code in codes if code in set(Verdict))
 
 
 def _bytes(run: PastRun, row: RunRow) -> int:

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
+from replica_audit.past.doubts import doubts_of
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, RunRow, counted, in_order
@@ -104,6 +105,7 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         acknowledged_count=covered,
         acknowledgements=groups(run, _GROUPS),
         acknowledged_verdicts=known_of,
+        doubts=doubts_of(run.tables, run.run_id),
     )
 
 
@@ -173,6 +175,8 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 unclean_elections=unclean[(row.cluster_id,)],
                 affected_groups=len(hit),
                 affected_positions=sum(hit),
+                last_seen_run_id=row.last_seen_run_id,
+                missing_broker_ids=row.missing_broker_ids or (),
                 offline_partitions=offline[(row.cluster_id,)],
                 oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
                 oldest_check=oldest_check(run, row.cluster_id),

@@ -47,6 +47,8 @@ class RunRow(ExplainedRun):
     taken_over_from: str | None = None
     full_run_id: str | None = None
     full_run_date: date | None = None
+    broker_ids: tuple[int, ...] | None = None
+    missing_broker_ids: tuple[int, ...] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

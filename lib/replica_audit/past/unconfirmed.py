@@ -17,7 +17,7 @@ from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.report.facts.run_report import ReplicaFinding
-from replica_audit.report.facts.still_open import NOTHING_OPEN, StillOpen
+from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES
 
 _KEY = ["topic", "partition"]
@@ -46,6 +46,15 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
         worst=(worst["topic"], worst["partition"]),
         seen_by=_kept(run, worst["last_seen_run_id"]),
     )
+
+
+def missing_part(run: PastRun, cluster_id: str) -> MissingPart | None:
+    """What an earlier run had of a cluster and this one lacks; None: nothing."""
+    row = next((row for row in run.runs if row.cluster_id == cluster_id), None)
+    if row is None or not (row.last_seen_run_id or row.missing_broker_ids):
+        return None
+    brokers = None if row.last_seen_run_id else row.missing_broker_ids
+    return MissingPart(cluster_id=cluster_id, broker_ids=brokers, last_seen_run_id=row.last_seen_run_id)
 
 
 def with_run_that_shows(run: PastRun, found: Iterable[ReplicaFinding]) -> Iterator[ReplicaFinding]:

@@ -15,8 +15,10 @@ from replica_audit.engine.amounts import Amounts
 from replica_audit.errors import UsageError
 from replica_audit.past.base_run import LookedRun, WhyAll, base_of, is_still_there, latest_runs
 from replica_audit.past.earlier_runs import earlier_runs
+from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.run import RunRow
 from replica_audit.pipeline.request import AuditRequest
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, RowsAndFiles, WrittenRows
 from replica_audit.storage.warehouse.taken_over import KeptPartitions, rows_of_runs
@@ -116,6 +118,18 @@ class EarlierRuns:
                 "full_run_date": self._request.run_date if before is None else before.full_run_date,
             }
         return said
+
+    def missing(self, present: Sequence[PresentCluster], places: Sequence[str], acknowledged: Acknowledgements) -> list[MissingInput]:
+        """Return what the runs before had of the same inputs and this one lacks, without what is acknowledged to be gone.
+
+        Args:
+            present: the clusters of this run.
+            places: absolute paths of the inputs.
+            acknowledged: what somebody knows of.
+        """
+        rows = self._warehouse.tables.rows(tables.AUDIT_RUNS.name, RunRow)
+        found = missing_input(rows, self._request.run_id, present, self._request.inputs, places)
+        return list(without_acknowledged(found, acknowledged))
 
     def open_findings(self, clusters: Collection[str]) -> DataFrame | None:
         """What the runs before this one left open in some clusters, as far as it looks again; None if that is nothing."""

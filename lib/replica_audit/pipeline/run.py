@@ -40,6 +40,8 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.base_run import WhyAll
+from replica_audit.past.doubts import doubts_of
+from replica_audit.past.missing_input import MissingInput, PresentCluster
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.pipeline.earlier_runs import EarlierRuns
@@ -51,6 +53,7 @@ from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
 from replica_audit.storage.inputs.first_look import refuse_useless
+from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
 from replica_audit.storage.session import LOOKS_OF_A_TASK, StageProgress, SuitedSession, name_run
@@ -112,6 +115,7 @@ class _Audit:
         clusters = tuple(root.cluster_id for root in self.found.roots)
         self.rows = RunRows(warehouse=self.warehouse, request=request, clusters=clusters)
         self.earlier = EarlierRuns(self.warehouse, request, clusters)
+        self.missing: list[MissingInput] = []
 
     def run(self) -> Report:
         roots = self.found.roots
@@ -156,6 +160,7 @@ class _Audit:
             of_brokers = directories.get(root.cluster_id, ())
             self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, now_ms, known, of_brokers)
         self.found.problems += problems_of_brokers(self.found, self.facts)
+        self.missing = self._missing_input()
 
         def told(is_there: int, topic: str, stage: Callable[..., DataFrame]) -> DataFrame | None:
             """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""
@@ -201,6 +206,26 @@ class _Audit:
         self.progress.end("done")
         return report_of(PastRun(written, request.run_id))
 
+    def _missing_input(self) -> list[MissingInput]:
+        """What earlier runs of the same inputs had, and this one lacks; of a run that finds nothing at all that is everything."""
+        if not self.has_replicas:
+            return []
+        present = [
+            PresentCluster(
+                cluster_id=root.cluster_id,
+                path=str(root.path),
+                broker_ids=[broker.broker_id for broker in root.brokers],
+                named_broker_ids=self.facts[root.cluster_id].named,
+            )
+            for root in self.found.roots
+        ]
+        places = [str(location(given)) for given in self.request.inputs]
+        missing = self.earlier.missing(present, places, self.request.acknowledged)
+        for one in missing:
+            lacked = "the whole cluster" if one.broker_ids is None else f"broker {', '.join(map(str, one.broker_ids))}"
+            self.progress.say(f"missing from the input: {lacked} of {one.cluster_id}, which run {_last_seen(one)} read")
+        return missing
+
     def _listed_again(self, sources: Sequence[Source], looked: DataFrame, now: DataFrame) -> DataFrame:
         """What is to be audited of what was looked at, with its replicas."""
         taken = self.earlier.compare(now, looked)
@@ -228,10 +253,11 @@ class _Audit:
         """Write the run down as complete."""
         code = exit_code(
             *map(totals, (found.severities, found.verdicts, found.acknowledged)),
+            doubts=doubts_of(self.warehouse.tables, self.request.run_id),
             records_unread=found.records_unread.total(),
             fail_on=self.request.settings.fail_on,
             has_replicas=self.has_replicas,
-            all_inputs_read=self.found.every_input_was_read,
+            all_inputs_read=self.found.every_input_was_read and not self.missing,
         )
         problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
@@ -243,6 +269,11 @@ class _Audit:
             root.cluster_id: {**self._counts(root, found), **taken_over[root.cluster_id], "input_errors": counted[root.cluster_id]}
             for root in self.found.roots
         }
+        for one in self.missing:
+            if one.broker_ids is None:
+                of_cluster[one.cluster_id] = _missing_cluster(one)
+            else:
+                of_cluster[one.cluster_id]["missing_broker_ids"] = list(one.broker_ids)
         self.rows.write(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)
         held.confirm()
 
@@ -275,9 +306,11 @@ class _Audit:
         """Write every table but `audit_runs`, a few at a time; `made` gives what this run made of a table of partitions, by its name."""
         run_id, earlier = self.request.run_id, self.earlier
         known = {cluster: facts.acknowledged for cluster, facts in self.facts.items()}
+        missing = [one.cluster_id for one in self.missing if one.broker_ids is None]
+        known |= {cluster: self.request.acknowledged.of_cluster(cluster) for cluster in missing}
         history = findings_of.with_history(
             findings_of.findings(outcomes),
-            earlier.open_findings([cluster for cluster in self.facts if self.has_replicas]),
+            earlier.open_findings([*self.facts, *missing] if self.has_replicas else []),
             outcomes,
             run_id,
             known,
@@ -289,3 +322,27 @@ class _Audit:
         jobs = [(table, earlier.with_taken(table, rows)) for table, rows in of_partitions]
         jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
+
+
+def _last_seen(one: MissingInput) -> str:
+    return one.last.last_seen_run_id or one.last.run_id
+
+
+def _missing_cluster(one: MissingInput) -> dict[str, object]:
+    """What the row of a cluster in `audit_runs` says that the input lacks: nothing was read of it."""
+    last = one.last
+    return {
+        "basis": None,  # no rows can be taken over from this run
+        "path": last.path,
+        "protocol": last.protocol,
+        "protocol_reason": last.protocol_reason,
+        "brokers": 0,
+        "replicas": 0,
+        "partitions": 0,
+        "input_errors": 0,
+        "verdict_counts": {},
+        "records_unread": 0,
+        "has_metadata": False,
+        "broker_ids": None if last.broker_ids is None else list(last.broker_ids),
+        "last_seen_run_id": _last_seen(one),
+    }

@@ -73,6 +73,20 @@ class AuditRun:
     taken_over_from: Annotated[str | None, "the run that they were taken over from; null: every file was read"]
     full_run_id: Annotated[str | None, "the run that read every file last: this one, or the one that the rows come from in the end"]
     full_run_date: Annotated[date | None, "the date that it is for"]
+    broker_ids: Annotated[
+        tuple[Int, ...] | None,
+        "brokers that the input has a folder of (of the run last_seen_run_id, if that is not null); null: written by an older version",
+    ]
+    missing_broker_ids: Annotated[
+        tuple[Int, ...] | None,
+        "brokers that the latest run of the same folder had and this input lacks, until somebody acknowledges that they are gone "
+        "(broker_missing) or the metadata no longer names them; null: none",
+    ]
+    last_seen_run_id: Annotated[
+        str | None,
+        "the run that read the cluster last: this run's input lacks it, and nobody has acknowledged that it is gone (cluster_missing); "
+        "null: the input has the cluster",
+    ]
 
 
 AUDIT_RUNS = table(

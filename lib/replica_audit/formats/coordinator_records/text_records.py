@@ -16,7 +16,7 @@ from replica_audit.errors import DumpLogError
 from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import located
 from replica_audit.formats.coordinator_records.unusable import Unusable
-from replica_audit.formats.dump.dump_batches import BATCH, SectionLog
+from replica_audit.formats.dump.dump_batches import BATCH, SectionLog, lines_in
 from replica_audit.model import BatchHeader, Damage, SegmentFile
 
 _LONGEST_LINE = 1 << 18  # what is kept of a line, in bytes
@@ -73,7 +73,8 @@ def _lines(stream: BinaryIO, file: SegmentFile) -> Iterator[tuple[int, bytes]]:
         line = stream.readline(_LONGEST_LINE) if stream.tell() < file.byte_end else b""
         if not line:
             return
-        yield number, line
+        for part in lines_in(line):
+            yield number, part
         while line and not line.endswith(b"\n"):
             line = stream.readline(_LONGEST_LINE)
 

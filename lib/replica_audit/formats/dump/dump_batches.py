@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,7 +29,29 @@ _OPTIONAL = b"count: baseSequence: producerId: producerEpoch: payloadsize: keysi
 _TRAILING = 17  # bytes behind the last batch that Kafka does not take for the head of another
 _SHALLOW = "the text lists records, not batches: dump the segment again without --deep-iteration and --print-data-log"
 _NEWER = "kafka-dump-log could not read the segment: dump it again with the one of the broker's version, or a newer one"
+_BLANKS = re.compile(rb"(?:[\s\0]|\xc2[\x85\xa0]|\xe2\x80[\x80-\x8f\xa8-\xaf]|\xe3\x80\x80)+$")  # and those beyond ASCII
+_JOINED = re.compile(  # where another line begins in one, as editors join them
+    rb"[ \t]*(?=baseOffset: \d+ lastOffset: \d)|[ \t]+(?=offset: \d+ position: \d|\| (?:offset|key|payload): )"
+    rb"|(?<=\.log)[ \t]*(?=(?:Log s|S)tarting offset: \d)|[ \t]+(?=Dumping \S)|[ \t]+(?=Found \d+ invalid bytes at )"
+)
+_CONTENTS = (b" payload: ", b" key: ")
+_FOUND = re.compile(rb"Found (\d{1,19}) inv")
+_INVALID = b" invalid bytes at the end of "
+_LAST_NUMBERS = (b"crc:", b"keysize:")  # up to 2.1 a batch line ends with a number, which looks whole where it is cut
 _Pick = Callable[[list[bytes]], tuple[bytes, ...]]
+
+
+def lines_in(line: bytes) -> tuple[bytes, ...]:
+    """The lines of kafka-dump-log that one line of a text is: without the blanks at its end, and each apart of several that were joined."""
+    if not line.startswith((*BATCH, *STARTING, DUMPING)):
+        return (line,)
+    bare, end = (line[:-1], b"\n") if line.endswith(b"\n") else (line, b"")
+    if not bare[-1:].isalnum() and (without := _BLANKS.sub(b"", bare)).startswith((*BATCH, *STARTING, DUMPING)):
+        bare = without
+    places = [] if any(contents in bare for contents in _CONTENTS) else [found.span() for found in _JOINED.finditer(bare, 1)]
+    begins = [0, *(behind for _before, behind in places)]
+    ends = [before for before, _behind in places]
+    return (*(bare[begin:stop] + b"\n" for begin, stop in zip(begins, ends, strict=False)), bare[begins[-1] :] + end)
 
 
 def number_in(digits: bytes) -> int | None:
@@ -91,6 +114,8 @@ class SectionLog:
         self._ending: Damage | None = None  # how the dump ended; void once a batch follows
         self._left_out: Damage | None = None  # a mark that something was left out; void once a batch continues the log
         self._headless: Damage | None = None  # the first batch is not the segment's
+        self._wrapped: Damage | None = None  # a number of a batch line goes on in another line
+        self._cut: Damage | None = None  # a line that is the beginning of a batch line; void once a record or a batch follows
         self._failed = False
         self._file = b""
         self._keys: list[bytes] = []
@@ -102,17 +127,9 @@ class SectionLog:
 
     def take(self, line: bytes, number: int) -> BatchHeader | Damage | None:
         """Take a line that begins like a batch line; None if it is the content of a record."""
-        batch = None
-        try:
-            batch = self._header(line)
-            damage = self._misfit(batch, number)
-        except DumpLogError as error:
-            if not self._records:
-                raise DumpLogError(error.reason, line=number) from None
-            damage = self._damage("dump-malformed", "a batch line and a record line in one", number)
-        except (ValueError, KeyError, struct.error) as error:
-            damage = self._damage("dump-malformed", f"a batch line that cannot be read: {error}", number)
-        if not line.endswith((b"\n", b"isvalid: true", b"isvalid: false")):
+        batch, damage = self._read(line, number)
+        is_ended = line.endswith((b"\n",) if batch is None else (b"\n", b"isvalid: true", b"isvalid: false"))
+        if not is_ended:
             return self._damage("dump-truncated", "the text ends inside this line", number)
         if batch is not None and damage is None:
             if self._position is None and batch.position:
@@ -124,6 +141,8 @@ class SectionLog:
             if batch is not None and b" payloadsize: " in line:
                 raise DumpLogError(_SHALLOW, line=number)
             return self._left_out or damage
+        if batch is not None:
+            self._cut = None
         # the content of a record can claim any position, a batch behind a hole in the text only one ahead
         is_ahead = self._continues(line) if batch is None else batch.position >= (self._position or 0)
         if self._suspect is None and is_ahead:
@@ -134,9 +153,32 @@ class SectionLog:
         """Whether a line that cannot be read names the very byte where the next batch begins."""
         return self._position is not None and b" position: %d " % self._position in line
 
+    def _read(self, line: bytes, number: int) -> tuple[BatchHeader | None, Damage | None]:
+        """The batch of a line, None if it cannot be read, and why it cannot stand here."""
+        batch = None
+        try:
+            batch = self._header(line)
+            return batch, self._misfit(batch, number)
+        except DumpLogError as error:
+            if not self._records:
+                raise DumpLogError(error.reason, line=number) from None
+            return batch, self._damage("dump-malformed", "a batch line and a record line in one", number)
+        except (ValueError, KeyError, struct.error) as error:
+            damage = self._damage("dump-malformed", f"a batch line that cannot be read: {error}", number)
+            self._cut = damage if self._is_cut(line) else self._cut
+            return batch, damage
+
+    def _is_cut(self, line: bytes) -> bool:
+        """Whether a line that cannot be read is the beginning of the next batch's, among lines of records."""
+        tokens = line.split()
+        keys, known = tokens[::2], self._keys
+        if len(tokens) > 2:
+            return keys[:-1] == known[: len(keys) - 1] and b"".join(known[len(keys) - 1 : len(keys)]).startswith(keys[-1])
+        return len(tokens) == 2 and str(self._next_offset or 0).encode().startswith(tokens[1])
+
     def _took(self, batch: BatchHeader) -> None:
         self._last, self._position, self._next_offset = batch, batch.position + batch.size_bytes, batch.last_offset + 1
-        self._records, self._suspect, self._ending, self._left_out, self._failed = 0, None, None, None, False
+        self._records, self._suspect, self._ending, self._left_out, self._failed, self._cut = 0, None, None, None, False, None
 
     def _header(self, line: bytes) -> BatchHeader:
         tokens = line.split()
@@ -184,6 +226,7 @@ class SectionLog:
         """Take any other line: of the dump's head, of a record, how the dump ended, or something else; b"" at the end of the text."""
         if line[:1] == b"|" or (self._is_deep and line.isspace()):  # records without metadata and contents are blank lines
             self._is_deep, self._records = True, self._records + 1
+            self._cut = self._cut if line.isspace() else None
         elif number == self._first_line and line.startswith(DUMPING):
             self._position, self._file = 0, line.replace(b"\\", b"/").rpartition(b"/")[2].rstrip(b"\r\n")
             self._ending = self._damage("dump-truncated", "nothing follows the 'Dumping' line", number)
@@ -192,7 +235,7 @@ class SectionLog:
             self._next_offset = number_in(line.rpartition(b"offset: ")[2]) if self._next_offset is None else self._next_offset
         else:
             self._ending = self._told_ending(line, number) or self._not_whole(line, number) or self._ending
-        if line and not line.endswith(b"\n") and self._ending is None and not line[:1].isspace():
+        if line and not line.endswith(b"\n") and self._ending is None and not line[:1].isspace() and not _BLANKS.match(line):
             self._ending = self._damage("dump-truncated", "the text ends inside this line", number)
 
     def _not_whole(self, line: bytes, number: int) -> Damage | None:
@@ -202,15 +245,18 @@ class SectionLog:
         if pasted_text.leaves_out(line):
             self._left_out = self._damage("dump-truncated", "something was left out of the text at this line", number)
             return self._left_out
+        if not self._records and self._last is not None and line.strip().isdigit() and self._keys[-1] in _LAST_NUMBERS:
+            self._wrapped = self._damage("dump-malformed", "the last number of the batch line above may go on in this line", number)
         if not self._records and pasted_text.holds_output(line):
             return self._damage("dump-malformed", "output of kafka-dump-log that does not start its line", number)
         return None
 
     def _told_ending(self, line: bytes, number: int) -> Damage | None:
-        if line.startswith(b"Found ") and b" invalid bytes at the end of " in line and line.rstrip().endswith(self._file):
+        found = _FOUND.match(line)
+        if found is not None and self._tells_bytes(line.rstrip(), b"Found %s%s" % (found[1], _INVALID)):
             if self._stops_early:
                 return None  # it has not read them
-            count = number_in(line.split()[1]) or 0
+            count = number_in(found[1]) or 0
             return self._damage("torn-batch" if count > _TRAILING else "trailing-bytes", f"{count} bytes behind the last batch", number)
         if b"CorruptRecordException: " in line and b"ecord size " in line:
             code = "zero-filled-tail" if b"ecord size 0 " in line else "bad-batch-length"
@@ -220,6 +266,10 @@ class SectionLog:
             return self._ending or self._damage("dump-truncated", "kafka-dump-log stopped with an error", number)
         return None
 
+    def _tells_bytes(self, line: bytes, begins: bytes) -> bool:
+        """Whether a line says that bytes follow the last batch, be it cut or wrapped."""
+        return (line.startswith(begins) and line.endswith(self._file)) or (not self._records and (begins + self._file).startswith(line))
+
     def passed(self, line: bytes) -> None:
         """Count batch lines that others have judged, the last of which is `line`."""
         self._took(self._header(line))
@@ -228,7 +278,7 @@ class SectionLog:
         """What is wrong at the end of the section, or None."""
         if self._failed and self._last is None:
             raise DumpLogError(_NEWER, line=self._first_line)
-        damage = self._left_out or self._suspect or self._ending or self._headless
+        damage = self._wrapped or self._left_out or self._suspect or self._cut or self._ending or self._headless
         if damage is None and self._last is not None and self._is_deep and self._records < (self._last.record_count or 0):
             return self._damage("dump-truncated", "records of the last batch are missing: kafka-dump-log stopped there", None)
         return damage

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from replica_audit.errors import DumpLogError
 from replica_audit.files.text_lines import MOST_ABOVE, TextLines
 from replica_audit.formats.dump import pasted_text
-from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, number_in
+from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, lines_in, number_in
 from replica_audit.formats.dump.pasted_command import Command, command_above, is_limited
 from replica_audit.model import BatchHeader, Damage
 
@@ -95,21 +95,22 @@ def all_sections(stream: BinaryIO) -> Iterator[DumpSection]:
             above = lines.skip_to(DUMPING)
         at, number = lines.at, lines.number
         line = lines.take()
-        if dumping is not None and line.isspace():
-            continue  # a text that was pasted may have blank lines anywhere
-        if dumping is not None and _begins(dumping[0], line, is_first=not begun):
-            if section is not None:
-                yield replace(section, byte_end=dumping[2], end_line=dumping[1])
-            command = command_above(above, dumping[1]) or command
-            section, begun, above = _section(*dumping, command), True, b""
-        dumping = (line, number, at) if line.startswith(DUMPING) else None
-        if not begun and line.startswith((*BATCH, *STARTING)) and pasted_text.other_file(line) is None:
-            command = command_above(above, number)
-            section, begun = _section(line, number, at, command), True
-        if not begun and dumping is None:
-            above = (above + line)[-MOST_ABOVE:]
-        if not line and section is not None:
-            yield replace(section, byte_end=at, end_line=number)
+        for place, part in enumerate(lines_in(line)):
+            if dumping is not None and part.isspace():
+                continue  # a text that was pasted may have blank lines anywhere
+            if dumping is not None and _begins(dumping[0], part, is_first=not begun):
+                if section is not None:
+                    yield replace(section, byte_end=dumping[2], end_line=dumping[1])
+                command = command_above(above, dumping[1]) or command
+                section, begun, above = _section(*dumping, command), True, b""
+            dumping = (part, number, at) if part.startswith(DUMPING) and not place else None
+            if not begun and part.startswith((*BATCH, *STARTING)) and pasted_text.other_file(part) is None:
+                command = command_above(above, number)
+                section, begun = _section(part, number, at, command), True
+            if not begun and dumping is None:
+                above = (above + part)[-MOST_ABOVE:]
+            if not part and section is not None:
+                yield replace(section, byte_end=at, end_line=number)
 
 
 def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:
@@ -177,11 +178,12 @@ def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Da
     while line:
         number = lines.number
         line = lines.take()
-        if not line.startswith(BATCH):
-            log.note(line, number)
-        elif (item := log.take(line, number)) is not None:
-            yield item
-            if item.__class__ is Damage:
-                return
+        for part in lines_in(line):
+            if not part.startswith(BATCH):
+                log.note(part, number)
+            elif (item := log.take(part, number)) is not None:
+                yield item
+                if item.__class__ is Damage:
+                    return
     if (damage := log.end()) is not None:
         yield damage

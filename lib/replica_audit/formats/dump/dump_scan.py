@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from replica_audit.files.text_lines import TextLines
-from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, SectionLog
+from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, SectionLog, lines_in
 from replica_audit.formats.dump.dump_columns import LineForm
 from replica_audit.formats.dump.dump_log import DumpSection
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
@@ -49,12 +49,16 @@ class _SectionScan:
         while line:
             number = self._lines.number
             line = self._lines.take()
-            if not line.startswith(BATCH):
-                log.note(line, number)
-            elif (item := log.take(line, number)) is not None:
-                fold.add(item)
-                if isinstance(item, Damage):
-                    return fold.scan()
+            item = None
+            for part in lines_in(line):
+                item = None
+                if not part.startswith(BATCH):
+                    log.note(part, number)
+                elif (item := log.take(part, number)) is not None:
+                    fold.add(item)
+                    if isinstance(item, Damage):
+                        return fold.scan()
+            if item is not None:
                 self._skip_alike(line)
         if (damage := log.end()) is not None:
             fold.add(damage)

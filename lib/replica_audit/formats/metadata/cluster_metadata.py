@@ -24,6 +24,7 @@ CLUSTER_METADATA_FILE = "cluster-metadata"
 _INT32_MAX = 2**31 - 1
 _LONGEST_VERSION = 100
 _MANY_DIGITS = re.compile(r"\d{10}")
+_STATES = ("up", "down", "paused", "unknown")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -43,7 +44,8 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
     """The head of the file, and the whole document for `partitions`.
 
     Raises:
-        MetadataError: not JSON (with the line), another version, or a value of the wrong type (with its place).
+        MetadataError: not JSON (with the line), another version, a value of the wrong type, a broker given twice or in a state that is
+            none (with its place).
     """
     try:
         document = json.loads(content, object_pairs_hook=_once)
@@ -61,12 +63,23 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
         kafka_version=_version(document, "kafka_version"),
         inter_broker_protocol=_version(document, "inter_broker_protocol_version"),
         metadata_version=_typed(features, "metadata.version", int, "features."),
-        broker_states={
-            _required(broker, "id", int, f"brokers[{i}]."): _typed(broker, "state", str, f"brokers[{i}].") or "unknown"
-            for i, broker in enumerate(brokers)
-        },
+        broker_states=_broker_states(brokers),
     )
     return head, document
+
+
+def _broker_states(brokers: list[Any]) -> dict[int, str]:
+    """The state of each broker, which is named once."""
+    states: dict[int, str] = {}
+    for i, broker in enumerate(brokers):
+        at = f"brokers[{i}]."
+        broker_id = _required(broker, "id", int, at)
+        if broker_id in states:
+            raise MetadataError(f"{at}id is {broker_id}, which is given twice")
+        states[broker_id] = _typed(broker, "state", str, at) or "unknown"
+        if states[broker_id] not in _STATES:
+            raise MetadataError(f"{at}state is {_shown(states[broker_id])}, not one of {', '.join(_STATES)}")
+    return states
 
 
 def read(path: Path) -> tuple[ClusterMetadata, dict[str, Any]]:
@@ -83,9 +96,10 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     """Every partition that the document names.
 
     Raises:
-        MetadataError: a value of the wrong type, with its place.
+        MetadataError: a value of the wrong type, or a partition given twice, with its place.
     """
     captured_at_ms = _captured_at_ms(document)
+    given: set[tuple[str, int]] = set()
     for i, topic in enumerate(_typed(document, "topics", list, "") or []):
         at = f"topics[{i}]."
         name = _required(topic, "topic", str, at)
@@ -93,10 +107,14 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
         configs = told or {}
         for j, partition in enumerate(_typed(topic, "partitions", list, at) or []):
             where = f"{at}partitions[{j}]."
+            number = _not_negative(_required(partition, "partition", int, where), f"{where}partition")
+            if (name, number) in given:
+                raise MetadataError(f"{where}partition is {number} of topic {_shown(name)}, which is given twice")
+            given.add((name, number))
             leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
             yield PartitionMetadata(
                 topic=name,
-                partition=_not_negative(_required(partition, "partition", int, where), f"{where}partition"),
+                partition=number,
                 topic_id=_typed(topic, "topic_id", str, at),
                 compacted=None if told is None else "compact" in str(configs.get("cleanup.policy", "")),
                 leader=-1 if leader is None else leader,
@@ -157,6 +175,8 @@ def _not_negative(value: int, name: str) -> int:
 
 def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
     values = _typed(owner, key, list, where) or []
+    if len(set(map(str, values))) < len(values):
+        raise MetadataError(f"{where}{key} names a broker twice")
     if values and not (set(map(type, values)) == {int} and min(values) >= -_INT32_MAX and max(values) <= _INT32_MAX):
         raise MetadataError(f"{where}{key} holds something that is not a broker id")
     return tuple(values)

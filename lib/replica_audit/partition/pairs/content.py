@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -16,11 +16,13 @@ from replica_audit.protocol.comparison.content import (
     Offsets,
     WindowComparison,
     compare_windows,
+    lacks_epochs,
 )
 from replica_audit.protocol.comparison.differing_records import DifferingRecords, differing_records
 from replica_audit.protocol.comparison.located import LocatedDifference, locate
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
 _MANY = 100_000  # the same where nothing but the batches can tell whether the logs agree
@@ -46,14 +48,32 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
     """
     end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
     windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
-    found, whole = _walked(leader, follower, windows, _most(comparison))
-    if found is None:
-        return ContentComparison(difference=None, whole=whole and end == comparison.end)
-    if found.leader_crc is not None or found.follower_crc is not None:
-        found = replace(found, located=_located(leader, follower, found.first_offset, end, is_limited=not every_record))
-        if every_record:
-            found = replace(found, records=_differing(comparison, leader, follower, found, windows.no_evidence))
-    return ContentComparison(difference=found, whole=False)
+    whole = end == comparison.end
+    unproven: list[Offsets] = []
+    for part in sorted((*windows.differing, *windows.open, *windows.other_formats)):
+        differs, has_epochs = part in windows.differing, not any(lacks_epochs(log, part) for log in logs)
+        if part in windows.other_formats:
+            found: ContentDifference | bool = _converted(leader, follower, part, is_limited=not every_record)
+        else:
+            most = _FEW if has_epochs else _MANY
+            is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
+            found = _first_difference(leader, follower, part) if is_read else False
+            if isinstance(found, ContentDifference):
+                located = _located(leader, follower, found.first_offset, end, is_limited=not every_record)
+                if located is not None and located.formats_only:
+                    whole, unproven = whole and located.whole, [*unproven, *([] if located.whole else [(found.first_offset, end)])]
+                    break  # all that comes behind was compared, or cannot be
+                found = replace(found, located=located)
+        if isinstance(found, ContentDifference):
+            if every_record:
+                found = replace(found, records=_differing(comparison, leader, follower, found))
+            return ContentComparison(difference=found, whole=False)
+        if differs and not found:
+            return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
+        whole = whole and found and not differs  # what differed and no longer does was being written
+        if not found and not has_epochs:
+            unproven.append(part)
+    return ContentComparison(difference=None, whole=whole, unproven=tuple(unproven))
 
 
 def found_again(comparison: Comparison, leader: Loaded, follower: Loaded) -> tuple[Span, ...]:
@@ -66,32 +86,40 @@ def found_again(comparison: Comparison, leader: Loaded, follower: Loaded) -> tup
         return tuple(span for span in by_epochs if span.leader_epoch >= 0)
     kept, logs = [], (comparison.leader.log, comparison.follower.log)
     for span in by_epochs:
-        windows = compare_windows(*logs, span.first_offset, span.end_offset)
-        found, whole = _walked(leader, follower, windows, _most(comparison))
-        end = span.end_offset if found is None else found.first_offset
+        differs_at, whole = _walked(leader, follower, compare_windows(*logs, span.first_offset, span.end_offset), logs)
+        end = span.end_offset if differs_at is None else differs_at
         if span.first_offset < end and (whole or span.leader_epoch >= 0):
             kept.append(span._replace(end_offset=end))
     return tuple(kept)
 
 
-def _most(comparison: Comparison) -> int:
-    """How many batches are read again where windows cannot tell."""
-    return _FEW if comparison.leader.has_epochs or comparison.follower.has_epochs else _MANY
-
-
-def _walked(leader: Loaded, follower: Loaded, windows: WindowComparison, most: int) -> tuple[ContentDifference | None, bool]:
-    """The first difference that windows, and the batches read again where they cannot tell, show; whether all below it was compared."""
-    whole = not windows.excused
-    for part in sorted((*windows.differing, *windows.open)):
+def _walked(leader: Loaded, follower: Loaded, windows: WindowComparison, logs: tuple[LoadedLog, LoadedLog]) -> tuple[int | None, bool]:
+    """Where windows, and the batches read again where they cannot tell, first differ; whether all below it was compared."""
+    whole = True
+    for part in sorted((*windows.differing, *windows.open, *windows.other_formats)):
         differs = part in windows.differing
-        is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
-        found = _first_difference(leader, follower, part) if is_read else False
+        if part in windows.other_formats:
+            found: ContentDifference | bool = _converted(leader, follower, part, is_limited=True)
+        else:
+            most = _MANY if any(lacks_epochs(log, part) for log in logs) else _FEW
+            is_read = differs or max(_to_read(leader, part), _to_read(follower, part)) <= most
+            found = _first_difference(leader, follower, part) if is_read else False
         if isinstance(found, ContentDifference):
-            return found, whole
+            return found.first_offset, whole
         if differs and not found:
-            return ContentDifference(first_offset=part[0], end_offset=part[1]), whole
-        whole = whole and found and not differs  # what differed and no longer does was being written
+            return part[0], whole
+        whole = whole and found and not differs
     return None, whole
+
+
+def _converted(leader: Loaded, follower: Loaded, part: Offsets, *, is_limited: bool) -> ContentDifference | bool:
+    """The first record of a range that is not the same in the two formats; True if all are, False if they could not be compared."""
+    located = _located(leader, follower, *part, is_limited=is_limited)
+    if located is None or located.unread is not None:
+        return False
+    if located.record is None:
+        return True
+    return ContentDifference(first_offset=located.record.offset, end_offset=located.record.offset + 1, located=located)
 
 
 def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limited: bool) -> LocatedDifference | None:
@@ -102,9 +130,7 @@ def _located(leader: Loaded, follower: Loaded, first: int, end: int, *, is_limit
         return None
 
 
-def _differing(
-    comparison: Comparison, leader: Loaded, follower: Loaded, found: ContentDifference, no_evidence: Sequence[Offsets]
-) -> DifferingRecords | None:
+def _differing(comparison: Comparison, leader: Loaded, follower: Loaded, found: ContentDifference) -> DifferingRecords | None:
     """All records that differ, of what the follower keeps; None if its batches or the leader's can no longer be read."""
     record = found.located.record if found.located else None
     first = found.first_offset if record is None else record.offset  # below it all are equal
@@ -113,7 +139,7 @@ def _differing(
     brokers = comparison.leader.broker_id, comparison.follower.broker_id
     sides = leader.stored_from(first), follower.stored_from(first)
     try:
-        return differing_records(*sides, first, end, brokers=brokers, no_evidence=no_evidence)
+        return differing_records(*sides, first, end, brokers=brokers)
     except UnreadBatchesError:
         return None
 

@@ -151,9 +151,11 @@ def _between_files(loaded: Loaded) -> Iterator[int]:
     """The first offset and the end, exclusive, of each span between the last batch of a segment and the base offset of the next one.
 
     A cleaner may have emptied it; or the segment that held it was made one with the segment before while the files were copied, and the
-    copy has the older version of that.
+    copy has the older version of that. An oldest one that is there and empty has none before it: it holds nothing.
     """
-    for (file, runs), (following, _) in pairwise(loaded.scanned.items()):
+    for place, ((file, runs), (following, _)) in enumerate(pairwise(loaded.scanned.items())):
+        if not place and not runs:
+            continue
         first = max((run.last_offset + 1 for run in runs), default=file.base_offset)
         if first < following.base_offset:
             yield from (first, following.base_offset)

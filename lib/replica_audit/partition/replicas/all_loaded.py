@@ -62,7 +62,8 @@ def load_all(
     def loaded(broker: int, files: ReplicaFiles, of: Collection[int] | None = None) -> Loaded:
         found = scans[broker, files.log_dir, files.directory]
         found = found if of is None else [scan for scan in found if scan.segment.base_offset in of]
-        return load(broker, files, found, *readers, alive=alive(broker, files), compacted=compacted)
+        apart = is_compared(files) and changes(broker, files) and may_have_run(broker, files)
+        return load(broker, files, found, *readers, alive=alive(broker, files), compacted=compacted, copied_apart=apart)
 
     def segments(one: Loaded) -> list[Segment]:
         return after_swaps(scan.segment for scan in scans[one.broker_id, one.files.log_dir, one.files.directory])
@@ -171,8 +172,8 @@ def _without_deleted(loaded: Sequence[Loaded], changed: Callable[[Loaded], bool]
     """Replicas of running brokers without the segments below a hole that only retention, or DeleteRecords, can have made under the copy."""
     made = []
     for one in loaded:
-        missing = one.log.missing if one.log is not None and changed(one) else ()
-        if missing and (start := deleted_until(missing, _known_front(one, loaded, changed))):
+        log = one.log if changed(one) else None
+        if log is not None and log.missing and (start := deleted_until(log, _known_front(one, loaded, changed))):
             above = {file.base_offset for file in one.files_in_log if file.base_offset >= start}
             one = replace(again(one.broker_id, one.files, above), deleted_until=start)
         made.append(one)

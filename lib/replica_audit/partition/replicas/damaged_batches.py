@@ -10,6 +10,7 @@ from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.partition.replicas.replica_problems import EMPTIED
 from replica_audit.protocol.comparison.damaged import (
     Copy,
     DamagedBatchFound,
@@ -29,7 +30,7 @@ from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
 from replica_audit.tables.damage import DamagedBatch
 
 MOST = 50  # of one replica; a disk that fails takes them all
-_STOPS = (*TAILS, *NO_BATCH)
+_STOPS = (*TAILS, *NO_BATCH, EMPTIED)
 Alive = Callable[[Loaded], bool | None]
 
 
@@ -116,6 +117,17 @@ def _unframed(one: Loaded, *, is_alive: bool) -> Iterator[DamagedBatchFound]:
 
 def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None, *, is_alive: bool) -> Iterator[DamagedBatchFound]:
     recovers = not one.files.clean_shutdown and not is_alive
+    if problem.code == EMPTIED:
+        yield DamagedBatchFound(
+            broker_id=one.broker_id,
+            kind=DamageKind.UNFRAMED,
+            first_offset=file.base_offset,
+            last_offset=last,
+            path=file.path,
+            byte_offset=0,
+            stored=None,
+        )
+        return
     for item in one.stored_from(file.base_offset):
         if isinstance(item, StoredDamage) and item.path == file.path:
             if last is None or last >= item.next_offset:

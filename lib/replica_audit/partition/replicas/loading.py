@@ -16,15 +16,24 @@ from replica_audit.model import (
     Producers,
     ReplicaFiles,
     ScannedSegment,
+    Segment,
     SegmentFile,
     StoredBatch,
     StoredDamage,
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
-from replica_audit.partition.replicas.replica_problems import log_problems, no_segments, with_known_stop
+from replica_audit.partition.replicas.replica_problems import (
+    cleaner_offset,
+    emptied_problem,
+    log_problems,
+    no_segments,
+    with_known_stop,
+    without_batch,
+)
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
+from replica_audit.protocol.epochs.log_front import emptied_segment
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
 from replica_audit.protocol.exchange.looks import Look
@@ -171,6 +180,7 @@ def load(
     *,
     alive: bool | None,
     compacted: bool,
+    copied_apart: bool = False,
 ) -> Loaded:
     """Load one replica.
 
@@ -183,6 +193,7 @@ def load(
         read_snapshot: reads one of its producer snapshots.
         alive: whether metadata says that the broker's process runs; None if unknown. A running broker has loaded nothing from these files.
         compacted: whether batches may be missing without harm.
+        copied_apart: whether its broker ran, or may have, and may have changed its files while they were copied one after the other.
     """
     newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
     of_scans = (problem for scan in scans for problem in scan.problems)
@@ -193,6 +204,8 @@ def load(
     scanned = {read[(part.base_offset, part.swap)]: part.runs for part in segments}
     failed = {(scan.file.base_offset, scan.file.swap) for scan in scans if scan.failed}
     log: LoadedLog | None = None
+    emptied: tuple[int, int] | None = None
+    recovers = _recovers(files, segments, alive=alive)
     if segments:
         is_table_known = files.checkpoint_state != "not-collected"
         log = load_log(
@@ -200,14 +213,17 @@ def load(
             checkpoint=table(files.epochs) if is_table_known else epochs_from_runs([run for part in segments for run in part.runs]),
             log_start_checkpoint=files.log_start_offset,
             recovery_point=files.recovery_point or 0,
-            recovers=not files.clean_shutdown and not alive,
+            recovers=recovers,
             runs_on=bool(alive),
         )
+        emptied = emptied_segment(log, cleaner_offset(files) if compacted else 0, copied_apart=copied_apart)
+        if emptied is not None:
+            problems.append(emptied_problem(read[(emptied[0], False)].path, *emptied))
         if not incomplete and not failed:  # without all segments nothing can be said of their offsets
             problems += log_problems(files, log, alive=alive, may_have_holes=compacted)
     else:
         problems.append(no_segments(files))
-    unreadable = _unreadable(files, scans, log, recovers=not files.clean_shutdown and not alive)
+    unreadable = _unreadable(files, scans, log, emptied, recovers=recovers)
     is_incomplete = incomplete is not None and not files.offline_reason and not failed
     if incomplete is not None and is_incomplete:
         unreadable = f"the text {incomplete.path} does not show the whole log: {incomplete.detail}"
@@ -228,7 +244,21 @@ def load(
     )
 
 
-def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None, *, recovers: bool) -> str | None:
+def _recovers(files: ReplicaFiles, segments: Sequence[Segment], *, alive: bool | None) -> bool:
+    """Whether the broker recovers the log at its next start: it does not run, and was not stopped cleanly.
+
+    Where the input holds nothing of the log directory, as beside a text, nobody knows how it was stopped, nor from where on it would
+    recover: then what is wrong before the newest segment stays.
+    """
+    if files.clean_shutdown or alive:
+        return False
+    is_told = files.recovery_point is not None or files.high_watermarks_collected or files.has_lock
+    return is_told or not any(segment.damaged or not all(run.intact for run in segment.runs) for segment in segments[:-1])
+
+
+def _unreadable(
+    files: ReplicaFiles, scans: Sequence[ScannedSegment], log: LoadedLog | None, emptied: tuple[int, int] | None, *, recovers: bool
+) -> str | None:
     failed = next((scan.file.path for scan in scans if scan.failed), None)
     if files.offline_reason:
         return files.offline_reason
@@ -240,6 +270,8 @@ def _unreadable(files: ReplicaFiles, scans: Sequence[ScannedSegment], log: Loade
         return f"the batch at offset {log.corrupt_offset} does not match its CRC"
     if log.broken_segment is not None:
         return f"segment {log.broken_segment} is damaged inside the log"
+    if emptied is not None:
+        return without_batch(*emptied)
     newest = max(scans, key=lambda scan: scan.file.base_offset)
     stop = next((one for one in newest.problems if one.kind == "segment" and one.code in NO_BATCH), None)
     if stop is not None and not recovers:

@@ -20,6 +20,7 @@ _NO_RECOVERY = (
     "unreadable"
 )
 _RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts and truncates these bytes"
+EMPTIED = "emptied-segment"
 _MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
 
 
@@ -31,6 +32,32 @@ def no_segments(files: ReplicaFiles) -> Problem:
         code="no-segments",
         detail="a replica directory without a readable segment file",
         remedy="copy the directory again, with its .log files",
+    )
+
+
+def cleaner_offset(files: ReplicaFiles) -> int | None:
+    """How far the cleaner has been through a log that is compacted, 0 if its checkpoint does not name the log, None if it is unknown."""
+    return (files.cleaner_offset or 0) if files.cleaner_offset is not None or files.cleaner_offsets_collected else None
+
+
+def without_batch(base: int, end: int) -> str:
+    """What is true of a segment that was emptied; `end` is where the next one begins."""
+    return (
+        f"segment {base:020d}.log is there and holds no batch, though the next one begins at offset {end}: offsets {base}..{end - 1} "
+        "are gone from it (retention deletes files, it empties none)"
+    )
+
+
+def emptied_problem(path: str, base: int, end: int) -> Problem:
+    """That a segment was emptied; `path` is that of the file, or text."""
+    return Problem(
+        path=path,
+        kind="segment",
+        code=EMPTIED,
+        detail=without_batch(base, end),
+        remedy="copy the file again; if it is empty on the broker, too, no broker notices and nothing brings the records back by itself: "
+        f"rebuild the replica from one that holds them; {IF_IT_LEADS}",
+        byte_offset=0,
     )
 
 
@@ -52,7 +79,7 @@ def with_known_stop(problem: Problem, files: ReplicaFiles, newest: str, *, alive
 
 def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
     """Offsets that no segment holds, and entries of the table that lie beyond the log; `alive` as of the broker."""
-    missing = () if may_have_holes else log.missing
+    missing = () if may_have_holes else log.missing_files
     may_load = files.checkpoint_state != "unreadable" and not alive
     beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
     if not missing and not beyond:

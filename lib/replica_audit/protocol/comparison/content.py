@@ -2,18 +2,20 @@
 
 The rule is the product's own. It rests on this: a follower appends the batches of its leader byte by byte (ReplicaFetcherThread,
 UnifiedLog.appendAsFollower), so equal offsets of equal epochs are equal batches, unless a replica compacts its log or is sent another
-format. Neither is evidence here.
+format (a leader up to 3.x converts for a follower of an older one). What a cleaner took is no evidence. Where the formats differ digests
+tell nothing, and epochs neither, for the older format has none: only the records do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.model import BatchRun, Window
+from replica_audit.model import Window
 from replica_audit.protocol.comparison.differing_records import DifferingRecords
 from replica_audit.protocol.comparison.located import LocatedDifference
+from replica_audit.protocol.epochs.lineage import Span, pieces
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _LAST_OFFSET = (1 << 63) - 1
@@ -41,23 +43,26 @@ class ContentDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentComparison:
-    """What comparing the batches of a pair gave: the first that differ, None if none do; `whole`: all that both must hold was compared."""
+    """What comparing the batches of a pair gave: the first that differ, None if none do; `whole`: all that both must hold was compared.
+
+    `unproven`: ranges in which a log has no epochs, and batches and records could not be compared: nothing tells whether they are the same.
+    """
 
     difference: ContentDifference | None
     whole: bool
+    unproven: tuple[Offsets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowComparison:
     """`differing`: windows whose digests are not equal. `open`: parts of the common range that the windows cannot tell.
 
-    `excused` is True where a part of the range is not evidence; `no_evidence`: such windows, of those that were looked at.
+    `other_formats`: ranges that the two hold in different message formats; no part of them is in the others.
     """
 
     differing: tuple[Offsets, ...]
     open: tuple[Offsets, ...]
-    excused: bool
-    no_evidence: tuple[Offsets, ...] = field(default=(), compare=False)
+    other_formats: tuple[Offsets, ...] = ()
 
 
 def merged(windows: Iterable[Window], width: int = 0) -> tuple[Window, ...]:
@@ -101,11 +106,10 @@ def window(number: int, bits: int, digest: int, batch_count: int) -> Window:
 def compare_windows(leader: LoadedLog, follower: LoadedLog, floor: int, end: int = _LAST_OFFSET) -> WindowComparison:
     """Compare the windows of two logs over what both hold, from `floor` on and below `end`.
 
-    A window counts where neither side has batches in it beyond the range that is compared. Batches of different formats do not count as
-    evidence: a follower of an older version is sent another one.
+    A window counts where neither side has batches in it beyond the range that is compared, and both have them in one format.
     """
     if leader.log_end_offset <= end and _are_the_same(leader, follower, floor):
-        return WindowComparison(differing=(), open=(), excused=False)
+        return WindowComparison(differing=(), open=())
     return walk_windows(leader, follower, floor, end)
 
 
@@ -121,18 +125,41 @@ def walk_windows(leader: LoadedLog, follower: LoadedLog, floor: int, end: int = 
     start = max(floor, *(log.runs[0].first_offset if log.runs else log.log_end_offset for log in (leader, follower)))
     end = min(leader.log_end_offset, follower.log_end_offset, end)
     sides = [{each.window_start_offset: each for each in windows} for windows in _equally_wide(leader.windows, follower.windows)]
-    differing, unknown, no_evidence = [], [], []
+    other_formats = tuple(_joined(_in_other_formats(leader, follower, start, end)))
+    differing, unknown = [], []
     for one in _windows_in(sides, start, end):
         part = max(one[0], start), min(one[1], end)
-        if not _is_evidence(leader.runs, follower.runs, part):
-            no_evidence.append(part)
-        elif not all(_is_whole(log, one, start, end) for log in (leader, follower)):
-            unknown.append(part)
+        rest = list(_outside(other_formats, part))
+        if rest != [part] or not all(_is_whole(log, one, start, end) for log in (leader, follower)):
+            unknown += rest
         elif [_told(side.get(one[0])) for side in sides[:1]] != [_told(side.get(one[0])) for side in sides[1:]]:
             differing.append(part)
-    return WindowComparison(
-        differing=tuple(differing), open=tuple(_joined(unknown)), excused=bool(no_evidence), no_evidence=tuple(no_evidence)
-    )
+    return WindowComparison(differing=tuple(differing), open=tuple(_joined(unknown)), other_formats=other_formats)
+
+
+def _in_other_formats(leader: LoadedLog, follower: LoadedLog, start: int, end: int) -> Iterator[Offsets]:
+    """Ranges of [start, end) that both logs hold, one of them in an older format."""
+    held = [[Span(run.magic, run.first_offset, run.last_offset + 1) for run in log.runs] for log in (leader, follower)]
+    for piece in pieces(held[0], held[1], start, end):
+        if None not in (piece.left_epoch, piece.right_epoch) and piece.left_epoch != piece.right_epoch:
+            yield piece.first_offset, piece.end_offset
+
+
+def _outside(others: Sequence[Offsets], part: Offsets) -> Iterator[Offsets]:
+    """What of a part lies in none of the ascending others."""
+    first, end = part
+    for other_first, other_end in others:
+        if other_first < end and other_end > first:
+            if first < other_first:
+                yield first, other_first
+            first = other_end
+    if first < end:
+        yield first, end
+
+
+def lacks_epochs(log: LoadedLog, part: Offsets) -> bool:
+    """Whether a log holds batches of a format without epochs in a range."""
+    return any(run.magic < 2 and run.last_offset >= part[0] and run.first_offset < part[1] for run in log.runs)
 
 
 def _equally_wide(left: Sequence[Window], right: Sequence[Window]) -> tuple[tuple[Window, ...], tuple[Window, ...]]:
@@ -154,14 +181,6 @@ def _is_whole(log: LoadedLog, one: Offsets, start: int, end: int) -> bool:
 
 def _told(one: Window | None) -> tuple[int, int] | None:
     return (one.digest, one.batch_count) if one else None
-
-
-def _is_evidence(leader: Sequence[BatchRun], follower: Sequence[BatchRun], part: Offsets) -> bool:
-    formats = [
-        {(run.magic, run.leader_epoch < 0) for run in runs if run.last_offset >= part[0] and run.first_offset < part[1]}
-        for runs in (leader, follower)
-    ]
-    return formats[0] == formats[1]
 
 
 def _joined(parts: Iterable[Offsets]) -> Iterator[Offsets]:

@@ -5,9 +5,8 @@ What counts is what a consumer can tell apart, and who wrote it: see `record_cur
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,7 +52,6 @@ def differing_records(
     end: int,
     *,
     brokers: tuple[int, int],
-    no_evidence: Sequence[tuple[int, int]] = (),
 ) -> DifferingRecords:
     """Compare the records of two logs.
 
@@ -63,11 +61,9 @@ def differing_records(
         first: the offset to begin at, inclusive.
         end: up to where both logs must hold the same, exclusive.
         brokers: the ids of both.
-        no_evidence: ascending ranges [first, end) in which a difference proves nothing: those records do not count.
     """
     counts: Counter[tuple[RecordPart, int | None]] = Counter()
     first_ones: list[DifferingRecord] = []
-    excused = [bound for part in no_evidence for bound in part]
     compared, unread = first, None
     try:
         sides = RecordCursor(leader, first, end, "the leader"), RecordCursor(follower, first, end, "the follower")
@@ -76,8 +72,6 @@ def differing_records(
             if found is None:
                 if compared >= end:
                     break
-                continue
-            if bisect_right(excused, found.offset) % 2:
                 continue
             counts[found.parts[0], _lacking(found, brokers)] += 1
             if len(first_ones) < FIRST_ONES:

@@ -2,8 +2,9 @@
 
 The rule is the product's own. A follower appends its leader's batches byte by byte (UnifiedLog.appendAsFollower): it neither splits, joins
 nor compresses anything again, whatever its version. A leader converts only for a follower of an older format (`message.format.version`,
-until 4.0), and the cleaner writes batches again only below its checkpoint; neither is compared here. So other batches never come of
-replication alone. But if the records in them are equal, offset by offset, no consumer can tell the two logs apart, and nothing is lost.
+until 4.0), and the records stay the same. The cleaner writes batches again only below its checkpoint, which is not compared here. So other
+batches of one format never come of replication alone. But if the records in them are equal, offset by offset, no consumer can tell the two
+logs apart, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class MismatchKind(StrEnum):
     OTHER_RECORDS = "other_records"  # a record is not the same, or only one of them has it
     OTHER_BATCHING = "other_batching"  # the same records, in other batches
     OTHER_ENCODING = "other_encoding"  # the same records in the same batches, compressed differently
+    OTHER_FORMAT = "other_format"  # the same records; batches that are not the same are of different message formats
     NOT_READ = "not_read"  # records could not be compared
 
 
@@ -42,7 +44,7 @@ class LocatedDifference:
     """The first batches that are not the same, None for a side that has none there, and the first such record.
 
     `compared_end_offset`: all records below it were compared or stand in equal batches. `whole`: so were all that both logs must hold.
-    `unread`: why records could not be compared from there on.
+    `unread`: why records could not be compared from there on. `formats_only`: as far as they were, nothing differs but message formats.
     """
 
     kind: MismatchKind
@@ -52,6 +54,7 @@ class LocatedDifference:
     compared_end_offset: int | None = None
     whole: bool = False
     unread: str | None = None
+    formats_only: bool = False
 
     @property
     def has_equal_records(self) -> bool:
@@ -80,7 +83,8 @@ def locate(
     heads: list[StoredBatch | None] = [None, None]
     sides: list[RecordCursor] = []
     record: DifferingRecord | None = None
-    unread, other_batches, compared = None, False, first
+    unread, compared = None, first
+    seen: set[MismatchKind] = set()  # how the batches differ that were looked at
     try:
         sides = [
             RecordCursor(batches, first, end, name, most_records=limits[0], most_bytes=limits[1])
@@ -89,15 +93,14 @@ def locate(
         heads = _at_first(sides)
         while True:
             left, right = sides
-            if left.is_between_batches and right.is_between_batches and left.head is not None and right.head is not None:
-                if identity(left.head.header) == identity(right.head.header):
-                    compared = left.head.header.last_offset + 1
-                    left.next_batch()
-                    right.next_batch()
-                    continue
-                other_batches |= bounds(left.head.header) != bounds(right.head.header)
-            else:
-                other_batches |= left.is_between_batches != right.is_between_batches or (left.head is None) != (right.head is None)
+            how = _batches_differ(left, right)
+            if how is None and left.head is not None:
+                compared = left.head.header.last_offset + 1
+                left.next_batch()
+                right.next_batch()
+                continue
+            if how is not None:
+                seen.add(how)
             ours, theirs = left.record(), right.record()
             if ours is None and theirs is None:
                 compared = end
@@ -111,7 +114,7 @@ def locate(
             right.next_record()
     except UnreadRecordsError as error:
         unread = str(error)
-    kind = MismatchKind.OTHER_BATCHING if other_batches else MismatchKind.OTHER_ENCODING
+    kind = next((one for one in (MismatchKind.OTHER_BATCHING, MismatchKind.OTHER_ENCODING) if one in seen), MismatchKind.OTHER_FORMAT)
     if unread is not None:
         kind = MismatchKind.NOT_READ
     elif record is not None:
@@ -124,7 +127,25 @@ def locate(
         compared_end_offset=compared,
         whole=unread is None and record is None,
         unread=unread,
+        formats_only=record is None and seen == {MismatchKind.OTHER_FORMAT},
     )
+
+
+def _batches_differ(left: RecordCursor, right: RecordCursor) -> MismatchKind | None:
+    """How the batches differ at which two logs are; None if they are equal, or both have come to their end."""
+    are_fresh = left.is_between_batches and right.is_between_batches
+    if left.head is None or right.head is None:
+        return None if left.head is right.head else MismatchKind.OTHER_BATCHING
+    ours, theirs = left.head.header, right.head.header
+    if are_fresh and identity(ours) == identity(theirs):
+        return None
+    if ours.magic != theirs.magic:
+        return MismatchKind.OTHER_FORMAT
+    if are_fresh and bounds(ours) == bounds(theirs):
+        return MismatchKind.OTHER_ENCODING
+    if left.is_between_batches == right.is_between_batches and not are_fresh:
+        return MismatchKind.OTHER_ENCODING
+    return MismatchKind.OTHER_BATCHING
 
 
 def _at_first(sides: list[RecordCursor]) -> list[StoredBatch | None]:

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.comparison.committed import Committed, lost_commits
-from replica_audit.protocol.comparison.content import ContentComparison
+from replica_audit.protocol.comparison.content import ContentComparison, Offsets
 from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.comparison.differing_keys import RecordComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
@@ -203,6 +203,16 @@ class Comparison:
     def content_decides(self) -> bool:
         """Whether the batches have to be compared."""
         return self.start < self.content_end
+
+    @property
+    def unproven(self) -> tuple[Offsets, ...]:
+        """Ranges of what the follower keeps in which a log has no epochs, and its batches and records were not compared."""
+        if self.content is not None or (self.records is not None and not self.records.unread):
+            return self.content.unproven if self.content is not None else ()
+        kept = removal_start(self.follower, self.effect)
+        end = self.end if kept is None else min(self.end, kept)
+        found = lineage.pieces(self.leader.history, self.follower.history, max(self.start, self.cleaned), end)
+        return tuple((one.first_offset, one.end_offset) for one in found if UNDEFINED_EPOCH in (one.left_epoch, one.right_epoch))
 
     @property
     def proven_equal(self) -> bool:

@@ -76,7 +76,7 @@ class RecordCursor:
             self.reached = max(self.reached, item.header.last_offset + 1)
             if item.header.last_offset < self._first:
                 continue
-            if begins(item.header) < self._end:
+            if item.header.base_offset < self._end:
                 self.head = item
             return
 
@@ -130,7 +130,11 @@ def identity(header: BatchHeader) -> tuple[int, int, int]:
 def record_difference(
     leader: HashedRecord | None, follower: HashedRecord | None, left: StoredBatch | None, right: StoredBatch | None
 ) -> DifferingRecord | None:
-    """How the next records of two logs differ, each with its batch; None if they do not. Of two offsets the lower one is alone."""
+    """How the next records of two logs differ, each with its batch; None if they do not. Of two offsets the lower one is alone.
+
+    A batch that was converted to an older format has lost what that cannot hold: before v2 headers and producers, in v0 the timestamp
+    (RecordsUtil.downConvert).
+    """
     if leader is None or follower is None or leader.offset != follower.offset or left is None or right is None:
         offset = min(one.offset for one in (leader, follower) if one is not None)
         held = [one if one is not None and one.offset == offset else None for one in (leader, follower)]
@@ -140,11 +144,12 @@ def record_difference(
         parts.append(RecordPart.KEY)
     if (leader.value_bytes, leader.value) != (follower.value_bytes, follower.value):
         parts.append(RecordPart.VALUE)
-    if leader.headers != follower.headers:
+    is_converted, older = left.header.magic != right.header.magic, min(left.header.magic, right.header.magic)
+    if leader.headers != follower.headers and not is_converted:
         parts.append(RecordPart.HEADERS)
-    if leader.timestamp_ms != follower.timestamp_ms:
+    if leader.timestamp_ms != follower.timestamp_ms and not (is_converted and older == 0):
         parts.append(RecordPart.TIMESTAMP)
-    if _producer(left.header, leader.offset) != _producer(right.header, leader.offset):
+    if not is_converted and _producer(left.header, leader.offset) != _producer(right.header, leader.offset):
         parts.append(RecordPart.PRODUCER)
     return DifferingRecord(offset=leader.offset, parts=tuple(parts), leader=leader, follower=follower) if parts else None
 

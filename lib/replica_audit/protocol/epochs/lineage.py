@@ -152,13 +152,17 @@ def lacking(left: History, right: History, start: int, end: int, *, missing_from
     """The offsets of [start, end) that the left history holds and the right one does not hold in the same epoch, as spans of the left.
 
     What the right one misses below `missing_from` may be a batch that compaction took. It never held it where it goes on in an older epoch:
-    along a log epochs only grow.
+    along a log epochs only grow. Where the two have parted, a format without epochs says nothing of it, and holds other records: nothing is
+    appended behind batches that differ and is the same.
     """
+    have_parted = False
     for piece in pieces(left, right, start, end):
         if piece.left_epoch is None:
             continue
         if piece.right_epoch is not None:
-            first = piece.first_offset if differ(piece) else piece.end_offset
+            is_told = UNDEFINED_EPOCH not in (piece.left_epoch, piece.right_epoch)
+            have_parted = differ(piece) if is_told else have_parted
+            first = piece.first_offset if have_parted else piece.end_offset
         else:
             goes_on = _index(right, piece.end_offset - 1)
             never_held = goes_on < len(right) and 0 <= right[goes_on].leader_epoch < piece.left_epoch

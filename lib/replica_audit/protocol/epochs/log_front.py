@@ -6,8 +6,6 @@ DeleteRecords delete whole segments from the front only, and move the log start,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -25,20 +23,45 @@ def known_start(table: EpochTable, checkpoint: int | None, log: LoadedLog | None
     return max(checkpoint or 0, 0 if is_silent else first)
 
 
-def deleted_until(missing: Iterable[tuple[int, int]], front: int) -> int | None:
+def deleted_until(log: LoadedLog, front: int) -> int | None:
     """Up to where a copy holds nothing but leftovers of deleted segments: the end of the last hole that a known log start reaches.
 
     The log start may have been written down before the last segments of a hole were deleted: one where a hole begins says that all below
-    is deleted, and what is deleted next is what the copy lacks.
+    is deleted, and what is deleted next is what the copy lacks. Not so behind a segment that is there and damaged, or empty: its own end
+    is what is missing, and deleting takes whole files. Only a log start behind the hole says that it does not matter.
 
     Args:
-        missing: (first, last) inclusive offsets that no segment of the copy holds, between others that do.
+        log: the copy's.
         front: the largest known log start of the partition.
 
     Returns:
         An exclusive end, which is where a segment begins; None if every hole begins above the front.
     """
-    return max((last + 1 for first, last in missing if first <= front), default=None)
+    files = log.missing_files
+    return max((last + 1 for first, last in log.missing if (first if (first, last) in files else last + 1) <= front), default=None)
+
+
+def emptied_segment(log: LoadedLog, cleaned_until: int | None, *, copied_apart: bool) -> tuple[int, int] | None:
+    """The first segment without a batch that another follows, and that neither retention nor the cleaner leaves so: (base, end).
+
+    Retention deletes files and empties none; a segment is rolled only when it holds a batch, so only the newest is empty by itself. Where
+    each of its records had a newer one, the cleaner leaves an empty file until it is merged with the next (Cleaner.cleanSegments).
+
+    Args:
+        log: of the replica.
+        cleaned_until: exclusive end of what its cleaner has been through; 0 if it has none, None if that is unknown.
+        copied_apart: whether a running broker may have changed the files between their copies: one that was copied while it was the newest,
+            and empty, may have been rolled since. An oldest one is not excused so: a log is seldom that young.
+
+    Returns:
+        Its base offset and where the next one begins; None if there is none. What lies below the log start does not count.
+    """
+    for base in log.empty_segments:
+        end = log.segment_end(base)
+        may_be_cleaned = cleaned_until is None or cleaned_until >= end or (copied_apart and cleaned_until > 0)
+        if end > log.log_start_offset and not may_be_cleaned and not (copied_apart and base > log.segment_bases[0]):
+            return base, end
+    return None
 
 
 def begins_as_retention_leaves_it(table: EpochTable, log: LoadedLog) -> bool:

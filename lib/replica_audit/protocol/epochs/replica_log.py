@@ -25,7 +25,9 @@ class LoadedLog:
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
     segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
-    offsets of its segments, ascending. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has more; else empty.
+    offsets of its segments, ascending; of those that another follows, `damaged_segments` are the damaged ones, and
+    `empty_segments` those without a batch. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has
+    more; else empty.
     """
 
     log_start_offset: int
@@ -40,12 +42,20 @@ class LoadedLog:
     windows: tuple[Window, ...] = ()
     digested_until: int = 0
     segment_bases: tuple[int, ...] = ()
+    damaged_segments: tuple[int, ...] = ()
+    empty_segments: tuple[int, ...] = ()
     epochs_on_disk: EpochTable = EMPTY
 
     @property
     def epochs_in_log(self) -> EpochTable:
         """The table of every replica but a live leader: entries at or above the log end are dropped when a log is loaded (LogLoader)."""
         return truncate_from_end(self.epochs, self.log_end_offset)
+
+    @property
+    def missing_files(self) -> tuple[tuple[int, int], ...]:
+        """What is missing between segments behind a whole one: behind a damaged, or empty, one it is that file that lacks it."""
+        not_whole = {*self.damaged_segments, *self.empty_segments}
+        return tuple(hole for hole in self.missing if self.segment_bases[bisect_right(self.segment_bases, hole[0]) - 1] not in not_whole)
 
     def segment_end(self, offset: int) -> int:
         """Where the segment that holds an offset ends, exclusive: where the next one begins, or at the log end."""
@@ -123,6 +133,8 @@ def load_log(
         windows=tuple(window for segment in kept for window in segment.windows),
         digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
         segment_bases=tuple(segment.base_offset for segment in kept),
+        damaged_segments=tuple(segment.base_offset for segment in kept[:-1] if segment.damaged),
+        empty_segments=tuple(segment.base_offset for segment in kept[:-1] if not segment.runs and not segment.damaged),
         epochs_on_disk=truncate_from_start(found, log_start_checkpoint or 0) if runs_on and found != checkpoint else EMPTY,
     )
 

@@ -23,6 +23,13 @@ class Status(StrEnum):
     UNCONFIRMED = "unconfirmed"
 
 
+class MissingCode(StrEnum):
+    """What an earlier run had and this one lacks, as acknowledgements name it (`verdict`)."""
+
+    CLUSTER_MISSING = "cluster_missing"
+    BROKER_MISSING = "broker_missing"
+
+
 FOUND_NOW = (str(Status.NEW), str(Status.PERSISTING))
 
 

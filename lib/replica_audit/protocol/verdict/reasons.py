@@ -92,10 +92,19 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
 def other_batches(found: ContentDifference) -> str:
     """Which batches are not the leader's."""
     where = f"{found.first_offset}..{found.end_offset - 1}"
+    record = found.located.record if found.located else None
+    if found.leader_crc is None and found.follower_crc is None and record is not None:
+        return f"the record at offset {record.offset} is not the leader's: another {' and '.join(record.parts)}, in another message format"
     if found.leader_crc is None and found.follower_crc is None:
         return f"among offsets {where} are batches that are not the leader's; which, could not be read"
     leader, follower = ("no batch" if crc is None else f"CRC {crc:08x}" for crc in (found.leader_crc, found.follower_crc))
     return f"offsets {where} differ from the leader's batch: leader {leader}, follower {follower}"
+
+
+def unproven(parts: Sequence[tuple[int, int]]) -> str:
+    """Where nothing tells whether two logs hold the same."""
+    where = f"{parts[0][0]}..{parts[0][1] - 1}" + (f" and {count(len(parts) - 1, 'more range')}" if len(parts) > 1 else "")
+    return f"at offsets {where} a log has a format before v2, without epochs, and the records there could not be compared"
 
 
 def rebatched(found: LocatedDifference, first_offset: int) -> str:

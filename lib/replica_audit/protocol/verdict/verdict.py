@@ -245,10 +245,13 @@ def _compaction_differs(c: Comparison) -> Judgement | None:
 
 
 def _no_epochs(c: Comparison) -> Judgement | None:
-    if c.leader.has_epochs or c.follower.has_epochs or not c.leader.history or not c.follower.history or c.proven_equal:
-        return None
-    why = "neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
-    return inconclusive(Cause.NO_EPOCHS, why)
+    has_epochs = c.leader.has_epochs or c.follower.has_epochs
+    if not has_epochs and c.leader.history and c.follower.history and not c.proven_equal:
+        why = "neither log has leader epochs (format before v2), and not all batches could be compared: equal offsets prove nothing"
+        return inconclusive(Cause.NO_EPOCHS, why)
+    if has_epochs and c.unproven:
+        return inconclusive(Cause.NO_EPOCHS, reasons.unproven(c.unproven))
+    return None
 
 
 def _epoch_table_only(c: Comparison) -> Judgement | None:

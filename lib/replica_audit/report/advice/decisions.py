@@ -20,6 +20,7 @@ from replica_audit.report.facts.still_open import StillOpen
 class Urgency(IntEnum):
     """Worst first."""
 
+    MISSING = 0
     OFFLINE = 1
     LOST = 2
     DO_NOT_START = 3
@@ -43,7 +44,7 @@ class DueDecision:
 def decisions(facts: DueFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
     makers: tuple[Callable[[DueFacts], Iterator[DueDecision]], ...]
-    makers = (_gone, _offline, _lost, _not_to_be_started, _still_open, _stuck, _groups, _transactions, _unknown, _can_wait)
+    makers = (_missing, _gone, _offline, _lost, _not_to_be_started, _still_open, _stuck, _groups, _transactions, _unknown, _can_wait)
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
@@ -67,6 +68,25 @@ def _records(found: DuePartitions) -> str:
 
 def _count(found: DuePartitions) -> str:
     return f"{found.count} partition{'s' if found.count != 1 else ''}"
+
+
+def _missing(facts: DueFacts) -> Iterator[DueDecision]:
+    part = facts.missing
+    if part is None:
+        return
+    if part.broker_ids is None:
+        what, acknowledged = f"Cluster {visible(part.cluster_id)}", "verdict: cluster_missing"
+    else:
+        what = _brokers(part.broker_ids).capitalize()
+        acknowledged = f"verdict: broker_missing, replica: [{', '.join(map(str, part.broker_ids))}]"
+    one = part.broker_ids is None or len(part.broker_ids) == 1
+    last = f"run {visible(part.last_seen_run_id)}" if part.last_seen_run_id else "an earlier run"
+    yield DueDecision(
+        urgency=Urgency.MISSING,
+        text=f"{what} {'is' if one else 'are'} missing from the input, and {last} read {'it' if one else 'them'}: nothing is known of "
+        f"{'it' if one else 'them'} now. Copy {'its' if one else 'their'} folder{'' if one else 's'} and audit again; if "
+        f"{'it is' if one else 'they are'} gone for good, acknowledge that ({acknowledged}).",
+    )
 
 
 def _gone(facts: DueFacts) -> Iterator[DueDecision]:

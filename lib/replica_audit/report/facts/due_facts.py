@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedVerdict, PartitionKey, RecoveryFacts
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
-from replica_audit.report.facts.still_open import NOTHING_OPEN, StillOpen
+from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
 
 NAMED = 3  # partitions, or groups, of each decision
 STUCK = (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS, Verdict.UNREADABLE)
@@ -75,6 +75,7 @@ class DueFacts:
     inconclusive: int = 0
     gone: Mapping[int, DuePartitions] = field(default_factory=dict)
     still_open: StillOpen = NOTHING_OPEN
+    missing: MissingPart | None = None
 
 
 def due_of(facts: RecoveryFacts) -> DueFacts:
@@ -108,6 +109,7 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
             for broker in sorted(facts.gone)
         },
         still_open=facts.still_open,
+        missing=facts.missing,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.worst_first import SEVERITIES
 
 _NOT_COMPARED = frozenset({str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE)})
@@ -21,12 +22,13 @@ def exit_code(
     verdicts: Mapping[str, int],
     acknowledged: Mapping[str, int] = MappingProxyType({}),
     *,
+    doubts: Doubts = NO_DOUBTS,
     records_unread: int = 0,
     fail_on: str,
     has_replicas: bool,
     all_inputs_read: bool,
 ) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but something not read or not compared.
+    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but something not read, compared or known.
 
     What is acknowledged counts for none of them; what persists does, for nothing about it is mended.
 
@@ -34,6 +36,7 @@ def exit_code(
         severities: how many findings of the run, new or persisting, have each, without those that are acknowledged.
         verdicts: how many followers have each.
         acknowledged: how many acknowledged findings of the run have each code.
+        doubts: what of the input was not read whole, and which clean verdicts rest on a guess.
         records_unread: how many clean followers have records that were to be compared, and could not be.
         fail_on: the lowest severity that counts.
         has_replicas: whether any replica was found.
@@ -45,5 +48,5 @@ def exit_code(
     if any(severities.get(severity) for severity in loud):
         return 1
     is_doubtful = verdicts.get(str(Verdict.INCONCLUSIVE), 0) > acknowledged.get(str(Verdict.INCONCLUSIVE), 0)
-    is_doubtful = is_doubtful or records_unread > 0
+    is_doubtful = is_doubtful or records_unread > 0 or bool(doubts)
     return 0 if all_inputs_read and compared_followers(verdicts) and not is_doubtful else 3

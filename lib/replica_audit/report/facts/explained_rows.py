@@ -68,6 +68,7 @@ class ExplainedRun:
     protocol: str | None = None
     protocol_reason: str | None = None
     exit_code: int | None = None
+    last_seen_run_id: str | None = None
 
     @property
     def counts(self) -> bool:

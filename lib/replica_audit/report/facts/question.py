@@ -121,7 +121,11 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
             close = _close(cluster_id, clusters) or sorted(clusters)
             raise UsageError(f"--cluster {cluster_id}: no run has that cluster; there are: {_listed(close)}")
         known = tuple(run for run in known if run.cluster_id == cluster_id)
-    complete = sorted((run for run in known if run.counts), key=lambda run: (run.started_at, run.run_id), reverse=True)
+    complete = sorted(
+        (run for run in known if run.counts and (cluster_id is None or run.last_seen_run_id is None)),
+        key=lambda run: (run.started_at, run.run_id),
+        reverse=True,
+    )
     latest = _listed(dict.fromkeys(run.run_id for run in complete))
     there_are = f"the latest complete runs are: {latest}" if complete else f"there is no complete run; start {command_line('audit')}"
     if run_id is None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.run_report import OfflinePartition
-from replica_audit.report.facts.still_open import NOTHING_OPEN, StillOpen
+from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
 PartitionKey = tuple[str, int]
@@ -203,6 +203,7 @@ class RecoveryFacts:
     not_read: frozenset[ReplicaKey] = frozenset()
     had_a_tail: frozenset[ReplicaKey] = frozenset()
     still_open: StillOpen = NOTHING_OPEN
+    missing: MissingPart | None = None
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ActedRole]]:

@@ -23,6 +23,8 @@ class ClusterMetrics:
     offsets among them that were committed and that the leader does not hold. `replica_bytes` are the bytes of all replicas' batches.
     `oldest_capture` is the replica that was collected first, None if none was, `oldest_check` the oldest check of the CRCs of a collected
     segment, None if none is known, `never_checked` how many collected replicas have a segment of which they never were.
+    `is_missing`: the newest run lacked the cluster, and all but the exit code is of the run that read it last; `missing_brokers`: how many
+    brokers that an earlier run read it lacked.
     """
 
     cluster_id: str
@@ -43,3 +45,5 @@ class ClusterMetrics:
     oldest_capture: OldestCapture | None
     oldest_check: datetime | None
     never_checked: int
+    is_missing: bool = False
+    missing_brokers: int = 0

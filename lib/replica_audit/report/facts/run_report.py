@@ -10,6 +10,7 @@ from typing import Any
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
+from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.exit_code import compared_followers
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 
@@ -176,7 +177,8 @@ class Cluster:
     `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
     the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was. `taken_over`:
     partitions that have not changed, and have the rows of the run `taken_over_from`; `full_run_id` is the run that read every file last,
-    for the day `full_run_date`; None by an older version.
+    for the day `full_run_date`; None by an older version. `last_seen_run_id`: the run that read the cluster last; None: this one did.
+    `missing_broker_ids`: brokers that an earlier run had and this one lacks.
     """
 
     cluster_id: str
@@ -203,6 +205,8 @@ class Cluster:
     taken_over_from: str | None = None
     full_run_id: str | None = None
     full_run_date: date | None = None
+    last_seen_run_id: str | None = None
+    missing_broker_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +247,7 @@ class Report:
     `new_findings` counts those that no earlier run left open by severity, `newest` are the worst of them; `is_compared`: an earlier run
     left some open. `not_confirmed` are the worst of those that an earlier run found, and this one could not check. Nothing of this counts
     findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are the entries about open findings, also
-    those that no longer hold, and `acknowledged_verdicts` counts followers.
+    those that no longer hold, and `acknowledged_verdicts` counts followers. `doubts`: what else keeps it from being an all-clear.
     """
 
     run_id: str
@@ -273,6 +277,7 @@ class Report:
     acknowledged_count: int = 0
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()
     acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
+    doubts: Doubts = NO_DOUBTS
 
     @property
     def follower_findings(self) -> int:

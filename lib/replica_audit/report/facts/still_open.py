@@ -1,4 +1,4 @@
-"""What earlier runs found and a run could not confirm, counted: it stays open until a run looks at the same again."""
+"""What earlier runs found or read and a run could not: it stays open until a run looks at the same again."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ class StillOpen:
 
 
 NOTHING_OPEN = StillOpen()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPart:
+    """What of a cluster an earlier run had and this one lacks: these brokers; None: the whole cluster, read last by `last_seen_run_id`."""
+
+    cluster_id: str
+    broker_ids: tuple[int, ...] | None
+    last_seen_run_id: str | None = None

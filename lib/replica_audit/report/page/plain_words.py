@@ -73,7 +73,14 @@ def headline(data: PageData) -> Headline:
     if not news:
         total = f"{counted(compared, 'replica')} compared with {'its leader' if compared == 1 else 'their leaders'}"
         untold = counts.get(Verdict.INCONCLUSIVE, 0)
-        is_doubtful = untold or any(cluster.inferred_leaders or cluster.records_unread for cluster in data.report.clusters)
+        is_doubtful = (
+            untold
+            or data.report.doubts
+            or any(
+                cluster.inferred_leaders or cluster.records_unread or cluster.last_seen_run_id or cluster.missing_broker_ids
+                for cluster in data.report.clusters
+            )
+        )
         severity = Severity.WARNING if is_doubtful else Severity.NONE
         what = "Nothing found except acknowledged findings" if data.report.acknowledged_count else "Nothing found"
         return Headline(str(severity), f"{what}: {total}, {number(untold)} inconclusive.", tuple(_caveats(data, counts)))
@@ -155,6 +162,10 @@ _SENTENCES: dict[str, str] = {
 
 
 def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
+    for cluster in data.report.clusters:
+        if cluster.last_seen_run_id or cluster.missing_broker_ids:
+            what = "" if cluster.last_seen_run_id else f"Broker {', '.join(map(str, cluster.missing_broker_ids))} of "
+            yield f"{what or 'Cluster '}{cluster.label} is missing from the input, and an earlier run read it: nothing is known of it now."
     inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
     if inferred:
         yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: for those a clean verdict proves nothing."

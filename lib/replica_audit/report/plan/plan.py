@@ -64,16 +64,20 @@ def _tools(facts: RecoveryFacts) -> Iterator[Presumption]:
 
 def _still_open(facts: RecoveryFacts) -> PlanPart:
     """What earlier runs found is planned for once it has been looked at again."""
-    found = facts.still_open
+    found, part = facts.still_open, facts.missing
+    lacking = () if part is None or part.broker_ids is None else tuple(f"broker {broker}" for broker in part.broker_ids)
+    missing = PlanRefusal(
+        what="act on", where=lacking, why="missing from the input, and an earlier run read it: copy its folder and audit again"
+    )
     if not found.count:
-        return PlanPart()
+        return PlanPart(refusals=(missing,) if lacking else ())
     more = [f"{found.count - len(found.first)} more"] if found.count > len(found.first) else []
     refusal = PlanRefusal(
         what="act on what earlier runs found in",
         where=(*(partition_shown(*key) for key in found.first), *more),
         why="this run could not check it, or found something else there: audit again with every broker's files",
     )
-    return PlanPart(refusals=(refusal,))
+    return PlanPart(refusals=(missing, refusal) if lacking else (refusal,))
 
 
 def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:

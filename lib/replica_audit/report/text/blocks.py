@@ -8,6 +8,7 @@ from itertools import groupby
 
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
@@ -20,7 +21,7 @@ MEANING = {
     0: "nothing found at or above '{fail_on}'",
     1: "there are findings at or above '{fail_on}'",
     2: "no input could be read",
-    3: "nothing at or above '{fail_on}', but some input could not be read, or some replicas or records could not be compared",
+    3: "nothing at or above '{fail_on}', but {why}",
 }
 _NOTHING_COMPARED = "nothing was compared, so nothing is known: "
 _WHY = {
@@ -123,7 +124,28 @@ def meaning(report: Report) -> str:
     if report.exit_code == 3 and not report.compared_followers:
         return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
     known = f", besides {history.known_count(report)}" if report.acknowledged_count and report.exit_code != 2 else ""
-    return MEANING[report.exit_code].format(fail_on=report.fail_on) + known
+    why = "; ".join(_doubts(report)) or "some input could not be read, or some replicas or records could not be compared"
+    return MEANING[report.exit_code].format(fail_on=report.fail_on, why=why) + known
+
+
+def _doubts(report: Report) -> Iterator[str]:
+    """Why a run that found nothing is no all-clear."""
+    doubts = report.doubts
+    if doubts.unread:
+        codes = ", ".join(f"{code} {number}" for code, number in doubts.unread.items())
+        yield f"some input could not be read, or not as a whole ({codes}; {doubts.first_unread})"
+    if any(cluster.last_seen_run_id is not None or cluster.missing_broker_ids for cluster in report.clusters):
+        yield "something that an earlier run read is missing from the input"
+    untold = sum(cluster.verdicts.get(Verdict.INCONCLUSIVE, 0) for cluster in report.clusters)
+    untold -= report.acknowledged_verdicts.get(Verdict.INCONCLUSIVE, 0)
+    if untold > 0:
+        yield f"{_count(untold, 'follower')} could not be compared"
+    unread = sum(cluster.records_unread for cluster in report.clusters)
+    if unread:
+        yield f"records of {_count(unread, 'follower')} could not be compared"
+    if doubts.guessed_leaders:
+        rest = "rests on a leader" if doubts.guessed_leaders == 1 else "rest on leaders"
+        yield f"{_count(doubts.guessed_leaders, 'clean verdict')} {rest} known by inference only"
 
 
 def problems(report: Report) -> Iterator[Notes]:
@@ -148,7 +170,12 @@ def _cluster(report: Report, cluster: Cluster, number: int | None) -> Notes:
 
 
 def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
+    if cluster.last_seen_run_id is not None:
+        yield f"MISSING from the input: nothing was read; run {cluster.last_seen_run_id} read it last"
+        return
     yield f"{_count(cluster.brokers, 'broker')}, {_count(cluster.replicas, 'replica')}, {_count(cluster.partitions, 'partition')} compared"
+    if cluster.missing_broker_ids:
+        yield f"MISSING from the input, unlike before: broker {', '.join(map(str, cluster.missing_broker_ids))}"
     yield f"truncation rule: {cluster.protocol} ({cluster.protocol_reason})"
     if cluster.offline_partitions:
         yield f"without a leader, according to the metadata: {_count(cluster.offline_partitions, 'partition')}"

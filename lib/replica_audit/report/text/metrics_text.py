@@ -22,6 +22,11 @@ _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
         "Exit code of that run: 0 nothing found, 1 findings, 3 not everything could be compared",
         lambda one: one.exit_code,
     ),
+    "missing": (
+        "1 if the newest run's input lacked the cluster, which an earlier run read: all other numbers but the exit code are that run's",
+        lambda one: one.is_missing,
+    ),
+    "missing_brokers": ("Brokers that an earlier run read and the newest run's input lacks", lambda one: one.missing_brokers),
     "brokers": ("Brokers that the input has a folder of", lambda one: one.brokers),
     "partitions": ("Partitions whose followers have a verdict", lambda one: one.partitions),
     "replicas": ("Replicas that were read", lambda one: one.replicas),

@@ -211,7 +211,10 @@ def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
         UsageError: it is malformed, or cannot be read.
     """
     try:
-        return cluster_metadata.read(path)[0]
+        head, document = cluster_metadata.read(path)
+        for _partition in cluster_metadata.partitions(document):
+            pass
+        return head
     except MetadataError as error:
         where = f" at line {error.line}" if error.line else ""
         raise UsageError(f"--cluster-metadata {path}: {error.reason}{where}") from None

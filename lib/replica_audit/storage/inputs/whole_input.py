@@ -30,6 +30,7 @@ def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
         "protocol_reason": facts.generation.reason,
         "path": str(root.path),
         "brokers": len({broker.broker_id for broker in root.brokers}),
+        "broker_ids": sorted({broker.broker_id for broker in root.brokers}),
         "has_metadata": root.head is not None,
     }
 

@@ -39,7 +39,19 @@ _MANY_FILES, _MANY_RUN_FILES = 1_000, 8  # every command reads all of audit_runs
 _SIGN_AFTER = timedelta(minutes=5)
 # Delta lists a directory in so many tasks; the default is 10,000
 _LISTING, _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism", "4"
-_OF_RUN = ("run_id", "cluster_id", "run_date", "started_at", "finished_at", "status", "exit_code", "attempt", "holder", "alive_at")
+_OF_RUN = (
+    "run_id",
+    "cluster_id",
+    "run_date",
+    "started_at",
+    "finished_at",
+    "status",
+    "exit_code",
+    "attempt",
+    "holder",
+    "alive_at",
+    "last_seen_run_id",
+)
 _RUNS = pa.schema([AUDIT_RUNS.arrow.field(name).with_nullable(True) for name in _OF_RUN])
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,7 +109,8 @@ class WarehouseUpkeep:
             state = RunState.REMOVING if any(map(_is_removal, rows)) else RunState.ENDED
         return KnownRun(
             run_id=run_id,
-            cluster_ids=tuple(sorted({str(row["cluster_id"]) for row in rows})),
+            # a run that lacked a cluster is no newest run of it: the one that read it stays
+            cluster_ids=tuple(sorted({str(row["cluster_id"]) for row in rows if row["last_seen_run_id"] is None})),
             run_date=max(row["run_date"] or latest.started_at.date() for row in rows),
             started_at=latest.started_at,
             state=state,

@@ -1,0 +1,37 @@
+"""Codes of input problems that leave something of the input unread, or only partly read: a run with one of them proves nothing clean."""
+
+from __future__ import annotations
+
+NOT_READ_WHOLE = frozenset(
+    {
+        # a whole input
+        "no-such-path",
+        "not-a-directory",
+        "nothing-recognised",
+        "no-replicas",
+        "one-broker-of-several",
+        # a file or a folder
+        "cannot-read",
+        "too-large",
+        "too-many-folders",
+        "malformed",  # a small file, a metadata file, a text
+        "incomplete",  # a metadata log
+        "bad-records",
+        "malformed-record",
+        "incomplete-collection",
+        "no-segments",
+        "unusable-value",
+        # whose it is, is not known: left out
+        "unknown-broker",
+        "unknown-replica",
+        "cluster-id-mismatch",
+        "segments-outside-a-replica",
+        "misplaced",
+        # texts of kafka-dump-log and of brokers' logs
+        "dump-truncated",
+        "dump-malformed",
+        "unusable-dump",
+        "impossible-epoch",
+    }
+)
+"""The audit would have used it. Not here is what a verdict tells by itself, and what no verdict rests on (`hidden-folder`, `packed`)."""

@@ -1,0 +1,32 @@
+"""What the tables of a run leave in doubt, for its exit code and its last line."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.report.facts.doubts import Doubts
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+from replica_audit.tables import INPUT_ERRORS, REPLICA_VERDICTS, Table
+
+_IS_INFERRED = (ds.field("severity") == str(Severity.NONE)) & (ds.field("leader_source") == INFERRED)
+
+
+def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
+    """What a run could not read, or knows by a guess only, whether it is complete or not."""
+    unread = _rows(tables, INPUT_ERRORS, ("code", "path"), run_id, ds.field("code").isin(sorted(NOT_READ_WHOLE)))
+    codes, paths = ([str(value) for value in unread[name].to_pylist()] for name in ("code", "path"))
+    inferred = _rows(tables, REPLICA_VERDICTS, ("inferred_because",), run_id, _IS_INFERRED)["inferred_because"].to_pylist()
+    # that nobody leads, and who can, is a finding of its own
+    guessed = sum(because != InferredBecause.NO_LEADER for because in inferred)
+    return Doubts(unread=dict(sorted(Counter(codes).items())), first_unread=min(paths, default=""), guessed_leaders=guessed)
+
+
+def _rows(tables: ArrowTables, table: Table, names: tuple[str, ...], run_id: str, where: ds.Expression) -> pa.Table:
+    schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in names])
+    return tables.columns(table.name, schema, where, run_id=run_id)
