@@ -73,24 +73,39 @@ def test_a_cleaner_checkpoint_without_an_entry_or_a_policy_says_that_none_was_th
 
 
 @pytest.mark.parametrize("lacking", [1, 2])
-@pytest.mark.parametrize("policy", ["delete", None])
-def test_a_key_that_is_missing_in_a_batch_is_found_whatever_the_policy_is_now(tmp_path: Path, lacking: int, policy: str | None) -> None:
-    """Only a cleaner takes records out of a batch, so content proves nothing; but the newest record of a key is nothing that it takes."""
+@pytest.mark.parametrize(("policy", "code"), [("delete", "content_mismatch"), (None, "compaction_differs")])
+def test_a_batch_that_lacks_records_shows_a_cleaner_only_where_the_policy_is_unknown(
+    tmp_path: Path, lacking: int, policy: str | None, code: str
+) -> None:
+    """The newest record of a key is nothing that a cleaner takes; and under `delete` there is no cleaner."""
     pairs = [(A, b"0"), (B, b"1"), (C, b"2")]
     whole, less = rf.batch(0, *pairs), rf.batch(0, pairs[0], pairs[2], deltas=[0, 2])
     tables = audited(tmp_path, {1: {0: [whole]}, 2: {0: [whole]}} | {lacking: {0: [less]}}, policy=policy)
-    assert verdict(tables)["verdict"] == "compaction_differs"
-    (row,) = tables["compaction_differences"]
-    assert (row["broker_id"], row["leader" if lacking == 2 else "follower"]["offset"]) == (lacking, 1)
+    assert verdict(tables)["verdict"] == code
+    if policy is None:
+        (row,) = tables["compaction_differences"]
+        assert (row["broker_id"], row["leader" if lacking == 2 else "follower"]["offset"]) == (lacking, 1)
 
 
-@pytest.mark.parametrize(("policy", "checkpoints"), [("delete", True), (None, True)])
-def test_logs_that_were_compacted_once_are_compared_as_such(tmp_path: Path, policy: str | None, checkpoints: bool) -> None:
-    """As a topic whose cleanup.policy was changed: each replica was cleaned by itself, and nothing else tells of it any more."""
+@pytest.mark.parametrize("policy", ["delete", None])
+def test_one_replica_that_lacks_records_excuses_no_other_pair(tmp_path: Path, policy: str | None) -> None:
+    pairs = [(A, b"0"), (B, b"1"), (C, b"2")]
+    whole, less = rf.batch(0, *pairs), rf.batch(0, pairs[0], pairs[2], deltas=[0, 2])
+    other = rf.batch(0, *pairs[:2], (C, b"other"))
+    tables = audited(tmp_path, {1: {0: [whole]}, 2: {0: [less]}, 3: {0: [other]}, 4: {0: [whole]}}, policy=policy)
+    found = {row["follower_id"]: row["verdict"] for row in tables["replica_verdicts"]}
+    assert found == {2: "content_mismatch" if policy else "compaction_differs", 3: "content_mismatch", 4: "identical"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "cleaned", "code"), [("delete", None, "content_mismatch"), ("delete", 4, "identical"), (None, None, "identical")]
+)
+def test_logs_that_were_compacted_once_are_compared_as_such(tmp_path: Path, policy: str | None, cleaned: int | None, code: str) -> None:
+    """As a topic whose cleanup.policy was changed: each replica was cleaned by itself, and the cleaner's checkpoint still tells of it."""
     pairs = [(A, b"0"), (A, b"1"), (B, b"2"), (B, b"3")]
     held = {broker: {0: [rf.batch(0, *(pairs[at] for at in left), deltas=left)]} for broker, left in ((1, [1, 2, 3]), (2, [0, 1, 3]))}
-    found = verdict(audited(tmp_path, held, policy=policy, checkpoints=checkpoints))
-    assert (found["verdict"], found["compacted"], found["differing_keys"]) == ("identical", True, [])
+    found = verdict(audited(tmp_path, held, policy=policy, cleaned=cleaned))
+    assert (found["verdict"], found["compacted"]) == (code, code == "identical")
 
 
 def transaction(*offsets: int, end: int, marker: bytes = rf.COMMIT) -> list[bytes]:

@@ -114,13 +114,15 @@ def test_a_compacted_topic_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_batches_with_fewer_records_than_offsets_prove_nothing(tmp_path: Path) -> None:
-    """Only the cleaner takes records out of a batch, also where neither metadata nor its checkpoint tell of it."""
+    """Only the cleaner takes records out of a batch, also where nothing else tells of it; under `delete` nobody does."""
     cluster = Cluster(disks={1: disk(SHORT), 2: disk(SHORT)}, leader_epoch=2, isr=(1, 2))
     cluster.audit(tmp_path, RULE)
     (home,) = tmp_path.iterdir()
     (segment,) = (home / "broker-2" / "data-0" / f"{TOPIC}-0").glob("*.log")
     segment.write_bytes(kf.batch(0, 1, deltas=(0, 4)) + kf.batch(5, 1, deltas=range(5)) + kf.batch(10, 2, deltas=range(2)))
     (row,) = in_process.audit(home)["replica_verdicts"]
+    assert (row["verdict"], row["divergence_offset"]) == ("content_mismatch", 0)
+    (row,) = in_process.audit(home, metadata=False)["replica_verdicts"]
     assert row["verdict"] == "identical"
 
 

@@ -19,7 +19,7 @@ from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.transactions import TransactionsKnown
-from replica_audit.partition.known.cleaning import is_compacted
+from replica_audit.partition.known.cleaning import compaction
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
@@ -80,7 +80,8 @@ class PartitionAudit:
         latest_claim = latest([claim for _, claim in known.claims], cluster.metadata_log_end)
         self.has_metadata = latest_claim is not None
         told = latest_claim or nothing_known(self.topic, self.partition)
-        compacted = is_compacted(known, told.compacted)
+        self.compaction = compaction(known, told.compacted)
+        compacted = self.compaction.anywhere
         self.metadata = replace(told, compacted=compacted)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
@@ -236,6 +237,7 @@ class PartitionAudit:
             copies=self.copies,
             cluster=self.cluster,
             context=self.context,
+            is_compacted=self.compaction.of(self.leadership.leader_id),
             made=made,
             choices=choices,
             incidents=incidents,
@@ -253,7 +255,7 @@ class PartitionAudit:
             leader=leader,
             follower=follower,
             leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
-            context=self.context,
+            context=replace(self.context, compacted=self.compaction.of(leader.replica.broker_id, follower.replica.broker_id)),
             applies=self.cluster.applies,
             witnesses=others,
             inferred_because=self.inferred_because,

@@ -98,8 +98,8 @@ class FindingKey:
     finding_key: Annotated[str, "stable over runs: CODE:TOPIC-PARTITION:BROKER, without BROKER if it is about the partition"]
     code: Annotated[
         str,
-        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction; or "
-        "removed_below_high_watermark, truncation_refused",
+        "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction, "
+        "offsets_missing; or removed_below_high_watermark, truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]
     topic: Topic

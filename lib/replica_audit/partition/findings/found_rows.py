@@ -14,6 +14,7 @@ from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
 from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.holes import missing_everywhere
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence
 from replica_audit.protocol.verdict.partition_findings import (
@@ -23,6 +24,7 @@ from replica_audit.protocol.verdict.partition_findings import (
     leaderless_since_ms,
     looks_at_table,
     missing_epoch,
+    missing_sentence,
     offline_sentence,
     outside_isr,
     severity_of_offline,
@@ -45,7 +47,7 @@ class Audited:
 
     `metadata` is what is believed of it, without a leader where it is outdated; `because`: why the leader is inferred. `copies` is what
     each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
-    `open_transactions` are those of the leader, None where they are not known.
+    `open_transactions` are those of the leader, None where they are not known. `is_compacted`: batches of its log may be missing.
     """
 
     metadata: PartitionMetadata
@@ -56,6 +58,7 @@ class Audited:
     copies: Mapping[int, PartitionMetadata]
     cluster: ClusterFacts
     context: Context
+    is_compacted: bool
     made: ComparedPairs
     choices: Sequence[WhatIfLeader]
     incidents: Sequence[LoggedIncident] = ()
@@ -168,6 +171,7 @@ def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
         found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)
+    yield from _missing_offsets(audited)
     hangs = hanging_of(audited.open_transactions or ())
     if hangs:
         said = hanging_sentence([(one.first_offset, one.producer_id, one.producer_epoch) for one in hangs], hangs[0].last_stable_offset)
@@ -230,6 +234,16 @@ def _missing_epoch(audited: Audited) -> Iterator[FoundFinding]:
             known_epoch=found.known_epoch,
             is_certain=found.is_certain,
         )
+
+
+def _missing_offsets(audited: Audited) -> Iterator[FoundFinding]:
+    """Holes that every replica has: no two of them differ there."""
+    leader = audited.replicas.get(audited.leadership.leader_id)
+    if leader is None or leader.unreadable or audited.is_compacted:
+        return
+    holes = missing_everywhere(leader, (one for one in audited.replicas.values() if one is not leader))
+    if holes:
+        yield _leads(audited, PartitionCode.OFFSETS_MISSING, Severity.ERROR, missing_sentence(holes))
 
 
 def _outside_isr(audited: Audited) -> Iterator[FoundFinding]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from replica_audit.model import UNDEFINED_EPOCH
+from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, without
 from replica_audit.protocol.exchange.replica import Replica
 
 
@@ -33,3 +37,23 @@ def hole_at(replica: Replica, offset: int) -> Hole:
     before = bisect_right(log.segment_bases, offset) - 1
     segments = (log.segment_bases[before], log.segment_bases[before + 1]) if is_between and before + 1 < len(log.segment_bases) else None
     return Hole(replica.broker_id, first, end, segments)
+
+
+def missing_everywhere(replica: Replica, others: Iterable[Replica]) -> list[Hole]:
+    """The holes in a log that is not compacted and can be read, as far as no other replica holds these offsets either.
+
+    The rule is the product's own. A leader gives offsets without a gap, and retention takes whole segments from the front: what lies below
+    the cleaner checkpoint, or beside batches of a format before v2, which may have been converted without control batches
+    (RecordsUtil.downConvert), proves nothing.
+    """
+    log, history = replica.log, replica.history
+    if not history:
+        return []
+    begin = max(log.log_start_offset, replica.cleaner_offset or 0)
+    edges = [Span(UNSTAMPED, begin, begin), *history, Span(UNSTAMPED, log.log_end_offset, log.log_end_offset)]
+    gaps = [
+        (max(left.end_offset, begin), right.first_offset) for left, right in pairwise(edges) if UNDEFINED_EPOCH not in (left[0], right[0])
+    ]
+    found = [Span(UNSTAMPED, first, end) for first, end in gaps if first < end]
+    held = [span._replace(leader_epoch=UNSTAMPED) for other in others for span in other.history]
+    return [Hole(replica.broker_id, span.first_offset, span.end_offset, None) for span in without(found, held)]

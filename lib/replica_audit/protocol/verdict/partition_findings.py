@@ -13,11 +13,13 @@ from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
 from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 
 CLOCKS_DIFFER_MS = 10_000  # two brokers' clocks, and what a broker needs to act on new metadata
+_NAMED = 5
 
 
 class PartitionCode(StrEnum):
@@ -28,6 +30,7 @@ class PartitionCode(StrEnum):
     IN_SYNC_OUTSIDE_ISR = "in_sync_outside_isr"
     SEQUENCE_GAP = "sequence_gap"
     HANGING_TRANSACTION = "hanging_transaction"
+    OFFSETS_MISSING = "offsets_missing"
     # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
     REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
     TRUNCATION_REFUSED = "truncation_refused"
@@ -216,3 +219,10 @@ def outside_isr(
     known = metadata.known_at_ms
     is_certain = known is not None and copied_at_ms is not None and known >= copied_at_ms + CLOCKS_DIFFER_MS
     return OutsideIsr(isr=metadata.isr, is_certain=is_certain)
+
+
+def missing_sentence(holes: Sequence[Hole]) -> str:
+    """That offsets are on no replica; `holes` are those of the leader's log, at least one."""
+    where = ", ".join(f"{one.first_offset}..{one.end_offset - 1}" for one in holes[:_NAMED])
+    where += f" and {len(holes) - _NAMED} more ranges" if len(holes) > _NAMED else ""
+    return f"offsets {where} are missing between records of the log, which is not compacted, and no other replica in the input has them"

@@ -137,6 +137,10 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 partition has a transaction that nobody will end: read_committed consumers are stuck.",
         "{n} partitions have transactions that nobody will end: read_committed consumers are stuck.",
     ),
+    PartitionCode.OFFSETS_MISSING: (
+        "1 partition lacks offsets in the middle of its log: they were written, and no replica has them.",
+        "{n} partitions lack offsets in the middle of their logs: they were written, and no replica has them.",
+    ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
         "1 broker has truncated below its high watermark, according to its server.log: committed records were lost then.",
         "{n} replicas have been truncated below their high watermark, according to server.log: committed records were lost then.",
