@@ -39,7 +39,7 @@ from replica_audit.partition.replicas.known_empty import known_empty
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
 from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
-from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, latest, nothing_known, without_leader
+from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, known_epoch, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.context import Context
@@ -188,10 +188,14 @@ class PartitionAudit:
 
     def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""
+        leader = self.compared.get(self.metadata.leader)
+        has_table = leader is not None and leader.files.checkpoint_state != "not-collected" and not leader.unreadable
+        known = known_epoch(self.metadata, with_right_table(leader) if leader is not None and has_table else None)
+        topic_id = self.metadata.topic_id or (leader.files.topic_id if leader is not None else None)
         for one in self.compared.values():
             log = with_right_table(one)  # a line that the batches beside it contradict knows nothing
-            if log and not one.unreadable and one.files.topic_id in (None, self.metadata.topic_id) and is_outdated(self.metadata, log):
-                return [ReportedProblem.of(one.broker_id, knows_later(one.files, log, self.metadata))]
+            if log and not one.unreadable and one.files.topic_id in (None, topic_id) and is_outdated(known, log):
+                return [ReportedProblem.of(one.broker_id, knows_later(one.files, log, self.metadata, known))]
         return []
 
     def _gone_everywhere(self) -> list[ReportedProblem]:

@@ -11,7 +11,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.log_dir.whole_file import TooLargeError
-from replica_audit.formats.metadata import cluster_metadata, metadata_log
+from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
 from replica_audit.model import (
     BrokerStanding,
@@ -164,13 +164,12 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen
 def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
     try:
-        _head, document = cluster_metadata.read(path)
-        partitions = list(cluster_metadata.partitions(document))  # all or none: half of the leaders would mislead
+        partitions = metadata_files.read(path).partitions  # all or none: half of the leaders would mislead
     except MetadataError as error:
-        yield _row(source, problem=as_dict(metadata_problem(path, error)))
+        yield _row(source, problem=as_dict(metadata_files.unusable(path, error)))
         return
     except OSError as error:
-        problem = metadata_problem(path, MetadataError(error.strerror or str(error)))
+        problem = metadata_files.unusable(path, MetadataError(error.strerror or str(error)))
         if isinstance(error, TooLargeError):
             problem = replace(problem, code=error.code, remedy=error.remedy)
         yield _row(source, problem=as_dict(problem))
@@ -184,19 +183,6 @@ def _partition_row(partition: PartitionMetadata, seen: Seen | None) -> Row:
         seen(PartitionLook(topic=partition.topic, partition=partition.partition, look=claim_look(partition)))
     values = metadata_row(partition)
     return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
-
-
-def metadata_problem(path: Path, error: MetadataError) -> Problem:
-    """What is wrong with a cluster-metadata.json, as a row of input_errors."""
-    return Problem(
-        path=str(path),
-        kind="cluster-metadata.json",
-        code="malformed",
-        detail=error.reason,
-        remedy="write the file again; without it leaders are inferred and the ISR is unknown",
-        line=error.line,
-        byte_offset=error.byte_offset,
-    )
 
 
 _LISTED: dict[str, Callable[[Row, Listing, Seen | None], Iterator[Row]]] = {

@@ -13,6 +13,7 @@ from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.dump import dump_log, pasted_command, pasted_text, replica_names
 from replica_audit.formats.dump.pasted_command import Command
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.metadata.metadata_files import TELLS_LEADERS, made_in, misplaced
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
 from replica_audit.words import count
@@ -134,6 +135,8 @@ class DumpTexts:
         """Take a file that does not begin as text of kafka-dump-log does."""
         if looks_like_server_log(head):
             self.server_logs.append(path)
+        elif made_in(head) in TELLS_LEADERS:
+            self.problems.append(misplaced(path))
         elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
             detail = f"a text with output of kafka-dump-log that cannot be read: this line begins {found.begins!r}"
             remedy = "keep in the text only what kafka-dump-log printed, every line from its first character"

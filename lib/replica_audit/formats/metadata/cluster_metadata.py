@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,13 +126,13 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
-                delete_retention_ms=_delete_retention_ms(configs),
+                delete_retention_ms=delete_retention_ms(configs),
                 unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
                 min_insync_replicas=count_in(configs.get(MIN_ISR)),
             )
 
 
-def _delete_retention_ms(configs: dict[str, Any]) -> int | None:
+def delete_retention_ms(configs: Mapping[str, Any]) -> int | None:
     """Of a topic whose configurations are in the document, which leaves out what is Kafka's default."""
     return retention_in(configs.get("delete.retention.ms"), DEFAULT_DELETE_RETENTION_MS if "cleanup.policy" in configs else None)
 

@@ -107,15 +107,17 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
         )
 
 
-def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata) -> Problem:
-    """That a replica's table, which is not empty, ends in an epoch which the metadata does not know."""
+def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata, known: int) -> Problem:
+    """That a replica's table, which is not empty, ends in an epoch later than the last `known` one."""
     epoch, start = log.epochs[-1]
+    last = f"the newest metadata in the input ({metadata.source}) knows epoch {known} as the last"
+    if metadata.leader_epoch < 0:
+        last = f"broker {metadata.leader}, which the metadata names as the leader without an epoch, knows epoch {known} as the last"
     return Problem(
         path=files.inside(EPOCH_CHECKPOINT),
         kind=EPOCH_CHECKPOINT,
         code="metadata-outdated",
-        detail=f"epoch {epoch} began at {start}, and the newest metadata in the input ({metadata.source}) knows epoch "
-        f"{metadata.leader_epoch} as the last: the leader is inferred from the logs",
+        detail=f"epoch {epoch} began at {start}, and {last}: the leader is inferred from the logs",
         remedy="give a cluster-metadata.json, or a copy of __cluster_metadata-0, taken after the last election",
         line=next((line for line, known, _start in files.checkpoint if known == epoch), None),
     )

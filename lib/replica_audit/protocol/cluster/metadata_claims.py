@@ -69,13 +69,28 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     )
 
 
-def is_outdated(metadata: PartitionMetadata, log: LoadedLog) -> bool:
-    """Whether a log of the topic has an epoch that the metadata does not know yet: who led before that leads no more.
+def known_epoch(metadata: PartitionMetadata, leader: LoadedLog | None) -> int:
+    """The leader epoch that metadata knows; of metadata that names a leader without one, the last of that leader's own table.
+
+    Source: Partition.makeLeader, since 1.1: a broker that begins to lead notes the new epoch in its table before it takes a record. So a
+    broker whose table ends in an earlier epoch than another replica's does not lead now, though it did when the metadata was written down.
+
+    Args:
+        metadata: what is known of the partition.
+        leader: the log of the broker that it names, with a table of its own; None if there is none.
+    """
+    if metadata.leader_epoch >= 0 or metadata.leader < 0 or leader is None:
+        return metadata.leader_epoch
+    return max((entry.epoch for entry in leader.epochs), default=UNDEFINED_EPOCH)
+
+
+def is_outdated(known: int, log: LoadedLog) -> bool:
+    """Whether a log of the topic has an epoch later than the last `known` one: who led before that leads no more.
 
     Entries beyond the log's end are not looked at: a broker drops them.
     """
     newest = max((entry.epoch for entry in log.epochs if entry.start_offset <= log.log_end_offset), default=UNDEFINED_EPOCH)
-    return newest > metadata.leader_epoch >= 0
+    return newest > known >= 0
 
 
 def without_leader(metadata: PartitionMetadata) -> PartitionMetadata:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.metadata import cluster_metadata
+from replica_audit.formats.metadata import cluster_metadata, metadata_files
 from replica_audit.model import Problem
 from replica_audit.storage.inputs import missing_brokers
+from replica_audit.storage.inputs.described import described
 from replica_audit.storage.inputs.folders import Tree
 from replica_audit.storage.inputs.given_input import INPUT, location, why_unusable
 from replica_audit.storage.inputs.two_copies import without_older_collections
@@ -33,7 +34,8 @@ class BrokerFolder:
 class Root:
     """One cluster in the input. `head` is None where there is no usable cluster-metadata.json.
 
-    `server_logs` are those that lie beside the brokers' folders, with the broker's id.
+    `server_logs` are those that lie beside the brokers' folders, with the broker's id; `described` are files there in which tools tell the
+    leaders.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class Root:
     metadata_path: Path | None = None
     head: cluster_metadata.ClusterMetadata | None = None
     server_logs: tuple[tuple[int, Path], ...] = ()
+    described: tuple[Path, ...] = ()
 
     def sources(self) -> Iterator[tuple[str, int | None, str, str]]:
         """Everything that the inventory lists: cluster id, broker id, path and kind (broker, server-log, metadata)."""
@@ -49,8 +52,8 @@ class Root:
             yield self.cluster_id, broker.broker_id, str(broker.path), "broker"
         for broker_id, path in self.server_logs:
             yield self.cluster_id, broker_id, str(path), "server-log"
-        if self.metadata_path:
-            yield self.cluster_id, None, str(self.metadata_path), "metadata"
+        for path in ((self.metadata_path,) if self.metadata_path else ()) + self.described:
+            yield self.cluster_id, None, str(path), "metadata"
 
 
 @dataclass(slots=True)
@@ -153,13 +156,16 @@ def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
         apart = missing_brokers.beside(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
         found.problems += [(cluster_id, apart)] if apart else []
     if kept:
+        beside = described(path, folders, tree, has_document=head is not None)
+        found.problems += [(cluster_id, problem) for problem in beside.problems]
         found.roots.append(
             Root(
                 path=path,
                 cluster_id=cluster_id,
                 brokers=tuple(kept),
                 metadata_path=metadata_path if _is_there(metadata_path) else None,
-                head=head,
+                head=head or beside.head,
+                described=beside.paths,
                 server_logs=tuple(tree.server_logs(path)) if folders != [path] else (),
             )
         )
@@ -199,22 +205,19 @@ def _is_there(path: Path) -> bool:
 
 def _head(path: Path) -> cluster_metadata.ClusterMetadata | None:
     try:
-        return cluster_metadata.read(path)[0]
+        return metadata_files.read_head(path)
     except (MetadataError, OSError):
         return None  # reported when its partitions are read
 
 
 def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
-    """The head of a cluster-metadata.json that was given apart.
+    """The head of a cluster-metadata.json, or of what a tool prints, that was given apart.
 
     Raises:
         UsageError: it is malformed, or cannot be read.
     """
     try:
-        head, document = cluster_metadata.read(path)
-        for _partition in cluster_metadata.partitions(document):
-            pass
-        return head
+        return metadata_files.read(path).head
     except MetadataError as error:
         where = f" at line {error.line}" if error.line else ""
         raise UsageError(f"--cluster-metadata {path}: {error.reason}{where}") from None
@@ -231,7 +234,9 @@ def _give_metadata(found: Found, path: Path) -> None:
     if found.roots and not fitting:
         raise UsageError(f"--cluster-metadata {path}: its cluster_id {head.cluster_id} is not that of any input")
     for root in list(fitting):
-        found.roots[found.roots.index(root)] = replace(root, cluster_id=head.cluster_id or root.cluster_id, metadata_path=path, head=head)
+        found.roots[found.roots.index(root)] = replace(
+            root, cluster_id=head.cluster_id or root.cluster_id, metadata_path=path, head=head, described=()
+        )
 
 
 def _refuse_twins(roots: Sequence[Root]) -> None:

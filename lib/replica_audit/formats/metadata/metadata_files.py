@@ -1,0 +1,175 @@
+"""A file of metadata that people put beside brokers' folders, whatever tool made it: known by its content, never by its name.
+
+Read are a cluster-metadata.json, what `kafka-topics.sh --describe` prints, and what `kcat -L` prints, with `-J` or without. Of what other
+tools print, which tells no leader, it is only said what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from replica_audit.errors import MetadataError
+from replica_audit.files.packed_text import open_text
+from replica_audit.formats.log_dir.names import CLUSTER_METADATA
+from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, TooLargeError, whole_content
+from replica_audit.formats.metadata import cluster_metadata, kcat_listing, topic_descriptions
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.model import PartitionMetadata, Problem
+
+
+class Made(StrEnum):
+    """What made a file; the order is that in which they are believed, those behind KCAT tell no leader."""
+
+    DOCUMENT = "cluster-metadata.json"
+    DESCRIBE = "kafka-topics --describe"
+    KCAT = "kcat -L"
+    LOG_DIRS = "kafka-log-dirs --describe"
+    QUORUM = "kafka-metadata-quorum describe"
+    REASSIGNMENT = "kafka-reassign-partitions"
+    OFFSETS = "kafka-get-offsets"
+    GROUPS = "kafka-consumer-groups --describe"
+    CONFIGS = "kafka-configs --describe"
+
+
+KIND = "metadata"
+TELLS_LEADERS = (Made.DOCUMENT, Made.DESCRIBE, Made.KCAT)
+_LINES: tuple[tuple[Made, re.Pattern[str]], ...] = (
+    (Made.LOG_DIRS, re.compile(r"(Querying brokers for log directories|Received log directory information from brokers )")),
+    (Made.QUORUM, re.compile(r"(ClusterId:\s+\S+|NodeId\s+(DirectoryId\s+)?LogEndOffset\s+Lag\b|LeaderEpoch:\s+\d+)")),
+    (Made.GROUPS, re.compile(r"(GROUP|TOPIC)\s+(TOPIC\s+)?PARTITION\s+CURRENT-OFFSET\b")),
+    (Made.CONFIGS, re.compile(r"((Dynamic|All) configs for (topic|broker)|Configs for topic)\b")),
+    (Made.REASSIGNMENT, re.compile(r"Current partition replica assignment\b|Proposed partition reassignment configuration\b")),
+)
+_OFFSETS = re.compile(r"[\w.-]{1,249}:\d{1,10}:-?\d{0,19}")
+_JSON_BEGINS = re.compile(r"^\s*\{", re.MULTILINE)
+_HEAD = 1 << 16
+_NOTHING_SAID = ClusterMetadata(
+    cluster_id=None, captured_at_ms=None, kafka_version=None, inter_broker_protocol=None, metadata_version=None, broker_states={}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataFile:
+    """What a file says: of the cluster, and of each partition; both are empty where it tells no leader."""
+
+    made: Made
+    head: ClusterMetadata = _NOTHING_SAID
+    partitions: tuple[PartitionMetadata, ...] = ()
+
+
+def made_by(path: Path) -> Made | None:
+    """What made a file, by its first bytes; None if that is nothing known here.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_text(path) as stream:
+        return made_in(stream.read(_HEAD))
+
+
+def made_in(head: bytes) -> Made | None:
+    """The same by the first bytes themselves."""
+    return None if b"\0" in head else _made(head.decode("utf-8", "replace"))
+
+
+def _made(text: str) -> Made | None:
+    if topic_descriptions.looks_like(text):
+        return Made.DESCRIBE
+    if kcat_listing.looks_like(text):
+        return Made.KCAT
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for made, pattern in _LINES:
+        if any(pattern.match(line) for line in lines):
+            return made
+    if lines and all(_OFFSETS.fullmatch(line) for line in lines[:-1] or lines):
+        return Made.OFFSETS
+    return _made_document(text)
+
+
+def _made_document(text: str) -> Made | None:
+    """Of a document, of which `text` may be only the beginning."""
+    if not _JSON_BEGINS.search(text[:4096]):
+        return None
+    if '"originating_broker"' in text or ('"controllerid"' in text and '"isrs"' in text):
+        return Made.KCAT
+    if '"logDirs"' in text and '"brokers"' in text:
+        return Made.LOG_DIRS
+    if '"leader_epoch"' in text or ('"topics"' in text and '"isr"' in text):
+        return Made.DOCUMENT
+    return Made.REASSIGNMENT if '"replicas"' in text and '"log_dirs"' in text else None
+
+
+def read(path: Path) -> MetadataFile:
+    """What a file says; one that nothing is recognised in is read as a cluster-metadata.json.
+
+    Raises:
+        MetadataError: it cannot be read as what it is, with the line or the key, or does not tell leaders.
+        OSError: the file cannot be read, is not a regular file, or too large.
+    """
+    content = whole_content(path, DOCUMENT_LIMIT)
+    text = _text(path, content)
+    made = _made(text[:_HEAD]) or Made.DOCUMENT
+    if made is Made.DOCUMENT:
+        head, document = cluster_metadata.parse(content)
+        return MetadataFile(made=made, head=head, partitions=tuple(cluster_metadata.partitions(document)))
+    if made is Made.DESCRIBE:
+        return MetadataFile(made=made, partitions=topic_descriptions.read(text))
+    if made is not Made.KCAT:
+        raise MetadataError(f"what {made} prints, which does not tell who leads")
+    is_text = kcat_listing.looks_like(text)
+    claims, brokers = kcat_listing.read(text) if is_text else kcat_listing.read_json(_document(text))
+    states = dict.fromkeys(brokers, "unknown")  # they answered then, and nobody knows when that was
+    return MetadataFile(made=made, head=replace(_NOTHING_SAID, broker_states=states), partitions=claims)
+
+
+def read_head(path: Path) -> ClusterMetadata:
+    """What it says of the cluster alone, of a cluster-metadata.json without looking at its partitions; errors as of `read`."""
+    content = whole_content(path, DOCUMENT_LIMIT)
+    is_document = _made(_text(path, content)[:_HEAD]) in (None, Made.DOCUMENT)
+    return cluster_metadata.parse(content)[0] if is_document else read(path).head
+
+
+def _text(path: Path, content: bytes) -> str:
+    """A text that may be packed, or in UTF-16."""
+    if content.startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        with open_text(path) as stream:
+            content = stream.read(DOCUMENT_LIMIT + 1)
+        if len(content) > DOCUMENT_LIMIT:
+            raise TooLargeError(DOCUMENT_LIMIT)
+    return content.decode("utf-8", "replace")
+
+
+def _document(text: str) -> Any:
+    """The document in a text, behind whatever was pasted along."""
+    begins = _JSON_BEGINS.search(text)
+    try:
+        return json.JSONDecoder().raw_decode(text, begins.end() - 1 if begins else 0)[0]
+    except json.JSONDecodeError as error:
+        raise MetadataError(f"not JSON: {error.msg}", line=error.lineno, byte_offset=error.pos) from None
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"not JSON: {error}") from None
+
+
+def unusable(path: Path, error: MetadataError) -> Problem:
+    """What is wrong with a file, as a row of input_errors."""
+    return Problem(
+        path=str(path),
+        kind=CLUSTER_METADATA if path.name == CLUSTER_METADATA else KIND,
+        code="malformed",
+        detail=error.reason,
+        remedy="write the file again; without it leaders are inferred and the ISR is unknown",
+        line=error.line,
+        byte_offset=error.byte_offset,
+    )
+
+
+def misplaced(path: Path) -> Problem:
+    """That metadata in a broker's folder is not read."""
+    detail = "metadata of the cluster in a broker's folder is not read: it would be one broker's word"
+    remedy = "put it beside the brokers' folders, or give it by --cluster-metadata"
+    return Problem(path=str(path), kind=KIND, code="misplaced", detail=detail, remedy=remedy)
