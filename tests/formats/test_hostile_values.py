@@ -16,11 +16,11 @@ from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir.java_properties import properties
 from replica_audit.formats.log_dir.small_files import SmallFiles
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
-from replica_audit.model import Problem
+from replica_audit.model import LoggedVersions, Problem
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.cluster.metadata_changes import PartitionChanged, PartitionSet, TopicCreated
 from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
-from replica_audit.stages.server_logs import read_events
+from replica_audit.stages.server_logs import read_log
 from tests.formats import metadata_files as mf
 from tests.formats import record_files
 
@@ -32,7 +32,7 @@ FOLLOWER = (
 
 def server_log(path: Path, *epochs: int) -> list[LogEvent | Problem]:
     path.write_text("".join(FOLLOWER.format(epoch) for epoch in epochs), encoding="ascii")
-    return list(read_events(path, 1))
+    return [one for one in read_log(path, 1) if not isinstance(one, LoggedVersions)]
 
 
 def test_an_epoch_beyond_int32_in_a_server_log_costs_its_line(tmp_path: Path):

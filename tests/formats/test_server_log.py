@@ -28,7 +28,7 @@ def read(text: str | bytes) -> list[LogEvent]:
 
 def told(event: LogEvent) -> dict[str, Any]:
     """What an event says beyond its place in the text."""
-    place = ("time", "line", "byte_offset", "text", "path")
+    place = ("time", "line", "byte_offset", "text", "path", "newest_first", "time_ms")
     return {name: value for name, value in event._asdict().items() if value is not None and name not in place}
 
 

@@ -25,7 +25,7 @@ from replica_audit.formats.segment.records import UnreadableRecords, read_record
 from replica_audit.formats.segment.segment_scan import read_batches, scan
 from replica_audit.formats.server_log import log_layouts
 from replica_audit.formats.server_log.logged_versions import logged_versions
-from replica_audit.model import BatchHeader, Damage, SegmentFile
+from replica_audit.model import BatchHeader, Damage, LoggedVersions, SegmentFile
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.stages import server_logs
 from replica_audit.storage.cluster import client_properties
@@ -165,7 +165,7 @@ def events(path: Path, _content: bytes) -> Outcome:
         logged_versions(stream)
         stream.seek(0)
         log_layouts.looks_like_server_log(stream.read(8192))
-    found = list(server_logs.read_events(path, 1))
+    found = [one for one in server_logs.read_log(path, 1) if not isinstance(one, LoggedVersions)]
     items = [one._replace(text="") for one in found if isinstance(one, LogEvent)]  # of a line whose end is damaged the beginning counts
     return Outcome(items, len(items) < len(found))
 

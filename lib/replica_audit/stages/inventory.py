@@ -16,6 +16,7 @@ from replica_audit.formats.replicas import broker_files
 from replica_audit.model import (
     BrokerStanding,
     LogDirectory,
+    LoggedVersions,
     MetadataCopy,
     PartitionKey,
     PartitionLook,
@@ -120,16 +121,16 @@ def _is_text(found: ReplicaFiles) -> bool:
 
 def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
-    for found in server_logs.read_events(path, source["broker_id"]):
+    for found in server_logs.read_log(path, source["broker_id"]):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
-            continue
-        if seen is not None:
-            seen(PartitionLook(topic=found.topic, partition=found.partition, look=event_look(found)))
-        yield _row(source, topic=found.topic, partition=found.partition, event=event_row(found))
-    versions = server_logs.read_versions(path)
-    if any(versions):
-        yield _row(source, versions=versions._asdict())
+        elif isinstance(found, LoggedVersions):
+            yield _row(source, versions=found._asdict())
+        else:
+            if seen is not None:
+                seen(PartitionLook(topic=found.topic, partition=found.partition, look=event_look(found)))
+            of_writer = {**source, "broker_id": found.broker_id}
+            yield _row(of_writer, topic=found.topic, partition=found.partition, event=event_row(found))
 
 
 def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen: Seen | None) -> Iterator[Row]:

@@ -5,49 +5,91 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from replica_audit.files.packed_text import open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.server_log.events import events
-from replica_audit.formats.server_log.log_owner import owner
+from replica_audit.formats.server_log.log_writers import LogSurvey, Writers, survey
 from replica_audit.formats.server_log.logged_versions import logged_versions
 from replica_audit.model import LoggedVersions, Problem
-from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.words import count
 
 _KIND = "server.log"
 _MAX_PROBLEMS = 20  # of one file; one more says how many there are beyond
 _EPOCHS = range(-1, 1 << 31)
 
 
-def read_events(path: Path, broker_id: int) -> Iterator[LogEvent | Problem]:
-    """The events of one log, and what of it cannot be used.
+def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions | Problem]:
+    """What one log tells, each event with its broker, and what of it cannot be used.
 
-    Lines that another broker wrote end the reading: the log is not this broker's. A line with an epoch that none can be is left out.
+    A log whose lines all name one other broker is not this broker's, and not read. A line that names no broker is left out where several
+    wrote the log and nothing else tells which; so is one with an epoch that none can be.
+
+    Args:
+        path: of the log.
+        broker_id: the broker in whose folder it lies, or that it is named for.
     """
-    impossible = 0
     try:
         with open_text(path) as stream:
-            wrote = owner(stream)
-            if wrote is not None and wrote.broker_id != broker_id:
-                yield _of_another(path, broker_id, *wrote)
-                return
+            found = survey(stream)
             stream.seek(0)
-            for event in events(stream, str(path)):
-                if not _is_possible(event):
-                    impossible += 1
-                    if impossible <= _MAX_PROBLEMS:
-                        yield _impossible(path, event)
-                    continue
-                if event.broker_id not in (None, broker_id):
-                    yield _of_another(path, broker_id, event.broker_id, event.line)
-                    return
-                yield event
-            if impossible > _MAX_PROBLEMS:
-                yield _left_out(path, f"{impossible - _MAX_PROBLEMS} more lines have impossible epochs", None, None)
-            if reason := why_cut(stream):
-                yield cannot_read(path, _KIND, OSError(0, reason))
+            if found.first is not None and len(found.brokers) == 1 and broker_id not in found.brokers:
+                yield _of_another(path, broker_id, *found.first)
+            else:
+                yield from _events(path, stream, found, broker_id)
+                yield from _cut_lines(path, found)
+                if reason := why_cut(stream):
+                    yield cannot_read(path, _KIND, OSError(0, reason))
+                stream.seek(0)
+            versions = logged_versions(stream, newest_first=found.newest_first)
+            if any(versions):
+                yield versions
     except (OSError, EOFError, zlib.error) as error:
         yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
+
+
+def _events(path: Path, stream: BinaryIO, found: LogSurvey, broker_id: int) -> Iterator[LogEvent | Problem]:
+    impossible, unknown, first = 0, 0, 0
+    of = Writers(found, broker_id).of
+    for event in events(stream, str(path), writer_of=of, newest_first=found.newest_first, zone_minutes=found.zone_minutes):
+        if not _is_possible(event):
+            impossible += 1
+            if impossible <= _MAX_PROBLEMS:
+                yield _impossible(path, event)
+        elif event.broker_id is None and event.kind is not EventKind.UNCLEAN_ELECTION:  # which names the leader, whoever tells it
+            unknown, first = unknown + 1, first or event.line
+        else:
+            yield event
+    if impossible > _MAX_PROBLEMS:
+        yield _left_out(path, f"{impossible - _MAX_PROBLEMS} more lines have impossible epochs", None, None)
+    if unknown:
+        yield _of_nobody(path, unknown, first)
+
+
+def _of_nobody(path: Path, lines: int, first: int) -> Problem:
+    return Problem(
+        path=str(path),
+        kind=_KIND,
+        code="unknown-broker",
+        detail=f"nothing tells which broker wrote {count(lines, 'line', 'lines')} about replicas, of which this is the first: left out",
+        remedy="split the log by broker, and put each part into its broker's folder, or call it broker-ID.server.log",
+        line=first,
+    )
+
+
+def _cut_lines(path: Path, found: LogSurvey) -> Iterator[Problem]:
+    if found.cut_lines:
+        yield Problem(
+            path=str(path),
+            kind=_KIND,
+            code="line-cut",
+            detail=f"{count(len(found.cut_lines), 'line is', 'lines are')} read in part, of which this is the first: longer than 1 MiB, or "
+            "the file ends inside it",
+            remedy="export the log again, as text with one line for each message",
+            line=found.cut_lines[0],
+        )
 
 
 def _of_another(path: Path, broker_id: int, wrote: int, line: int) -> Problem:
@@ -73,12 +115,3 @@ def _impossible(path: Path, event: LogEvent) -> Problem:
 def _left_out(path: Path, detail: str, line: int | None, byte_offset: int | None) -> Problem:
     remedy = "look at the line: somebody changed the file after the broker wrote it, or it is not its log"
     return Problem(path=str(path), kind=_KIND, code="impossible-epoch", detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
-
-
-def read_versions(path: Path) -> LoggedVersions:
-    """The versions that one log tells; none where it cannot be read, which `read_events` tells."""
-    try:
-        with open_text(path) as stream:
-            return logged_versions(stream)
-    except OSError:
-        return LoggedVersions()

@@ -137,7 +137,7 @@ def event_row(event: LogEvent) -> Row:
     return {name: str(row[name]) if name == "kind" else row[name] for name in row if name not in ("topic", "partition", "broker_id")}
 
 
-def log_event(broker_id: int, topic: str, partition: int, row: Row) -> LogEvent:
+def log_event(broker_id: int | None, topic: str, partition: int, row: Row) -> LogEvent:
     """A row of the shape LOG_EVENT as a value."""
     return LogEvent(broker_id=broker_id, topic=topic, partition=partition, **{**row, "kind": EventKind(row["kind"])})
 

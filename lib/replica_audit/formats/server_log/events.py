@@ -11,10 +11,10 @@ before 3.1, changes of role by state.change.logger, which by default has a file 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from replica_audit.formats.server_log.log_layouts import time_in
+from replica_audit.formats.server_log.log_layouts import millis_of, time_in
 from replica_audit.formats.server_log.log_lines import LogLine, telling_lines
 from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
@@ -114,6 +114,7 @@ def _compiled(message: str) -> tuple[bytes, re.Pattern[bytes]]:
     return max(words, key=len).encode(), re.compile(pattern.encode())
 
 
+_LEVEL = re.compile(rb"\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b")
 _PATTERNS = tuple((kind, *_compiled(message)) for kind, messages in _MESSAGES.items() for message in messages)
 _BROKER = re.compile(
     rb"(?:replicaId=|\[(?:Broker|KafkaServer|BrokerServer|BrokerLifecycleManager) id=|\bbroker=|ReplicaFetcherManager on broker "
@@ -136,35 +137,65 @@ _ADDED = re.compile(
 _REMOVED = re.compile(rb"[\s,(]([A-Za-z0-9._-]{1,249})-(\d{1,9})(?![A-Za-z0-9._-])")
 
 
-def events(stream: BinaryIO, path: str = "") -> Iterator[LogEvent]:
-    """What a server.log tells of replicas, in order.
+WriterOf = Callable[[bytes], int | None]  # the broker that wrote lines of a source
+
+
+def _nobody(_source: bytes) -> int | None:
+    return None
+
+
+def events(
+    stream: BinaryIO, path: str = "", *, writer_of: WriterOf = _nobody, newest_first: bool = False, zone_minutes: int | None = None
+) -> Iterator[LogEvent]:
+    """What a server.log tells of replicas, in the order of its lines.
 
     Bytes that are no text, lines of any length and everything that is not known are skipped.
 
     Args:
         stream: the uncompressed text, at its beginning; read once and in bounded memory.
         path: of the file, kept in the events.
+        writer_of: who wrote the lines that name no broker.
+        newest_first: as in the events.
+        zone_minutes: how far the times of the log are ahead of UTC; None: not known.
 
     Raises:
         OSError: the stream cannot be read. Nothing else is raised.
     """
-    head = LogEvent(None, "", 0, EventKind.FETCHER_FAILED, "", -9, 0)
+    told = (_told(line, event, writer_of, zone_minutes) for line, event in _of_lines(stream, path))
+    yield from (event._replace(newest_first=newest_first) for event in told) if newest_first else told
+
+
+def _told(line: LogLine, event: LogEvent, writer_of: WriterOf, zone_minutes: int | None) -> LogEvent:
+    """The event with who wrote it, and when by UTC, where the line does not tell that itself."""
+    broker = writer_of(line.source) if event.broker_id is None else event.broker_id
+    of_utc = 0 if line.time and line.time == event.time else zone_minutes
+    moment = millis_of(event.time) if event.time and of_utc is not None else None
+    return event._replace(broker_id=broker, time_ms=None if moment is None or of_utc is None else moment - of_utc * 60_000)
+
+
+def _of_lines(stream: BinaryIO, path: str) -> Iterator[tuple[LogLine, LogEvent]]:
+    head, source = LogEvent(None, "", 0, EventKind.FETCHER_FAILED, "", -9, 0), b""
     for line in telling_lines(stream, _WORDS):
         around = line.content[max(0, line.at - _AROUND) : line.at + _AROUND]
         if any(words in around for words in _OF_A_COPY):
             continue
         if b"leaderEpoch response" in around:
-            yield from _answers(line.content, _blank(line, around, path))
+            yield from ((line, event) for event in _answers(line.content, _blank(line, around, path)))
         elif b"ed fetcher " in around:
-            yield from _fetchers(line.content, _blank(line, around, path))
+            yield from ((line, event) for event in _fetchers(line.content, _blank(line, around, path)))
         elif found := _found(around):
             event = _completed(_message(*found, _blank(line, around, path)))
-            if event and not event.time and event.broker_id is None and event.line - head.line <= 3:
+            if event and event.broker_id is None and line.source == source and event.line - head.line <= 3 and _is_of_a_trace(line):
                 event = event._replace(time=head.time, broker_id=head.broker_id, leader_id=head.leader_id)
             if event:
-                yield event
+                yield line, event
         elif b"Error due to" in around:
-            head = _blank(line, around, path)
+            head, source = _blank(line, around, path), line.source
+
+
+def _is_of_a_trace(line: LogLine) -> bool:
+    """Whether a line is one of a stack trace: it has no level, and no time of its own but what is in front of all lines."""
+    return _LEVEL.search(line.content) is None
 
 
 def _blank(line: LogLine, around: bytes, path: str) -> LogEvent:

@@ -10,14 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import Any, NamedTuple
+
+from replica_audit.formats.server_log.json_records import JsonRecord, is_json, records
+from replica_audit.formats.server_log.line_source import is_place
 
 _LONGEST_JSON = 1 << 16
 _DEEPEST = 8
 _DATED = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _IN_BRACKETS = re.compile(rb"\[(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _CLOCK = re.compile(rb"(?<![\d:.-])\d\d:\d\d:\d\d(?![\d:])")  # a time without a date
+_OF_SYSLOG = re.compile(rb"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ \d]\d) (\d\d:\d\d:\d\d)")
+_MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 _JSON = re.compile(rb'\{\s?"')
 _MILLIS = ("timeMillis", "@timestamp", "timestamp", "time", "ts")
 _FIRST_IN_MILLIS = 1e11  # smaller numbers are seconds
@@ -37,17 +44,27 @@ _OF_A_BROKER = re.compile(
 
 
 class Unwrapped(NamedTuple):
-    """The text of a line, and the time of a JSON line that is a number there; both empty where the line is not JSON."""
+    """The text of a line, and the time of a JSON line that is a number there; both empty where the line is not JSON.
+
+    `source`: the names in it that tell where the line came from.
+    """
 
     text: bytes
     time: str
+    source: bytes = b""
 
 
 def looks_like_server_log(head: bytes) -> bool:
     """Whether a file with these first bytes (some 64 KiB, uncompressed) is a broker's log: a line has a time and is of a broker's code."""
     if b"\0" in head:
         return False
-    return any(_OF_A_BROKER.search(line) and _has_time(line) for line in head.splitlines() if not line[:1].isspace())
+    if any(_OF_A_BROKER.search(line) and _has_time(line) for line in head.splitlines() if not line[:1].isspace()):
+        return True
+    return is_json(head) and any(_OF_A_BROKER.search(one.messages) and _is_timed(one) for one in records(BytesIO(head)))
+
+
+def _is_timed(one: JsonRecord) -> bool:
+    return bool(one.instant or _DATED.search(one.texts) or _CLOCK.search(one.texts))
 
 
 def _has_time(line: bytes) -> bool:
@@ -61,6 +78,29 @@ def time_in(before: bytes, around: bytes) -> str:
             day, clock, fraction = found[-1].groups()
             return f"{day.decode()} {clock.decode()},{(fraction or b'')[:3].decode():0<3}"
     return ""
+
+
+def order_in(line: bytes) -> str:
+    """What orders a line among others of one log: its time; without a date the day of a year that is not told, or the clock alone."""
+    if time := time_in(line, line):
+        return time
+    if match := _OF_SYSLOG.search(line):
+        return f"{_MONTHS.index(match[1]) + 1:02d}-{int(match[2]):02d} {match[3].decode()}"
+    clock = _CLOCK.search(line)
+    return clock[0].decode() if clock else ""
+
+
+def utc_of(milliseconds: int) -> str:
+    """The time of an event by milliseconds since 1970; empty for 0, and for what is none."""
+    return _utc(milliseconds)
+
+
+def millis_of(time: str) -> int | None:
+    """Milliseconds since 1970 of the time of an event, taken as UTC; None for what is none."""
+    with suppress(ValueError):
+        moment = datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return None
 
 
 def unwrapped(content: bytes, at: int) -> Unwrapped:
@@ -79,7 +119,16 @@ def unwrapped(content: bytes, at: int) -> Unwrapped:
         return Unwrapped(b"", "")
     if not isinstance(found, dict):
         return Unwrapped(b"", "")
-    return Unwrapped("\t".join(_texts(found, _DEEPEST)).encode("utf-8", "replace"), _time_in_numbers(found))
+    text, source = ("\t".join(_texts(found, _DEEPEST)), " ".join(_places(found, "", _DEEPEST)))
+    return Unwrapped(text.encode("utf-8", "replace"), _time_in_numbers(found), source.encode("utf-8", "replace"))
+
+
+def _places(found: dict[str, Any], owner: str, depth: int) -> Iterator[str]:
+    for key, value in found.items():
+        if isinstance(value, str) and is_place(key, owner):
+            yield value
+        elif isinstance(value, dict) and depth:
+            yield from _places(value, key, depth - 1)
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:

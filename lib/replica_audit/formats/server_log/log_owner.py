@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 import stat
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.files.packed_text import open_text
+from replica_audit.formats.server_log.json_records import is_json, records
+from replica_audit.formats.server_log.line_source import number_of, prefix_of
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 
 _BLOCK = 1 << 18
-_LONGEST = 64  # bytes of a match, and more
+_LONGEST = 300  # bytes of a match, and more
 _SNIFFED = 1 << 16
 _LOOKED_INTO = 1 << 23  # bytes of a log beside the brokers' folders; a broker names itself when it starts, and whenever it fetches
-_NAMED = re.compile(
-    rb"\[(?:KafkaServer|BrokerServer|BrokerLifecycleManager|Broker) id=(\d{1,9})\]"
-    rb"|\[ReplicaManager broker=(\d{1,9})\]|\[ReplicaFetcher replicaId=(\d{1,9}),"
+NAMED = re.compile(
+    rb"\[(?:KafkaServer|BrokerServer|BrokerLifecycleManager|Broker) id=(\d{1,9})\]|\[ReplicaManager broker=(\d{1,9})\]"
+    rb"|\[ReplicaFetcher replicaId=(\d{1,9}),|\[Partition [A-Za-z0-9._-]{1,256} broker=(\d{1,9})\]"
+    rb"|\[ReplicaFetcherManager on broker (\d{1,9})\]"
 )
 
 
@@ -40,8 +44,8 @@ def owner(stream: BinaryIO, most_bytes: int | None = None) -> Owner | None:
     before, lines, read = b"", 1, 0
     while (most_bytes is None or read < most_bytes) and (chunk := stream.read(_BLOCK)):
         block = before + chunk
-        if found := _NAMED.search(block):
-            return Owner(int(found[1] or found[2] or found[3]), lines + block.count(b"\n", 0, found.start()))
+        if found := NAMED.search(block):
+            return Owner(int(found[found.lastindex or 1]), lines + block.count(b"\n", 0, found.start()))
         before = block[-_LONGEST:]
         lines += block.count(b"\n") - before.count(b"\n")
         read += len(chunk)
@@ -57,8 +61,15 @@ def written_by(path: Path) -> tuple[bool, int | None]:
     if not stat.S_ISREG(path.stat().st_mode):
         return False, None
     with open_text(path) as stream:
-        if not looks_like_server_log(stream.read(_SNIFFED)):
+        head = stream.read(_SNIFFED)
+        if not looks_like_server_log(head):
             return False, None
         stream.seek(0)
         found = owner(stream, _LOOKED_INTO)
-    return True, found.broker_id if found else None
+    return True, found.broker_id if found else _numbered(head)
+
+
+def _numbered(head: bytes) -> int | None:
+    """The number of the first source that has one, of lines or of records."""
+    sources = (one.source for one in records(BytesIO(head))) if is_json(head) else map(prefix_of, head.splitlines())
+    return next((number for source in sources if (number := number_of(source)) is not None), None)

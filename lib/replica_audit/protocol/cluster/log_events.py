@@ -47,7 +47,8 @@ class LogEvent(NamedTuple):
     `offset` is the one that the line is about: truncated to, started from, or fetched from. `log_end_offset` is where the log ended before
     it, exclusive; `high_watermark` the one before it. `time` is the line's own, `YYYY-MM-DD HH:MM:SS,mmm` in a zone that it does not have,
     or empty: the layout has no date. `line` counts from 1, `byte_offset` from 0 in the uncompressed text. `log_dir` is the log directory of
-    a line that the log itself wrote: a replica that is being moved has two. `text` is the beginning of the line.
+    a line that the log itself wrote: a replica that is being moved has two. `text` is the beginning of the line. `newest_first`: its file
+    has the newest line first. `time_ms`: the same time as milliseconds since 1970, UTC, where the log tells its zone.
     """
 
     broker_id: int | None
@@ -68,3 +69,5 @@ class LogEvent(NamedTuple):
     high_watermark: int | None = None
     text: str = ""
     path: str = ""
+    newest_first: bool = False
+    time_ms: int | None = None

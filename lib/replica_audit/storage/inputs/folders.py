@@ -15,6 +15,7 @@ from replica_audit.formats.dump import replica_names
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
+from replica_audit.formats.server_log.line_source import number_of
 from replica_audit.formats.server_log.log_owner import written_by
 from replica_audit.model import INCOMPLETE_COLLECTION, Problem
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
@@ -22,8 +23,10 @@ from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFold
 _DEPTH = 7
 _KEPT = "left out: an earlier collection, which collect --replace kept since the newer one could not read some of the files that it has"
 _OF_KEPT = "delete it once nobody needs it; to audit it, move it into another folder under the name broker-ID"
+_LOG_DEPTH = 3  # folders below one that lies beside the brokers'
+_FIRST_LOGS = 20
 _SNIFFED_LOGS = 200  # files beside the brokers' folders that are looked into
-_NO_LOGS = (".json", ".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
+_NO_LOGS = (".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 _ARCHIVES = (".tar", ".gz", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z")
 
 
@@ -59,6 +62,7 @@ class Tree:
                 others.append(child)
         if folders:
             yield path, folders
+            nested = [child for child in nested if not self._holds_only_logs(child)]
         for child in nested:
             yield from self.roots(child, depth + 1)
         if folders or nested:
@@ -134,39 +138,73 @@ class Tree:
         return self._insides[real]
 
     def server_logs(self, root: Path) -> Iterator[tuple[int, Path]]:
-        """(broker id, path) of server logs beside the brokers' folders, or in a folder there.
+        """(broker id, path) of server logs beside the brokers' folders, or in folders there that hold nothing else of Kafka's.
 
-        By name (`broker-3.server.log` and the like), else by content: a log of any name whose lines name the broker that wrote it.
+        By name (`broker-3.server.log` and the like), else by a folder that is named for a broker (`logs/broker-3/server.log`), else by
+        content: a log of any name whose lines name the broker that wrote it.
         """
-        children, _files = self.folders.entries(root)
         sniffed = 0
-        for folder in (root, *(child for child in children if log_dir.is_broker_folder(child.name) is None)):
+        for folder, of_folder in self._folders_of_logs(root):
             for name in self.folders.files(folder):
                 broker_id = log_dir.server_log_of(name)
-                if broker_id is None and sniffed < _SNIFFED_LOGS and not log_dir.is_known(name) and not name.endswith(_NO_LOGS):
+                is_unknown = broker_id is None and not log_dir.is_known(name) and not name.endswith(_NO_LOGS)
+                if is_unknown and of_folder is not None and log_dir.is_server_log(name):
+                    broker_id = of_folder
+                elif is_unknown and sniffed < _SNIFFED_LOGS:
                     sniffed += 1
-                    broker_id = self._written_by(folder / name)
+                    broker_id = self._written_by(folder / name, of_folder)
                 if broker_id is not None:
                     yield broker_id, folder / name
+
+    def _folders_of_logs(self, root: Path) -> Iterator[tuple[Path, int | None]]:
+        """A root, and the folders in it that may hold logs beside the brokers' folders, with the broker that each is named for."""
+        yield root, None
+        children, _files = self.folders.entries(root)
+        for child in children:
+            if log_dir.is_broker_folder(child.name) is None and not self.metas(child) and not self._is_log_dir(child):
+                yield from self._below(child, None, _LOG_DEPTH)
+
+    def _below(self, folder: Path, broker_id: int | None, depth: int) -> Iterator[tuple[Path, int | None]]:
+        yield folder, broker_id
+        if depth and not self._holds_kafka_files(folder, depth, set()):
+            for child in self.folders.entries(folder)[0]:
+                named = log_dir.is_broker_folder(child.name)
+                yield from self._below(child, number_of(child.name.encode()) if named is None else named, depth - 1)
+
+    def _holds_only_logs(self, path: Path) -> bool:
+        """Whether a folder that holds folders named for brokers has logs in them, and nothing else of Kafka's."""
+        if self.metas(path) or self._holds_kafka_files(path, _LOG_DEPTH, set()):
+            return False
+        named = [child for child in self.folders.directories(path) if log_dir.is_broker_folder(child.name) is not None]
+        found = [self._is_log(child / name) for child in named for name in self.folders.files(child)[:_FIRST_LOGS]]
+        return bool(found) and all(found)
+
+    def _is_log(self, path: Path) -> bool:
+        if log_dir.is_server_log(path.name):
+            return True
+        try:
+            return written_by(path)[0]
+        except OSError:
+            return False  # reported where it is read
 
     def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
         """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
         children, files = self.folders.entries(path)
         return bool(files) or self.folders.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
 
-    def _written_by(self, path: Path) -> int | None:
-        """The broker that wrote a file, if that is a broker's log; one that names no broker is reported."""
+    def _written_by(self, path: Path, of_folder: int | None) -> int | None:
+        """The broker that wrote a file, if that is a broker's log; one that names no broker, nor does its folder, is reported."""
         try:
             is_log, broker_id = written_by(path)
         except OSError as error:
             self.folders.cannot_read(path, error)
             return None
-        if is_log and broker_id is None:
+        if is_log and broker_id is None and of_folder is None:
             detail = "its lines are those of a server.log, but the first ones name no broker: it is left out"
             remedy = "put it into that broker's folder, or call it broker-ID.server.log"
             problem = Problem(path=str(path), kind="server.log", code="unknown-broker", detail=detail, remedy=remedy)
             self._problems.append((None, problem))
-        return broker_id
+        return of_folder if is_log and of_folder is not None else broker_id
 
     def _is_log_dir(self, path: Path) -> bool:
         """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
