@@ -28,7 +28,10 @@ _BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)*\{\s*"[^"\\]{1,100}"\s*:')
 _BYTES = re.compile(rb'"MESSAGE"\s*:\s*\[')
 _TIMES = ("timemillis", "@timestamp", "timestamp", "time", "ts", "epochsecond", "__realtime_timestamp")
 _MESSAGES = frozenset(
-    {"message", "log", "msg", "textpayload", "_raw", "line", "body", "content", "event", "text", "original", "full_message", "values"}
+    {
+        *("message", "log", "msg", "textpayload", "_raw", "line", "body", "content", "event", "text", "original", "full_message"),
+        *("value", "values", "rows", "logmessage"),
+    }
 )
 
 

@@ -63,6 +63,11 @@ def looks_like_server_log(head: bytes) -> bool:
     return is_json(head) and any(_OF_A_BROKER.search(one.messages) and _is_timed(one) for one in records(BytesIO(head)))
 
 
+def quotes_a_server_log(head: bytes) -> bool:
+    """Whether a JSON document with these first bytes has lines of a broker's log in it, in whatever shape."""
+    return head.lstrip().startswith((b"{", b"[")) and any(_OF_A_BROKER.search(line) and _has_time(line) for line in head.splitlines())
+
+
 def _is_timed(one: JsonRecord) -> bool:
     return bool(one.instant or _DATED.search(one.texts) or _CLOCK.search(one.texts))
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 from replica_audit.files.packed_text import open_text
 from replica_audit.formats.server_log.json_records import is_json, records
 from replica_audit.formats.server_log.line_source import number_of, prefix_of
-from replica_audit.formats.server_log.log_layouts import looks_like_server_log
+from replica_audit.formats.server_log.log_layouts import looks_like_server_log, quotes_a_server_log
 
 _BLOCK = 1 << 18
 _LONGEST = 300  # bytes of a match, and more
@@ -50,6 +50,18 @@ def owner(stream: BinaryIO, most_bytes: int | None = None) -> Owner | None:
         lines += block.count(b"\n") - before.count(b"\n")
         read += len(chunk)
     return None
+
+
+def is_unusable(path: Path) -> bool:
+    """Whether a file that is no broker's log has lines of one in it, in a shape that is not read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        return False
+    with open_text(path) as stream:
+        return quotes_a_server_log(stream.read(_SNIFFED))
 
 
 def written_by(path: Path) -> tuple[bool, int | None]:

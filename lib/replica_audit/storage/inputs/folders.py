@@ -16,7 +16,7 @@ from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
 from replica_audit.formats.server_log.line_source import number_of
-from replica_audit.formats.server_log.log_owner import written_by
+from replica_audit.formats.server_log.log_owner import is_unusable, written_by
 from replica_audit.model import INCOMPLETE_COLLECTION, Problem
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
 
@@ -196,9 +196,14 @@ class Tree:
         """The broker that wrote a file, if that is a broker's log; one that names no broker, nor does its folder, is reported."""
         try:
             is_log, broker_id = written_by(path)
+            is_quoted = not is_log and path.name.endswith(".json") and is_unusable(path)
         except OSError as error:
             self.folders.cannot_read(path, error)
             return None
+        if is_quoted:
+            detail = "JSON with lines of a server.log in it, in a shape that is not known: they are not read"
+            remedy = "export the log as text, with one line for each message"
+            self._problems.append((None, Problem(path=str(path), kind="server.log", code="unusable-log", detail=detail, remedy=remedy)))
         if is_log and broker_id is None and of_folder is None:
             detail = "its lines are those of a server.log, but the first ones name no broker: it is left out"
             remedy = "put it into that broker's folder, or call it broker-ID.server.log"
