@@ -32,6 +32,9 @@ NOT_READ_WHOLE = frozenset(
         "dump-malformed",
         "unusable-dump",
         "impossible-epoch",
+        "server-log-of-another-broker",
+        "line-cut",
+        "unusable-log",
     }
 )
 """The audit would have used it. Not here is what a verdict tells by itself, and what no verdict rests on (`hidden-folder`, `packed`)."""
