@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from replica_audit.formats.server_log.events import events
+from replica_audit.storage.inputs.sources import discover
 from tests.support import in_process
 
 CASE = Path(__file__).resolve().parents[1] / "data" / "cases" / "three-alike"
@@ -170,13 +171,13 @@ def test_a_document_that_ends_early_is_told(tmp_path: Path) -> None:
 def test_a_shape_that_is_not_read_is_told(tmp_path: Path, document: Any) -> None:
     tables = _audited(tmp_path / "cluster", "export.json", json.dumps(document, indent=1))
     assert (_said(tables), _codes(tables)) == ([], [])
-    assert [problem.code for _, problem in in_process.discover([str(tmp_path / "cluster")]).problems] == ["unusable-log"]
+    assert [problem.code for _, problem in discover([str(tmp_path / "cluster")]).problems] == ["unusable-log"]
 
 
 def test_other_json_beside_the_brokers_is_nothing(tmp_path: Path) -> None:
     told = {"services": {"kafka-1": {"image": "apache/kafka:4.2.0"}}, "message": "see kafka.server.KafkaServer", "time": _iso(LINES[0])}
     tables = _audited(tmp_path / "cluster", "compose.json", json.dumps({**told, "message": "up"}))
-    assert (_said(tables), _codes(tables), in_process.discover([str(tmp_path / "cluster")]).problems) == ([], [], [])
+    assert (_said(tables), _codes(tables), discover([str(tmp_path / "cluster")]).problems) == ([], [], [])
 
 
 def test_memory_is_bounded() -> None:
