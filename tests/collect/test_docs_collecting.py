@@ -36,7 +36,7 @@ def machine(tmp_path: Path) -> Path:
 
 
 def moved(argument: str, machine: Path) -> str:
-    return f"{machine}{argument}" if argument.startswith("/") else argument
+    return f"{machine}{argument.removeprefix('~')}" if argument.startswith(("/", "~/")) else argument
 
 
 def test_every_command(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import MARKER
 from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import quietly
 from tests.formats import kafka_files as kf
@@ -162,6 +163,7 @@ def test_a_run_that_is_killed_while_it_keeps_one(nights: Nights) -> None:
     assert nights.there() == [KEPT, "broker-1"]
     shutil.copytree(whole, aside)
     (nights.output / ".broker-1.collecting").mkdir()
+    (nights.output / ".broker-1.collecting" / MARKER).touch()
     nights.kept.rename(nights.output / ".broker-1.collecting" / KEPT)
     assert nights.next(SEGMENT).kept is not None
     assert nights.there() == [KEPT, "broker-1"]

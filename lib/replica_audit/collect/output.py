@@ -15,6 +15,7 @@ from replica_audit.collect.kept_collection import KeptCollection, kept_of, unrea
 from replica_audit.errors import MetadataError, OutputError, UsageError
 from replica_audit.formats.collection.collection_manifest import MANIFEST, Manifest, content, read
 from replica_audit.formats.log_dir.names import kept_name, unfinished_name
+from replica_audit.own_folder import MARKER, open_own, refuse_foreign, refuse_shared
 
 _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
 
@@ -59,7 +60,10 @@ class Output:
         self._kept = root / kept_name(broker_id)
         _refuse_log_dirs(self.target, log_dirs)
         with writing(root):
-            root.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_shared(f"--output {root}", root)
+            for path in (self.target, self.folder, self._replaced, self._kept):
+                refuse_foreign(f"--output {root}", path)
         self._lock = self._locked()
         try:
             self._check_collection(self._kept)
@@ -78,8 +82,7 @@ class Output:
 
     def _locked(self) -> int:
         with writing(self.folder):
-            self.folder.mkdir(exist_ok=True)
-            lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = open_own(f"--output {self.target.parent}", self.folder)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -107,7 +110,7 @@ class Output:
             raise OutputError(f"{self._kept}: {error.reason}") from None
         if kept is not None and kept.is_new:
             if self._kept.exists():  # under a name that the next run clears, should this one be killed
-                self.folder.mkdir(exist_ok=True)
+                os.close(open_own(f"--output {self._kept.parent}", self.folder))
                 self._kept.rename(self.folder / self._kept.name)
             self._replaced.rename(self._kept)
             _sync(self._kept.parent)
@@ -185,6 +188,7 @@ class Output:
             _sync(self.folder / MANIFEST)
             _sync(self.folder)
         with writing(self.target):
+            (self.folder / MARKER).unlink(missing_ok=True)  # the manifest says whose it is from here on
             if self.target.exists():
                 self.target.rename(self._replaced)
             self.folder.rename(self.target)
@@ -225,6 +229,8 @@ def _device(path: Path) -> int | None:
 
 def _remove_content(folder: Path) -> None:
     for path in folder.iterdir():
+        if path.name == MARKER:
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

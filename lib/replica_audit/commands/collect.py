@@ -14,6 +14,7 @@ from replica_audit.commands.progress_file import PROGRESS, followed
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_ending
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import private_files
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.words import count
 
@@ -49,8 +50,8 @@ exit codes:
   130  interrupted; there is no collection
 
 examples:
-  {command} --log-dir /var/lib/kafka/data --output /tmp/collected
-  {command} --server-properties /etc/kafka/server.properties --output /tmp/collected --rate-limit 50M
+  {command} --log-dir /var/lib/kafka/data --output ~/collected
+  {command} --server-properties /etc/kafka/server.properties --output ~/collected --rate-limit 50M
   {command} --log-dir /data/1 --log-dir /data/2 --output /srv/nightly --replace --topics 'orders|payments'
   {command} --log-dir /var/lib/kafka/data --output /srv/nightly --replace --since /srv/nightly --verify-within 30d
 """
@@ -88,7 +89,8 @@ def _collect(given: argparse.Namespace) -> int:
     if given.progress is not None:
         refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
     step_back()
-    return followed(given.progress, "collect", None, lambda told: _collected(given, request, told))
+    with private_files():
+        return followed(given.progress, "collect", None, lambda told: _collected(given, request, told))
 
 
 def _collected(given: argparse.Namespace, request: CollectRequest, told: TellsEvent) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from replica_audit.errors import OutputError, UsageError
+from replica_audit.own_folder import refuse_foreign
 
 _REMEDY = "give a new or empty folder, in a place that can be written"
 
@@ -42,6 +43,7 @@ def write_folder(flag: str, folder: Path, files: Iterable[tuple[str, str, bool]]
     """
     try:
         folder.mkdir(exist_ok=True)
+        refuse_foreign(flag, folder)
         for name, content, executable in files:
             parts = PurePosixPath(name).parts
             if not parts or name.startswith("/") or any(part in ("", ".", "..") for part in parts):

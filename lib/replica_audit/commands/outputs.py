@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from replica_audit.errors import OutputError, UsageError
+from replica_audit.own_folder import refuse_link_of_others
 
 _REMEDY = "give a file that can be written"
 
@@ -22,6 +23,7 @@ def check(flag: str, path: Path | None) -> None:
     if path is None:
         return
     try:
+        refuse_link_of_others(flag, path)
         is_usable = not path.is_dir() and path.absolute().parent.is_dir()
         # a file is replaced, anything else is written to
         target = path.resolve() if path.exists() and not path.is_file() else path.resolve().parent
@@ -42,13 +44,14 @@ def write(flag: str, path: Path, pieces: str | Iterable[str]) -> None:
     """
     made: Path | None = None
     try:
+        refuse_link_of_others(flag, path)
         path = path.resolve()  # what a link leads to is written, the link stays
         if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
             with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
                 _write(stream, pieces)
             return
         made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        with made.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        with made.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             _write(stream, pieces)
         made.replace(path)
         made = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.plan import GONE
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import private_files
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -91,8 +92,9 @@ def _salvage(given: argparse.Namespace) -> int:
     run, request = _asked(given)
     prepared(run, request)
     if given.local:
-        return show_saved(salvage_here(run, request, tell))
-    with progress() as told:
+        with private_files():
+            return show_saved(salvage_here(run, request, tell))
+    with private_files(), progress() as told:
         saved = salvage_on_spark(run, request, told)
     return show_saved(saved)
 

@@ -18,6 +18,7 @@ from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import private_files
 from replica_audit.progress import TellsEvent, to_all
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def _saved(given: argparse.Namespace, run: PastRun) -> int:
         gone=frozenset(given.gone or ()),
         is_audited_anew=True,
     )
-    return show_saved(salvage_here(run, request, tell))
+    with private_files():
+        return show_saved(salvage_here(run, request, tell))
 
 
 COMMAND = Command(

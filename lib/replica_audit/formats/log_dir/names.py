@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from replica_audit.own_folder import MARKER
+
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -41,7 +43,7 @@ _KEPT = re.compile(r"\.broker-[0-9]{1,10}\.kept")
 _UNFINISHED = re.compile(r"\.broker-[0-9]{1,10}\.collecting(\.replaced)?")
 _KNOWN = frozenset(
     {META_PROPERTIES, PARTITION_METADATA, EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, CLUSTER_METADATA}
-    | {".lock", "bootstrap.checkpoint", "quorum-state"}
+    | {".lock", "bootstrap.checkpoint", "quorum-state", MARKER}
 )
 
 
