@@ -25,6 +25,7 @@ from replica_audit.formats.log_dir.checkpoints import (
     leader_epoch_lines,
     meta_properties,
     offset_lines,
+    offset_notes,
     readable_epoch_lines,
     topic_id,
 )
@@ -319,6 +320,24 @@ def test_offset_checkpoints_that_kafka_refuses(content: bytes, line: int):
     with pytest.raises(CheckpointError) as caught:
         offset_lines(content)
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("content", "notes"),
+    [
+        (b"", []),
+        (b"0\n", [(1, "ends before the number")]),
+        (b"0\n0\n", []),
+        (b"0\n2\na 0 1\nb 0 0\n", []),
+        (b"0\n1\na 0 -1\n", [(3, "a-0 has the offset -1")]),
+        (b"0\n3\na 0 1\na 1 1\na 0 1\n", [(5, "a-0 stands in line 3 already")]),
+        (b"0\n3\na 0 1\na 0 2\na 0 3\n", [(4, "line 3 already"), (5, "line 3 already")]),
+    ],
+)
+def test_what_kafka_loads_and_no_broker_writes(content: bytes, notes: list[tuple[int, str]]):
+    found = offset_notes(content, offset_lines(content))
+    assert [line for line, _what in found] == [line for line, _what in notes]
+    assert all(what in note for (_line, note), (_also, what) in zip(found, notes, strict=True))
 
 
 def test_an_offset_checkpoint_under_the_name_of_the_epoch_checkpoint():

@@ -15,6 +15,8 @@ NOT_READ_WHOLE = frozenset(
         "too-large",
         "too-many-folders",
         "malformed",  # a small file, a metadata file, a text
+        "not-as-written",  # a checkpoint of offsets
+        "log-start-beyond-log-end",
         "incomplete",  # a metadata log
         "bad-records",
         "malformed-record",

@@ -136,6 +136,27 @@ def offset_lines(content: bytes) -> list[OffsetLine]:
     ]
 
 
+def offset_notes(content: bytes, lines: list[OffsetLine]) -> list[tuple[int, str]]:
+    """What of an offset checkpoint that Kafka loads no broker has written: (line, what is there).
+
+    A broker makes the file empty (CheckpointFile), and writes the number of entries also where that is 0, never a negative offset, and each
+    partition once; of two lines the later wins when it loads them (OffsetCheckpointFile, 4.2).
+    """
+    if not lines:
+        return [] if len(_lines(content)) != 1 else [(1, "the file ends before the number of its entries: what it held is gone")]
+    notes = [
+        (line.line, f"{line.topic}-{line.partition} has the offset {line.offset}: none is negative") for line in lines if line.offset < 0
+    ]
+    if len({line[1:3] for line in lines}) < len(lines):
+        first: dict[tuple[str, int], int] = {}
+        for line in lines:
+            if first.setdefault(line[1:3], line.line) != line.line:
+                notes.append(
+                    (line.line, f"{line.topic}-{line.partition} stands in line {first[line[1:3]]} already: a broker takes the later line")
+                )
+    return notes
+
+
 def _entries(content: bytes, width: int) -> Iterator[tuple[int, list[str]]]:
     """Lines from the third on, split into exactly `width` tokens; checks version and count."""
     lines = _lines(content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,6 +17,11 @@ from replica_audit.protocol.epochs.epoch_table import EpochTable
 
 _T = TypeVar("_T")
 _MAX_NOTES = 20  # of one file; one more says how many there are beyond
+_BEYOND = {"checkpoint-out-of-order": "are out of order", "not-as-written": "are none that a broker writes"}
+_NOT_AS_WRITTEN = (
+    "copy the file again, or compare it with the broker's own; if the broker has the same file, look at its disk before it starts again: "
+    "it loads the file and begins with these offsets"
+)
 _REMEDIES = {
     log_dir.EPOCH_CHECKPOINT: "copy the file again; a broker with the same bytes does not start, or takes the log directory offline. "
     "Copy the replica's segments, too: the corrected lines follow from its batches",
@@ -97,10 +102,12 @@ class SmallFiles:
             if name not in folder.names:
                 continue
             before = len(problems)
-            lines = self.parse(folder.path / name, checkpoints.offset_lines, problems)
-            if lines is None and name == log_dir.HIGH_WATERMARKS:
+            read = self.parse(folder.path / name, _offsets, problems)
+            if read is None and name == log_dir.HIGH_WATERMARKS:
                 found.offline_reason = why_offline(f"{name} of its log directory", problems[before])
-            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines or ()}
+            lines, notes = read or ([], [])
+            problems += _noted(folder.path / name, "not-as-written", notes, _NOT_AS_WRITTEN)
+            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines if line.offset >= 0}
 
     def epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> EpochCheckpoint:
         """Read the epoch table of a replica directory."""
@@ -112,19 +119,29 @@ class SmallFiles:
             return EpochCheckpoint("unreadable", self._readable_lines(file), ())
         healed = checkpoints.healed(lines)
         remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
-        code, beyond = "checkpoint-out-of-order", len(healed.notes) - _MAX_NOTES
-        notes = list(healed.notes[:_MAX_NOTES])
-        if beyond > 0:
-            notes.append((healed.notes[_MAX_NOTES][0], f"from this line on {beyond} more entries are out of order"))
-        problems += [
-            Problem(path=str(file), kind=log_dir.EPOCH_CHECKPOINT, code=code, detail=note, remedy=remedy, line=line) for line, note in notes
-        ]
+        problems += _noted(file, "checkpoint-out-of-order", healed.notes, remedy)
         state = "healed" if healed.notes else "ok" if lines else "empty"
         return EpochCheckpoint(state, lines, healed.epochs)
 
     def _readable_lines(self, file: Path) -> list[checkpoints.EpochLine]:
         """The entries that a malformed epoch checkpoint still has; none of a file that cannot be read."""
         return self.parse(file, checkpoints.readable_epoch_lines, []) or []
+
+
+def _offsets(content: bytes) -> tuple[list[checkpoints.OffsetLine], list[tuple[int, str]]]:
+    """The entries of an offset checkpoint, and what of them no broker has written."""
+    lines = checkpoints.offset_lines(content)
+    return lines, checkpoints.offset_notes(content, lines)
+
+
+def _noted(file: Path, code: str, notes: Sequence[tuple[int, str]], remedy: str) -> Iterator[Problem]:
+    """A problem of each note, (line, what is there); of very many the first, and how many more there are."""
+    beyond = len(notes) - _MAX_NOTES
+    shown = list(notes[:_MAX_NOTES])
+    if beyond > 0:
+        shown.append((notes[_MAX_NOTES][0], f"from this line on {beyond} more entries {_BEYOND[code]}"))
+    for line, note in shown:
+        yield Problem(path=str(file), kind=file.name, code=code, detail=note, remedy=remedy, line=line)
 
 
 def why_offline(what: str, problem: Problem) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.formats.segment.segment_problems import ENDS_IN_NO_BATCH, IF_IT_LEADS
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
+from replica_audit.formats.segment.segment_problems import IF_IT_LEADS, TORN
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -61,20 +61,16 @@ def emptied_problem(path: str, base: int, end: int) -> Problem:
     )
 
 
-def is_left_by_recovery(problem: Problem, files: ReplicaFiles, *, alive: bool | None) -> bool:
-    """Whether a problem is an end of the newest segment that its broker, stopped cleanly, will not cut off when it starts."""
-    return problem.code in ENDS_IN_NO_BATCH and files.clean_shutdown and not alive
-
-
-def with_known_stop(problem: Problem, files: ReplicaFiles, *, alive: bool | None) -> Problem:
+def with_known_stop(problem: Problem, files: ReplicaFiles, newest: str, *, alive: bool | None) -> Problem:
     """What to do about a torn end, where the files tell how the broker was stopped: after a clean stop it does not recover the log.
 
     Args:
-        problem: of the newest segment of the replica.
+        problem: of a segment of the replica.
         files: of the replica.
+        newest: path of its newest segment.
         alive: as of the broker.
     """
-    if problem.code not in ENDS_IN_NO_BATCH or alive:
+    if problem.code not in TORN or problem.path != newest or alive:
         return problem
     if files.clean_shutdown:
         return replace(problem, remedy=_NO_RECOVERY)
@@ -82,7 +78,9 @@ def with_known_stop(problem: Problem, files: ReplicaFiles, *, alive: bool | None
 
 
 def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:
-    """Offsets that no segment holds, and entries of the table that lie beyond the log; `alive` as of the broker."""
+    """Offsets that no segment holds, and entries of the table or a log start that lie beyond the log; `alive` as of the broker."""
+    if log.deleted_end is not None and not alive:
+        yield _all_deleted(files, log, log.deleted_end)
     missing = () if may_have_holes else log.missing_files
     may_load = files.checkpoint_state != "unreadable" and not alive
     beyond = [entry for entry in files.checkpoint if entry[2] > log.log_end_offset] if may_load else []
@@ -109,6 +107,19 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             remedy=_LOG_WAS_LONGER if files.clean_shutdown else "none: legal after a crash, without effect",
             line=line,
         )
+
+
+def _all_deleted(files: ReplicaFiles, log: LoadedLog, end: int) -> Problem:
+    """That a broker which starts would delete every segment. Of one that runs the file may have been copied after the segments."""
+    return Problem(
+        path=files.beside(LOG_STARTS),
+        kind=LOG_STARTS,
+        code="log-start-beyond-log-end",
+        detail=f"the log start of {files.directory} is {log.log_start_offset}, and its segments end at {end}: a broker that starts with "
+        "both deletes every segment of the replica",
+        remedy="before the broker starts, copy the replica's directory away, and compare the file with the replica's segments: either the "
+        "file is wrong, or the newest segments are missing",
+    )
 
 
 def knows_later(files: ReplicaFiles, log: LoadedLog, metadata: PartitionMetadata, known: int) -> Problem:

@@ -27,7 +27,8 @@ class LoadedLog:
     segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
     offsets of its segments, ascending; of those that another follows, `damaged_segments` are the damaged ones, and
     `empty_segments` those without a batch. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has
-    more; else empty.
+    more; else empty. `deleted_end`: where the segments end, exclusive, if the log start lies beyond that: a broker that starts deletes
+    them all (LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd), and the log is empty.
     """
 
     log_start_offset: int
@@ -45,6 +46,7 @@ class LoadedLog:
     damaged_segments: tuple[int, ...] = ()
     empty_segments: tuple[int, ...] = ()
     epochs_on_disk: EpochTable = EMPTY
+    deleted_end: int | None = None
 
     @property
     def epochs_in_log(self) -> EpochTable:
@@ -117,6 +119,7 @@ def load_log(
             epochs=EMPTY,
             runs=(),
             recovery_cut=recovery_cut,
+            deleted_end=log_end_offset,
         )
     return LoadedLog(
         log_start_offset=log_start_offset,

@@ -44,20 +44,7 @@ class DueDecision:
 def decisions(facts: DueFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
     makers: tuple[Callable[[DueFacts], Iterator[DueDecision]], ...]
-    makers = (
-        _missing,
-        _gone,
-        _offline,
-        _lost,
-        _not_to_be_started,
-        _bad_ends,
-        _still_open,
-        _stuck,
-        _groups,
-        _transactions,
-        _unknown,
-        _can_wait,
-    )
+    makers = (_missing, _gone, _offline, _lost, _not_to_be_started, _still_open, _stuck, _groups, _transactions, _unknown, _can_wait)
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
@@ -129,8 +116,7 @@ def _elected(one: DueElection, facts: DueFacts) -> str:
     said = f"{_count(found)} ha{'ve' if found.count > 1 else 's'} no leader ({_names(found)})"
     costs = "nothing is lost" if not found.records else f"{found.records} records are lost, with {found.committed} committed offsets"
     if one.how == STOPPED:
-        start = "Start it; nothing is lost" if not facts.bad_ends else f"Start it, but not {_brokers(tuple(facts.bad_ends))} as it is"
-        return f"{said}: the whole cluster was stopped cleanly. {start}."
+        return f"{said}: the whole cluster was stopped cleanly. Start it; nothing is lost."
     if one.how == UNKNOWN:
         return f"{said}, and nobody knows what an election loses: collect from the missing brokers before you elect a leader."
     if one.how == ElectionType.CLEAN:
@@ -158,18 +144,6 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
             urgency=Urgency.DO_NOT_START,
             text=f"Do not start broker {broker} until its directories are copied: it truncates {_records(found)}{proven} that the "
             f"leaders of {_count(found)} do not hold ({_names(found)}).",
-            partitions=found.first,
-        )
-
-
-def _bad_ends(facts: DueFacts) -> Iterator[DueDecision]:
-    for broker, found in facts.bad_ends.items():
-        several = found.count > 1
-        yield DueDecision(
-            urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} as it is: {found.count} of its logs end{'' if several else 's'} in what no broker reads, "
-            f"or short of what {'they' if several else 'it'} held ({_names(found)}). Copy {'them' if several else 'it'}, "
-            "then see the findings.",
             partitions=found.first,
         )
 

@@ -60,7 +60,7 @@ class DueFacts:
 
     `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `to_be_cut`: followers that will truncate
     what their leaders do not hold, by broker. `stuck`: by verdict, in the order of STUCK. `gone`: partitions of brokers that will not come
-    back. `bad_ends`: replicas whose logs end in what no broker reads, or short of what they held, by broker.
+    back.
     """
 
     elections: tuple[DueElection, ...] = ()
@@ -76,7 +76,6 @@ class DueFacts:
     gone: Mapping[int, DuePartitions] = field(default_factory=dict)
     still_open: StillOpen = NOTHING_OPEN
     missing: MissingPart | None = None
-    bad_ends: Mapping[int, DuePartitions] = field(default_factory=dict)
 
 
 def due_of(facts: RecoveryFacts) -> DueFacts:
@@ -108,10 +107,6 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         gone={
             broker: _partitions([key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles)])
             for broker in sorted(facts.gone)
-        },
-        bad_ends={
-            broker: _partitions([(topic, partition) for topic, partition, one in facts.bad_ends if one == broker])
-            for broker in sorted({broker for _topic, _partition, broker in facts.bad_ends})
         },
         still_open=facts.still_open,
         missing=facts.missing,

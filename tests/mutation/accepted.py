@@ -1,0 +1,173 @@
+"""What may stay silent, each with its reason: nobody could know from the files, or it is accepted. Listed in docs/limits.md.
+
+`KNOWN` is what could be known and is not told yet: defects that are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.mutation.broker_view import CHECKPOINTS, framed
+
+if TYPE_CHECKING:
+    from tests.mutation.damage.tree import Mutation
+    from tests.mutation.silent import Place
+
+_RESEALED = ("attributes", "timestamp", "producer", "record count", "payload")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A kind of mutation that may stay silent. `limit` is the words of docs/limits.md that say so."""
+
+    name: str
+    limit: str
+    holds: Callable[[Mutation, Place], bool]
+
+
+def _is_of(*kinds: str) -> Callable[[Mutation, Place], bool]:
+    return lambda mutation, _place: mutation.kind in kinds
+
+
+def _offsets(mutation: Mutation, which: str) -> list[int]:
+    return [int(line.split()[-1]) for lines in mutation.facts.get(which, {}).values() for line in lines]
+
+
+def _is_line_of(mutation: Mutation, name: str) -> bool:
+    """Whether it is of a line, of which there is still one at most."""
+    return mutation.kind.startswith(name) and mutation.partition is not None and max(map(len, mutation.facts["after"].values())) < 2
+
+
+def _ends(mutation: Mutation, place: Place) -> list[int]:
+    return [place.tree.end(home) for home in place.tree.homes[mutation.partition or ""]]
+
+
+def _lower_high_watermark(mutation: Mutation, _place: Place) -> bool:
+    if not _is_line_of(mutation, "replication-offset-checkpoint"):
+        return False
+    after = _offsets(mutation, "after")
+    return not after or 0 <= max(after) <= max(_offsets(mutation, "before"), default=0)
+
+
+def _recovery_point(mutation: Mutation, _place: Place) -> bool:
+    return _is_line_of(mutation, "recovery-point-offset-checkpoint") and min(_offsets(mutation, "after"), default=0) >= 0
+
+
+def _cleaner_offset(mutation: Mutation, _place: Place) -> bool:
+    return _is_line_of(mutation, "cleaner-offset-checkpoint") and min(_offsets(mutation, "after"), default=0) >= 0
+
+
+def _log_start(mutation: Mutation, place: Place) -> bool:
+    if not _is_line_of(mutation, "log-start-offset-checkpoint"):
+        return False
+    after = _offsets(mutation, "after")
+    return not after or (min(after) >= 0 and (place.tree.is_alive or max(after) <= min(_ends(mutation, place))))
+
+
+def _compacted_content(mutation: Mutation, place: Place) -> bool:
+    what = mutation.kind.removeprefix("batch ").removesuffix(" resealed")
+    return mutation.kind.endswith(" resealed") and what in _RESEALED and place.tree.is_compacted(mutation.partition or "")
+
+
+def _same_on_all(mutation: Mutation, _place: Place) -> bool:
+    if mutation.facts.get("whose") != "all":
+        return False
+    what = mutation.kind.removeprefix("batch ").removesuffix(" resealed")
+    is_sealed = mutation.kind.endswith(" resealed") and what in _RESEALED
+    return is_sealed or mutation.kind in ("batch written again later", "segment another's")
+
+
+def _newer_leader(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind == "batch written again later" and mutation.facts.get("whose") == "leader"
+
+
+def _beyond_running_leader(mutation: Mutation, place: Place) -> bool:
+    of_follower = mutation.facts.get("whose") == "follower" and place.tree.is_running
+    return of_follower and mutation.kind in ("batch written again later", "batch behind the end")
+
+
+def _below_log_start(mutation: Mutation, place: Place) -> bool:
+    start = place.tree.log_start(mutation.partition or "")
+    if not start or not mutation.kind.startswith(("batch", "segment")):
+        return False
+    for path, content in mutation.changes.items():
+        before = place.tree.files.get(path)
+        if before is None:
+            return False
+        after = content or b""
+        same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), min(len(before), len(after)))
+        kept = [one for one in framed(before) if one.last >= start]
+        if any(one.end > same and before[one.at : one.end] not in after for one in kept):
+            return False
+    return True
+
+
+def _oldest_deleted(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind in ("segment deleted", "segment marked deleted") and mutation.facts.get("which") == "first"
+
+
+def _table_of_a_running_broker(mutation: Mutation, place: Place) -> bool:
+    kinds = ("line added", "line dropped", "offset changed", "offset extreme", "first number changed", "deleted", "emptied")
+    return place.tree.is_alive and mutation.kind in {f"leader-epoch-checkpoint {kind}" for kind in kinds}
+
+
+def _table_made_again(mutation: Mutation, place: Place) -> bool:
+    return mutation.kind.startswith("leader-epoch-checkpoint") and place.tree.is_killed
+
+
+def _table_without_batches(mutation: Mutation, place: Place) -> bool:
+    of_table = mutation.kind.startswith("leader-epoch-checkpoint")
+    return of_table and not any(framed_batches(place, home) for home in place.tree.homes[mutation.partition or ""])
+
+
+def framed_batches(place: Place, home: str) -> bool:
+    """Whether a replica holds any batch."""
+    return any(True for path in place.tree.segments(home) for _one in framed(place.tree.files[path]))
+
+
+def _table_below_log_start(mutation: Mutation, _place: Place) -> bool:
+    if not mutation.kind.startswith("leader-epoch-checkpoint offset") or mutation.facts.get("which") not in ("first", "only"):
+        return False
+    return 0 <= int(mutation.facts["to"][0].split()[1]) < int(mutation.facts["line"].split()[1])
+
+
+_METADATA_SAYS = (
+    *("leader", "leader epoch", "follower out of the isr", "isr null", "cleanup policy", "topic id"),
+    *("broker state", "kafka version", "no kafka version", "features"),
+)
+
+
+def _beside_a_metadata_log(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind.startswith("metadata ") and bool(mutation.facts.get("has log"))
+
+
+ACCEPTED = (
+    Accepted("HIGH_WATERMARK_LOWER", "a high watermark that is lower than it was, or not there", _lower_high_watermark),
+    Accepted("RECOVERY_POINT", "a recovery point", _recovery_point),
+    Accepted("CLEANER_OFFSET", "how far the cleaner went", _cleaner_offset),
+    Accepted("LOG_START_WITHIN", "a log start that moved within the log", _log_start),
+    Accepted("COMPACTED_CONTENT", "records of compacted topics", _compacted_content),
+    Accepted("SAME_ON_ALL", "the same change on every replica under a right CRC", _same_on_all),
+    Accepted("LEADER_WENT_ON", "more that a leader appended", _newer_leader),
+    Accepted("BEYOND_RUNNING_LEADER", "what a follower holds beyond the copy of a leader that runs", _beyond_running_leader),
+    Accepted("BELOW_LOG_START", "damage below the log start", _below_log_start),
+    Accepted("OLDEST_DELETED", "an oldest segment that is not there", _oldest_deleted),
+    Accepted("TABLE_OF_A_RUNNING_BROKER", "an epoch table that was copied before or after the batches", _table_of_a_running_broker),
+    Accepted("TABLE_MADE_AGAIN", "an epoch table that a broker makes again", _table_made_again),
+    Accepted("TABLE_WITHOUT_BATCHES", "an epoch without batches", _table_without_batches),
+    Accepted("TABLE_BELOW_LOG_START", "a first epoch that starts below the log start", _table_below_log_start),
+    Accepted(
+        "CHECKPOINT_NOT_COPIED", "a checkpoint of offsets that is not in the copy", _is_of(*(f"{name} deleted" for name in CHECKPOINTS))
+    ),
+    Accepted("METADATA_ALONE", "what only the metadata says", _is_of(*(f"metadata {what}" for what in _METADATA_SAYS))),
+    Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
+    Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
+)
+KNOWN: tuple[Accepted, ...] = ()
+
+
+def why_silent(mutation: Mutation, place: Place) -> str | None:
+    """The name of the exception that covers a mutation."""
+    return next((one.name for one in (*ACCEPTED, *KNOWN) if one.holds(mutation, place)), None)
