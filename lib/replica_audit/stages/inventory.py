@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.log_dir.whole_file import TooLargeError
-from replica_audit.formats.metadata import metadata_files, metadata_log
+from replica_audit.formats.metadata import metadata_files, metadata_log, metadata_log_text
 from replica_audit.formats.replicas import broker_files
 from replica_audit.model import (
     BrokerStanding,
@@ -110,8 +109,8 @@ def _list_broker(source: Row, listing: Listing, seen: Seen | None) -> Iterator[R
                 seen(found)
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
-            if found.topic == METADATA_TOPIC and found.state == "current" and not _is_text(found):
-                yield from _list_metadata_log(source, located(found.log_dir) / found.directory, found.folder, seen)
+            if found.topic == METADATA_TOPIC and found.state == "current":
+                yield from _list_metadata_log(source, found, seen)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -133,8 +132,17 @@ def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Itera
             yield _row(of_writer, topic=found.topic, partition=found.partition, event=event_row(found))
 
 
-def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen: Seen | None) -> Iterator[Row]:
-    copy = metadata_log.read(located(copied_to) if copied_to else directory)
+def _list_metadata_log(source: Row, replica: ReplicaFiles, seen: Seen | None) -> Iterator[Row]:
+    directory, copied_to = located(replica.log_dir) / replica.directory, replica.folder
+    if _is_text(replica):
+        copy = metadata_log_text.read_text(directory, replica.segments)
+    else:
+        copy = metadata_log.read(located(copied_to) if copied_to else directory)
+    as_on_the_broker = [replace(one, path=str(directory) + one.path[len(copied_to) :]) if copied_to else one for one in copy.problems]
+    yield from _metadata_copy(source, replace(copy, problems=tuple(as_on_the_broker)), seen)
+
+
+def _metadata_copy(source: Row, copy: metadata_log.MetadataLog, seen: Seen | None) -> Iterator[Row]:
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
         log_epoch=copy.log_epoch,
@@ -156,8 +164,7 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen
     )
     yield _row(source, metadata_copy=copy_row(found))
     for problem in copy.problems:
-        path = str(directory) + problem.path[len(copied_to or str(directory)) :]
-        yield _row(source, problem={**as_dict(problem), "path": path})
+        yield _row(source, problem=as_dict(problem))
     for partition in copy.partitions:
         yield _row(source, **_partition_row(partition, seen))
 
@@ -165,7 +172,7 @@ def _list_metadata_log(source: Row, directory: Path, copied_to: str | None, seen
 def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
     try:
-        partitions = metadata_files.read(path).partitions  # all or none: half of the leaders would mislead
+        file = metadata_files.read(path)  # all or none: half of the leaders would mislead
     except MetadataError as error:
         yield _row(source, problem=as_dict(metadata_files.unusable(path, error)))
         return
@@ -175,7 +182,10 @@ def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterato
             problem = replace(problem, code=error.code, remedy=error.remedy)
         yield _row(source, problem=as_dict(problem))
         return
-    for partition in partitions:
+    if file.log is not None:
+        yield from _metadata_copy(source, file.log, seen)
+        return
+    for partition in file.partitions:
         yield _row(source, **_partition_row(partition, seen))
 
 

@@ -11,7 +11,8 @@ Not seen is what the text does not show: a cut right behind a line, or an error 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from sys import maxsize
 from typing import BinaryIO
@@ -20,7 +21,7 @@ from replica_audit.errors import DumpLogError
 from replica_audit.files.text_lines import MOST_ABOVE, TextLines
 from replica_audit.formats.dump import pasted_text
 from replica_audit.formats.dump.dump_batches import BATCH, DUMPING, STARTING, SectionLog, lines_in, number_in
-from replica_audit.formats.dump.pasted_command import Command, command_above, is_limited
+from replica_audit.formats.dump.pasted_command import Command, command_above, is_limited, why_a_part
 from replica_audit.model import BatchHeader, Damage
 
 LOG = ".log"
@@ -111,6 +112,16 @@ def all_sections(stream: BinaryIO) -> Iterator[DumpSection]:
                 above = (above + part)[-MOST_ABOVE:]
             if not part and section is not None:
                 yield replace(section, byte_end=at, end_line=number)
+
+
+def parts(made: Sequence[DumpSection]) -> Iterator[tuple[Command, str]]:
+    """The commands in a text that say that their output is only a part, each with how; `made` are the sections of the text, in order."""
+    for command in dict.fromkeys(section.command for section in made if section.command is not None):
+        own = [section for section in made if section.command == command]
+        files = [re.split(r"[/\\]", section.path)[-1] for section in own]
+        why = why_a_part(command.text, own[-1].end_line - own[0].first_line, files)
+        if why is not None:
+            yield command, f"the command above it says that it is only a part: {why!r}"
 
 
 def _begins(dumping: bytes, line: bytes, *, is_first: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 from replica_audit.errors import InputError
 from replica_audit.files.packed_text import is_packed, open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.dump import dump_log, pasted_command, pasted_text, replica_names
+from replica_audit.formats.dump import dump_log, pasted_text, replica_names
 from replica_audit.formats.dump.pasted_command import Command
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.metadata.metadata_files import TELLS_LEADERS, made_in, misplaced
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log
 from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
 from replica_audit.words import count
@@ -28,9 +26,9 @@ _NAME_IT = "name the file TOPIC-PARTITION.txt (orders-0.txt), or dump again by t
 class DumpTexts:
     """The texts of one broker. `unknown` are files that are none, and belong in no log directory; `server_logs` the broker's own logs."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        """Report to `problems`."""
-        self.problems = problems
+    def __init__(self, problems: list[Problem], of_other_kind: Callable[[Path, bytes], Problem | None]) -> None:
+        """Report to `problems`; `of_other_kind` tells what is wrong with a file, from its first bytes, if it knows its kind."""
+        self.problems, self._of_other_kind = problems, of_other_kind
         self.top = Path()  # the broker's folder
         self.dumps: list[tuple[Path, dump_log.DumpSection]] = []
         self.of_producers: list[tuple[Path, dump_log.DumpSection]] = []  # of snapshots and indexes of aborted transactions
@@ -94,19 +92,15 @@ class DumpTexts:
 
     def _tell_parts(self, path: Path, sections: Sequence[dump_log.DumpSection]) -> None:
         """Keep for the sections of a text that the command above them says that they are only a part."""
-        for command in dict.fromkeys(section.command for section in sections if section.command is not None):
-            made = [section for section in sections if section.command == command]
-            files = [re.split(r"[/\\]", section.path)[-1] for section in made]
-            lines = made[-1].end_line - made[0].first_line
-            if (why := pasted_command.why_a_part(command.text, lines, files)) is not None:
-                self._parts[path, command] = Problem(
-                    path=str(path),
-                    kind="dump",
-                    code="dump-truncated",
-                    detail=f"the command above it says that it is only a part: {why!r}",
-                    remedy="dump the segment again, to its end and through nothing that leaves lines out",
-                    line=command.line,
-                )
+        for command, why in dump_log.parts(sections):
+            self._parts[path, command] = Problem(
+                path=str(path),
+                kind="dump",
+                code="dump-truncated",
+                detail=why,
+                remedy="dump the segment again, to its end and through nothing that leaves lines out",
+                line=command.line,
+            )
 
     def tell_unused(self) -> None:
         """Report the files that are of no use, once for each kind: there may be many of one."""
@@ -135,8 +129,8 @@ class DumpTexts:
         """Take a file that does not begin as text of kafka-dump-log does."""
         if looks_like_server_log(head):
             self.server_logs.append(path)
-        elif made_in(head) in TELLS_LEADERS:
-            self.problems.append(misplaced(path))
+        elif (problem := self._of_other_kind(path, head)) is not None:
+            self.problems.append(problem)
         elif b"\0" not in head and (found := pasted_text.unfit(head)) is not None:
             detail = f"a text with output of kafka-dump-log that cannot be read: this line begins {found.begins!r}"
             remedy = "keep in the text only what kafka-dump-log printed, every line from its first character"

@@ -113,5 +113,5 @@ def _number(value: object) -> int:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{json.dumps(value)[:40]} is no name")
+        raise ValueError(f"{json.dumps(value)[:40]} is not a name")
     return value

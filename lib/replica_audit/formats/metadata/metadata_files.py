@@ -13,21 +13,25 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from replica_audit.errors import MetadataError
+from replica_audit.errors import DumpLogError, MetadataError
 from replica_audit.files.packed_text import open_text
+from replica_audit.formats.dump.dump_log import looks_like_dump
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, TooLargeError, whole_content
-from replica_audit.formats.metadata import cluster_metadata, kcat_listing, topic_descriptions
+from replica_audit.formats.metadata import cluster_metadata, kcat_listing, metadata_log_text, topic_descriptions
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.formats.metadata.metadata_log import MetadataLog
 from replica_audit.model import PartitionMetadata, Problem
 
 
 class Made(StrEnum):
-    """What made a file; the order is that in which they are believed, those behind KCAT tell no leader."""
+    """What made a file; the first three in the order in which they are believed. Those behind METADATA_LOG tell no leader."""
 
     DOCUMENT = "cluster-metadata.json"
     DESCRIBE = "kafka-topics --describe"
     KCAT = "kcat -L"
+    METADATA_LOG = "kafka-dump-log of the metadata log"
+    DUMP = "kafka-dump-log"
     LOG_DIRS = "kafka-log-dirs --describe"
     QUORUM = "kafka-metadata-quorum describe"
     REASSIGNMENT = "kafka-reassign-partitions"
@@ -45,6 +49,7 @@ _LINES: tuple[tuple[Made, re.Pattern[str]], ...] = (
     (Made.CONFIGS, re.compile(r"((Dynamic|All) configs for (topic|broker)|Configs for topic)\b")),
     (Made.REASSIGNMENT, re.compile(r"Current partition replica assignment\b|Proposed partition reassignment configuration\b")),
 )
+_OF_METADATA_LOG = re.compile(rb"^Dumping .*\b__cluster_metadata-0\b|payload: \{\"type\":\"[A-Z_]+_RECORD\"", re.MULTILINE)
 _OFFSETS = re.compile(r"[\w.-]{1,249}:\d{1,10}:-?\d{0,19}")
 _JSON_BEGINS = re.compile(r"^\s*\{", re.MULTILINE)
 _HEAD = 1 << 16
@@ -55,10 +60,11 @@ _NOTHING_SAID = ClusterMetadata(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataFile:
-    """What a file says: of the cluster, and of each partition; both are empty where it tells no leader."""
+    """What a file says: of the cluster, and of each partition. `log` is all that a text of the metadata log says."""
 
     made: Made
     head: ClusterMetadata = _NOTHING_SAID
+    log: MetadataLog | None = None
     partitions: tuple[PartitionMetadata, ...] = ()
 
 
@@ -74,7 +80,11 @@ def made_by(path: Path) -> Made | None:
 
 def made_in(head: bytes) -> Made | None:
     """The same by the first bytes themselves."""
-    return None if b"\0" in head else _made(head.decode("utf-8", "replace"))
+    if b"\0" in head:
+        return None
+    if looks_like_dump(head):
+        return Made.METADATA_LOG if _OF_METADATA_LOG.search(head) else Made.DUMP
+    return _made(head.decode("utf-8", "replace"))
 
 
 def _made(text: str) -> Made | None:
@@ -111,6 +121,8 @@ def read(path: Path) -> MetadataFile:
         MetadataError: it cannot be read as what it is, with the line or the key, or does not tell leaders.
         OSError: the file cannot be read, is not a regular file, or too large.
     """
+    if made_by(path) is Made.METADATA_LOG:
+        return _of_log(path)
     content = whole_content(path, DOCUMENT_LIMIT)
     text = _text(path, content)
     made = _made(text[:_HEAD]) or Made.DOCUMENT
@@ -127,8 +139,18 @@ def read(path: Path) -> MetadataFile:
     return MetadataFile(made=made, head=replace(_NOTHING_SAID, broker_states=states), partitions=claims)
 
 
+def _of_log(path: Path) -> MetadataFile:
+    try:
+        log = metadata_log_text.read_file(path)
+    except DumpLogError as error:
+        raise MetadataError(error.reason, line=error.line) from None
+    return MetadataFile(made=Made.METADATA_LOG, partitions=log.partitions, log=log)
+
+
 def read_head(path: Path) -> ClusterMetadata:
     """What it says of the cluster alone, of a cluster-metadata.json without looking at its partitions; errors as of `read`."""
+    if made_by(path) is Made.METADATA_LOG:
+        return _NOTHING_SAID
     content = whole_content(path, DOCUMENT_LIMIT)
     is_document = _made(_text(path, content)[:_HEAD]) in (None, Made.DOCUMENT)
     return cluster_metadata.parse(content)[0] if is_document else read(path).head
@@ -166,6 +188,11 @@ def unusable(path: Path, error: MetadataError) -> Problem:
         line=error.line,
         byte_offset=error.byte_offset,
     )
+
+
+def misplaced_text(path: Path, head: bytes) -> Problem | None:
+    """The same of a file with these first bytes, if they are of metadata that tells leaders."""
+    return misplaced(path) if made_in(head) in TELLS_LEADERS else None
 
 
 def misplaced(path: Path) -> Problem:

@@ -67,16 +67,18 @@ def read(directory: Path) -> MetadataLog:
     Epochs are counted record by record, so nothing behind damage or a hole counts, until a snapshot tells the whole state again. Nothing
     raises for what the directory may hold: what cannot be read is a problem, and what was replayed before it stays.
     """
-    replay = _Replay(directory)
+    replay = Replay(directory)
     replay.run()
     return replay.result()
 
 
-class _Stop(Exception):
+class Stop(Exception):
     """The log cannot be followed any farther."""
 
 
-class _Replay:
+class Replay:
+    """The state of one copy, up to the last record that was replayed."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.image = MetadataImage()
@@ -95,7 +97,7 @@ class _Replay:
         segments = [self.directory / file for file in names if (name := log_dir.segment_name(file)) and not name.suffix]
         snapshots = [snapshot for file in names if (snapshot := self._named(file)) is not None]
         if not segments and not snapshots:
-            self._tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
+            self.tell(self.directory, "no-segments", "neither a segment nor a snapshot of the metadata log in it")
         hole = self._follow(segments)
         while snapshots:
             usable = [snapshot for snapshot in snapshots if snapshot.end_offset > self.end_offset]
@@ -108,7 +110,7 @@ class _Replay:
                 hole = self._follow(segments)
         if hole is not None:
             detail = f"offsets {self.end_offset}..{hole - 1} are in no segment, and no readable snapshot reaches offset {hole}"
-            self._tell(self.directory, "incomplete", detail)
+            self.tell(self.directory, "incomplete", detail)
 
     def _named(self, file: str) -> Snapshot | None:
         """The snapshot that a file is by its name."""
@@ -118,7 +120,7 @@ class _Replay:
         found = Snapshot(self.directory / file, int(match[1]), int(match[2]))
         if found.end_offset < 1 << 63 and found.epoch < 1 << 31:
             return found
-        self._tell(found.path, "malformed", "no snapshot ends at such an offset, or in such an epoch")
+        self.tell(found.path, "malformed", "no snapshot ends at such an offset, or in such an epoch")
         return None
 
     def _follow(self, segments: Sequence[Path]) -> int | None:
@@ -130,7 +132,7 @@ class _Replay:
                         return batch.base_offset
                     if batch.last_offset >= self.end_offset:
                         self._batch(path, batch, records)
-            except _Stop:
+            except Stop:
                 return None
         return None
 
@@ -152,18 +154,24 @@ class _Replay:
                     decoded = self._decoded(snapshot.path, record)
                     if decoded is not None and not isinstance(decoded, int):
                         self._apply(snapshot.path, image, decoded, at, from_snapshot=True)
-        except _Stop:
+        except Stop:
             ended = False
         if not ended:
-            self._tell(snapshot.path, "incomplete", "the snapshot has no end, or cannot be read")
+            self.tell(snapshot.path, "incomplete", "the snapshot has no end, or cannot be read")
             return False
         self.image, self._pending = image, None
         self.epoch, self.end_offset, self.timestamp_ms = snapshot.epoch, snapshot.end_offset, timestamp
         return True
 
     def _record(self, path: Path, record: Record, batch: BatchHeader) -> None:
-        decoded = self._decoded(path, record)
-        at = Position(record.offset, batch.leader_epoch, batch.max_timestamp_ms)
+        self.take(path, self._decoded(path, record), Position(record.offset, batch.leader_epoch, batch.max_timestamp_ms))
+
+    def take(self, path: Path, decoded: MetadataRecord | int | None, at: Position) -> None:
+        """Replay the next record, or a mark of a metadata transaction.
+
+        Raises:
+            Stop: it cannot be.
+        """
         if decoded == BEGIN_TRANSACTION:
             self._pending = []
         elif decoded == END_TRANSACTION:
@@ -192,11 +200,11 @@ class _Replay:
                 elif item.code in TAILS:
                     return
                 else:
-                    self._tell(path, item.code, item.detail, item.byte_offset)
-                    raise _Stop
+                    self.tell(path, item.code, item.detail, item.byte_offset)
+                    raise Stop
         except OSError as error:
             self.problems.append(cannot_read(path, _KIND, error))
-            raise _Stop from None
+            raise Stop from None
 
     def _decoded(self, path: Path, record: Record) -> MetadataRecord | int | None:
         if record.value is None:
@@ -204,17 +212,18 @@ class _Replay:
         try:
             return decode(record.value)
         except MetadataError as error:
-            self._tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
-            raise _Stop from None
+            self.tell(path, "malformed-record", f"the record at offset {record.offset}: {error.reason}")
+            raise Stop from None
 
     def _apply(self, path: Path, image: MetadataImage, record: MetadataRecord, at: Position, *, from_snapshot: bool = False) -> None:
         try:
             image.apply(record, at, from_snapshot=from_snapshot)
         except OverflowError as error:
-            self._tell(path, "malformed-record", f"the record at offset {at.offset}: {error}")
-            raise _Stop from None
+            self.tell(path, "malformed-record", f"the record at offset {at.offset}: {error}")
+            raise Stop from None
 
-    def _tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:
+    def tell(self, path: Path, code: str, detail: str, byte_offset: int | None = None) -> None:
+        """Note a problem, once."""
         problem = Problem(path=str(path), kind=_KIND, code=code, detail=detail, remedy=_REMEDY, byte_offset=byte_offset)
         if problem not in self.problems:  # a segment is read again behind a snapshot
             self.problems.append(problem)
@@ -222,7 +231,7 @@ class _Replay:
     def result(self) -> MetadataLog:
         """What was replayed."""
         if self.image.orphans:
-            self._tell(self.directory, "incomplete", f"{count(self.image.orphans, 'change')} of partitions that no record created")
+            self.tell(self.directory, "incomplete", f"{count(self.image.orphans, 'change')} of partitions that no record created")
         return MetadataLog(
             partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
             fenced=self.image.fenced,

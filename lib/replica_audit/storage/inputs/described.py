@@ -40,9 +40,14 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
     found = list(_recognised(root, folders, tree))
     telling = [made for _path, made in found if made in TELLS_LEADERS]
     chosen = None if has_document else min(telling, key=TELLS_LEADERS.index, default=None)
+    logs: list[Path] = []  # they have epochs, and are held against what else there is, partition by partition
     files: dict[Path, MetadataFile] = {}
     for path, made in found:
-        if made is chosen:
+        if made is Made.METADATA_LOG:
+            logs.append(path)
+        elif made is Made.DUMP:
+            problems.append(_whose(path))
+        elif made is chosen:
             try:
                 files[path] = metadata_files.read(path)
             except MetadataError as error:
@@ -59,7 +64,7 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
     problems += _contradictions(files)
     heads = [file.head for file in files.values()]
     states = {broker: state for head in heads for broker, state in head.broker_states.items()}
-    return Described(tuple(files), replace(heads[0], broker_states=states) if heads else None, problems)
+    return Described((*files, *logs), replace(heads[0], broker_states=states) if heads else None, problems)
 
 
 def _contradictions(files: dict[Path, MetadataFile]) -> Iterator[Problem]:
@@ -108,6 +113,16 @@ def _made_in(places: Sequence[Path], tree: Tree) -> Iterator[tuple[Path, Made]]:
                 continue  # told where it is looked into for other things
             if made is not None and made is not Made.DOCUMENT:
                 yield folder / name, made
+
+
+def _whose(path: Path) -> Problem:
+    return Problem(
+        path=str(path),
+        kind="dump",
+        code="unknown-broker",
+        detail="text of kafka-dump-log beside the brokers' folders: which broker's it is, is not known, and it is left out",
+        remedy="put it into that broker's folder",
+    )
 
 
 def _not_used(path: Path, why: str) -> Problem:
