@@ -27,6 +27,7 @@ NOT_READ_WHOLE = frozenset(
         "unknown-broker",
         "unknown-replica",
         "cluster-id-mismatch",
+        "two-copies-of-a-broker",
         "segments-outside-a-replica",
         "misplaced",
         # texts of kafka-dump-log and of brokers' logs

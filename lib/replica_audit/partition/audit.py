@@ -18,6 +18,7 @@ from replica_audit.partition.findings.found_rows import Audited, checked_row, fo
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
+from replica_audit.partition.findings.set_aside import Replicas, set_aside_findings
 from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cleaning import compaction
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -85,9 +86,7 @@ class PartitionAudit:
         self.metadata = replace(told, compacted=compacted)
         self.copies = farthest_copies(known.claims)
         self.events = in_log_order(known.events)
-        self.loaded = load_all(
-            known, self.readers, alive=self._alive, may_have_run=self._may_have_run, changes=self._changes, compacted=compacted
-        )
+        self.loaded = self._loaded(known)
         held = {one.broker_id for one in self.loaded if one.is_compared}
         self.loaded += known_empty(told, held, cluster, self._alive)
         self.compared = {one.broker_id: one for one in self.loaded if one.is_compared}
@@ -174,10 +173,26 @@ class PartitionAudit:
             sequence_gaps=gaps,
             open_transactions=audited.open_transactions or (),
             found=acknowledging_all(
-                [*found_rows(audited), *sequence_gap_findings(gaps, self.metadata, self.leadership)], self.cluster.acknowledged, gaps
+                [
+                    *found_rows(audited),
+                    *sequence_gap_findings(gaps, self.metadata, self.leadership),
+                    *set_aside_findings(self.topic, self.partition, self._all_logs()),
+                ],
+                self.cluster.acknowledged,
+                gaps,
             ),
             checked=[checked_row(audited)],
             input_errors=self._input_errors(),  # last: the others may read files again
+        )
+
+    def _all_logs(self) -> Replicas:
+        """Every directory, also those that take no part in verdicts."""
+        return Replicas(
+            metadata=self.metadata if self.has_metadata and not self.outdated else None,
+            loaded=self.loaded,
+            apart=self._loaded(self.apart) if self.apart is not None else (),
+            cluster=self.cluster,
+            runs=self._runs,
         )
 
     def _input_errors(self) -> list[ReportedProblem]:
@@ -264,6 +279,10 @@ class PartitionAudit:
             witnesses=others,
             inferred_because=self.inferred_because,
         )
+
+    def _loaded(self, known: KnownPartition) -> list[replicas.Loaded]:
+        compacted = bool(self.metadata.compacted)
+        return load_all(known, self.readers, alive=self._alive, may_have_run=self._may_have_run, changes=self._changes, compacted=compacted)
 
     def _changes(self, broker_id: int, files: ReplicaFiles) -> bool:
         return may_be_of_different_times(broker_id, files, self.cluster)

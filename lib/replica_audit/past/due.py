@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from replica_audit import tables
 from replica_audit.past.run import PastRun
+from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -57,6 +58,7 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
     inconclusive = run.read(tables.REPLICA_VERDICTS, _KEY, own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
     hanging = _without(run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
+    aside = _without(run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)), apart)
     return DueFacts(
         elections=tuple(_elections(offline)),
         leaderless=_partitions(offline.select(_KEY)),
@@ -68,6 +70,7 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
         transactions=_partitions(hanging),
         wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
         inconclusive=len(_without(inconclusive, apart)),
+        set_aside={broker: _partitions(aside.filter(pc.field("broker_id") == broker)) for broker in _values(aside, "broker_id")},
         still_open=still_open(run, cluster_id),
         missing=missing_part(run, cluster_id),
     )

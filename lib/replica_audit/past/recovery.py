@@ -13,6 +13,7 @@ from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.model import CANNOT_READ
 from replica_audit.past.run import PastRun
+from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -23,6 +24,7 @@ from replica_audit.report.facts.recovery_facts import (
     ActedGroup,
     ActedLog,
     ActedRole,
+    ActedSetAside,
     ActedTransaction,
     ActedVerdict,
     PartitionKey,
@@ -93,6 +95,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
         had_a_tail=_had_a_tail(run, own),
         still_open=still_open(run, cluster_id),
+        set_aside=tuple(ActedSetAside(**row) for row in run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
         missing=missing_part(run, cluster_id),
     )
     return without_gone(facts, gone)

@@ -77,6 +77,20 @@ class BatchDamage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideLog:
+    """A log that its broker does not use, or will not once it starts: why, what it does with it, and what it alone holds."""
+
+    log_dir: str
+    directory: str
+    topic_id: str | None
+    because: str | None
+    at_start: str | None
+    log_start_offset: Bigint | None
+    log_end_offset: Bigint | None
+    held_alone_offsets: Bigint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgedBy:
     """The acknowledgement that is about a finding."""
 
@@ -99,7 +113,7 @@ class FindingKey:
     code: Annotated[
         str,
         "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction, "
-        "offsets_missing; or removed_below_high_watermark, truncation_refused",
+        "offsets_missing, will_become_stray, stray_holds_records; or removed_below_high_watermark, truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]
     topic: Topic
@@ -129,7 +143,7 @@ class FindingFacts:
 
     __slots__ = ()
 
-    about: Annotated[str | None, "follower, leader (its own replica), partition or broker-log; null: of an older version"] = None
+    about: Annotated[str | None, "follower, leader (its own replica), replica, partition or broker-log; null: of an older version"] = None
     leader_id: Annotated[Int | None, "leader, or the inferred leader that was compared with; -1: none"] = None
     leader_source: Annotated[str | None, "cluster-metadata, metadata-log or inferred"] = None
     inferred_because: Annotated[str | None, "why the leader is inferred, as in replica_verdicts"] = None
@@ -178,6 +192,12 @@ class FindingFacts:
     lost_records: Annotated[
         tuple[LostRecords, ...] | None,
         "sequence_gap: where records are certainly missing, as in sequence_gaps; the first 5",
+    ] = None
+    set_aside: Annotated[
+        tuple[SetAsideLog, ...] | None,
+        "will_become_stray, stray_holds_records: the logs, the worst first, at most 5. because: no-topic-id, unknown-topic-id or "
+        "not-assigned; at_start: sets-aside (renames to -stray), deletes or does-not-start; both null: it is not a current log, or of "
+        "a second copy of the broker. held_alone_offsets: that no current log in the input holds in the same epoch",
     ] = None
     acknowledgement: Annotated[
         AcknowledgedBy | None,

@@ -85,7 +85,7 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known and finding.broker_id in check.isr
         case PartitionCode.SEQUENCE_GAP | PartitionCode.OFFSETS_MISSING:
             return check.leader_id in check.clean
-    if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG):
+    if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG, FindingAbout.REPLICA):
         return finding.broker_id in check.clean
     if not is_known and finding.leader_source not in (None, INFERRED):
         return False

@@ -31,18 +31,21 @@ class PartitionCode(StrEnum):
     SEQUENCE_GAP = "sequence_gap"
     HANGING_TRANSACTION = "hanging_transaction"
     OFFSETS_MISSING = "offsets_missing"
+    WILL_BECOME_STRAY = "will_become_stray"
+    STRAY_HOLDS_RECORDS = "stray_holds_records"
     # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
     REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
     TRUNCATION_REFUSED = "truncation_refused"
 
 
 class FindingAbout(StrEnum):
-    """What a finding is about: a follower against its leader, the leader's own replica, the partition, or a line of a broker's log."""
+    """What a finding is about: a follower against its leader, the leader's own replica, the partition, a line of a broker's log, a log."""
 
     FOLLOWER = "follower"
     LEADER = "leader"
     PARTITION = "partition"
     BROKER_LOG = "broker-log"
+    REPLICA = "replica"
 
 
 class ElectionType(StrEnum):

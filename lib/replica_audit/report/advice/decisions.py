@@ -44,7 +44,20 @@ class DueDecision:
 def decisions(facts: DueFacts) -> list[DueDecision]:
     """What to decide about a cluster; empty where there is nothing."""
     makers: tuple[Callable[[DueFacts], Iterator[DueDecision]], ...]
-    makers = (_missing, _gone, _offline, _lost, _not_to_be_started, _still_open, _stuck, _groups, _transactions, _unknown, _can_wait)
+    makers = (
+        _missing,
+        _gone,
+        _offline,
+        _lost,
+        _not_to_be_started,
+        _set_aside,
+        _still_open,
+        _stuck,
+        _groups,
+        _transactions,
+        _unknown,
+        _can_wait,
+    )
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
 
 
@@ -144,6 +157,16 @@ def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
             urgency=Urgency.DO_NOT_START,
             text=f"Do not start broker {broker} until its directories are copied: it truncates {_records(found)}{proven} that the "
             f"leaders of {_count(found)} do not hold ({_names(found)}).",
+            partitions=found.first,
+        )
+
+
+def _set_aside(facts: DueFacts) -> Iterator[DueDecision]:
+    for broker, found in facts.set_aside.items():
+        yield DueDecision(
+            urgency=Urgency.DO_NOT_START,
+            text=f"Do not start broker {broker}, nor restart it if it runs: it would set logs of {_count(found)} aside ({_names(found)}) "
+            "and go on without them. Copy its directories first; the findings say what the logs lack.",
             partitions=found.first,
         )
 

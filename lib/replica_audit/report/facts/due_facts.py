@@ -60,7 +60,7 @@ class DueFacts:
 
     `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `to_be_cut`: followers that will truncate
     what their leaders do not hold, by broker. `stuck`: by verdict, in the order of STUCK. `gone`: partitions of brokers that will not come
-    back.
+    back. `set_aside`: by broker those of which it sets its log aside when it starts, though records are at stake.
     """
 
     elections: tuple[DueElection, ...] = ()
@@ -74,6 +74,7 @@ class DueFacts:
     wrong_tables: DuePartitions = NONE
     inconclusive: int = 0
     gone: Mapping[int, DuePartitions] = field(default_factory=dict)
+    set_aside: Mapping[int, DuePartitions] = field(default_factory=dict)
     still_open: StillOpen = NOTHING_OPEN
     missing: MissingPart | None = None
 
@@ -107,6 +108,10 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         gone={
             broker: _partitions([key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles)])
             for broker in sorted(facts.gone)
+        },
+        set_aside={
+            broker: _partitions([one.key for one in facts.set_aside if one.broker_id == broker])
+            for broker in sorted({one.broker_id for one in facts.set_aside})
         },
         still_open=facts.still_open,
         missing=facts.missing,

@@ -63,6 +63,20 @@ class ActedVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActedSetAside:
+    """A log that its broker sets aside when it starts. Columns of `findings`."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its partition."""
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActedRole:
     """A replica. Columns of `replica_roles`."""
 
@@ -203,6 +217,7 @@ class RecoveryFacts:
     not_read: frozenset[ReplicaKey] = frozenset()
     had_a_tail: frozenset[ReplicaKey] = frozenset()
     still_open: StillOpen = NOTHING_OPEN
+    set_aside: tuple[ActedSetAside, ...] = ()
     missing: MissingPart | None = None
 
     @cached_property

@@ -141,6 +141,14 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 partition lacks offsets in the middle of its log: they were written, and no replica has them.",
         "{n} partitions lack offsets in the middle of their logs: they were written, and no replica has them.",
     ),
+    PartitionCode.WILL_BECOME_STRAY: (
+        "1 broker will set a log aside when it starts, and go on without its records.",
+        "{n} logs will be set aside when their brokers start, which go on without their records.",
+    ),
+    PartitionCode.STRAY_HOLDS_RECORDS: (
+        "1 log that is set aside, or being moved or deleted, holds records that no current replica holds.",
+        "{n} logs that are set aside, or being moved or deleted, hold records that no current replica holds.",
+    ),
     PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
         "1 broker has truncated below its high watermark, according to its server.log: committed records were lost then.",
         "{n} replicas have been truncated below their high watermark, according to server.log: committed records were lost then.",

@@ -10,7 +10,6 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats.collection.collection_manifest import MANIFEST, read
 from replica_audit.model import Problem
 from replica_audit.partition.known.log_directories import OtherCopy
-from replica_audit.storage.inputs.given_input import INPUT
 
 COPIED_TWICE = "two-copies-of-a-broker"
 _REMEDY = "give each copy of the broker in an input of its own, or leave the older one out; keep both until nobody needs their records"
@@ -22,7 +21,7 @@ def of_log_directories(found: Sequence[OtherCopy]) -> Iterator[Problem]:
         same = "have the same directory.id" if one.has_same_id else "hold the same partitions"
         yield Problem(
             path=one.path,
-            kind=INPUT,
+            kind="directory",
             code=COPIED_TWICE,
             detail=f"two copies of broker {one.broker_id}: {one.judged} and {one.path} {same}. The first is judged, as the high watermarks "
             "that it has written down reach farther or as far",
@@ -51,7 +50,7 @@ def without_older_collections(brokers: Sequence[tuple[Path, int]]) -> tuple[set[
             if path != newest:
                 older.add(path)
                 detail = f"two collections of broker {broker}: {newest} and {path}. The first, which was finished later, is judged"
-                problems.append(Problem(path=str(path), kind=INPUT, code=COPIED_TWICE, detail=detail, remedy=_REMEDY))
+                problems.append(Problem(path=str(path), kind="directory", code=COPIED_TWICE, detail=detail, remedy=_REMEDY))
     return older, problems
 
 
