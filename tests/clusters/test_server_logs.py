@@ -70,7 +70,7 @@ def test_lines_of_committed_records_that_were_removed_are_true(logs: Path, tmp_p
     keys = ("topic", "partition", "broker_id", "kind", "truncation_offset", "end_offset", "line")
     seen = [[[row[key] for key in keys] for row in tables["logged_incidents"]] for tables in (before, after)]
     assert seen[0] == seen[1]
-    assert {row["severity"] for row in after["logged_incidents"]} <= {"warning"}
+    assert {row["severity"] for row in after["logged_incidents"]} <= {"error"}
 
 
 @pytest.mark.clusters
@@ -86,7 +86,7 @@ def test_a_loss_of_the_past_is_a_finding_though_the_logs_agree(tmp_path: Path) -
     tables = in_process.audit(root)
     (row,) = tables["logged_incidents"]
     assert (row["broker_id"], row["truncation_offset"], row["end_offset"], row["logged_at"]) == (2, 10, 30, "2026-01-02 03:04:05,000")
-    assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "warning", 1001)
+    assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "error", 1001)
     for part in ("kubectl-output.txt, line 1001", "broker 2 truncated to 10", "high watermark 30", "offsets 10..29 had been committed"):
         assert part in row["summary"]
     assert {one["verdict"] for one in tables["replica_verdicts"]} <= {"identical", "lagging"}

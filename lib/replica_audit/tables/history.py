@@ -70,7 +70,7 @@ class LoggedIncident:
     ]
     leader_id: Annotated[Int | None, "the leader that was followed or elected; null: not in the line"]
     leader_epoch: Annotated[Int | None, "epoch of the elected leader; null: not in the line"]
-    severity: Annotated[str, "warning if the incident is a finding, else none"]
+    severity: Annotated[str, "error or warning if the incident is a finding, else none"]
     summary: Annotated[str, "the incident in one sentence"]
     path: Annotated[str, "the log"]
     line: Annotated[Bigint, "line in it, counted from 1"]
@@ -83,9 +83,10 @@ LOGGED_INCIDENTS = table(
     constraints={
         **PARTITION_CHECK,
         "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
-        "known_severity": "severity IN ('warning', 'none')",
+        "known_severity": "severity IN ('error', 'warning', 'none')",
     },
     cluster_by=BY_PARTITION,
+    widened=("known_severity",),
 )
 
 

@@ -10,6 +10,13 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.tables.history import LoggedIncident
 from replica_audit.tables.pairs import ReplicaVerdict
 
+# a broker truncates what its leader does not hold: below its high watermark committed records are gone
+_SEVERITIES = {
+    IncidentKind.REMOVED_BELOW_HIGH_WATERMARK: Severity.ERROR,
+    IncidentKind.TRUNCATION_REFUSED: Severity.WARNING,
+    IncidentKind.UNCLEAN_ELECTION: Severity.NONE,
+}
+
 
 def incident_rows(topic: str, partition: int, events: Sequence[LogEvent], verdicts: Sequence[ReplicaVerdict]) -> Iterator[LoggedIncident]:
     """The incidents of a partition as rows of `logged_incidents`, without the run's keys.
@@ -46,7 +53,7 @@ def incident_rows(topic: str, partition: int, events: Sequence[LogEvent], verdic
             end_offset=one.end_offset,
             leader_id=one.leader_id,
             leader_epoch=one.leader_epoch,
-            severity=str(Severity.WARNING if is_finding else Severity.NONE),
+            severity=str(_SEVERITIES[one.kind] if is_finding else Severity.NONE),
             summary=_summary(one),
             path=one.path,
             line=one.line,
