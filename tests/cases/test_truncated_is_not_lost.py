@@ -32,8 +32,8 @@ NOTHING = (0, 0, 0)
 
 def home_of(root: Path, disks: dict[int, Disk], protocol: Protocol = Protocol.TRUNCATE_ON_FETCH, **cluster: Any) -> Path:
     """The folder of a cluster."""
+    version = cluster.pop("version", VERSIONS[protocol])
     partition = Cluster(disks=disks, leader_epoch=5, **cluster)
-    version = VERSIONS[protocol]
     up = (partition.leader,) if partition.up is None else partition.up
     for broker, disk in disks.items():
         partition._write(root / f"broker-{broker}" / "data-0", broker, disk, version, up=broker in up)

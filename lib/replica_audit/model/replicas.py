@@ -11,6 +11,7 @@ from replica_audit.model.batches import Segment
 
 # codes of a Problem by which something else is decided
 CANNOT_READ = "cannot-read"  # the operating system refused it
+NOT_USED = "not-used"  # `checkpoint_state` of a log that has no epoch table, whatever the file says
 GONE = "gone"  # a segment that was there when the directory was listed, and is not
 INCOMPLETE_COLLECTION = "incomplete-collection"  # not what collect wrote
 
@@ -106,7 +107,8 @@ class SecondLook:
 class ReplicaFiles:
     """One replica directory of one broker, with what the small files in it and beside it say.
 
-    `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable` or `not-collected`;
+    `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable`, `not-collected`
+    or `not-used` (the broker leaves it alone: the log is in a format before v2);
     `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
     table as loaded.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
@@ -157,6 +159,11 @@ class ReplicaFiles:
     def path(self) -> str:
         """Of the replica's directory, or the URI of one in an object store."""
         return self.beside(self.directory)
+
+    @property
+    def has_known_table(self) -> bool:
+        """Whether the file tells the table that the broker uses."""
+        return self.checkpoint_state not in ("not-collected", NOT_USED)
 
     def beside(self, name: str) -> str:
         """The path of what lies in the log directory beside it."""

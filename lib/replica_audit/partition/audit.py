@@ -281,8 +281,16 @@ class PartitionAudit:
         )
 
     def _loaded(self, known: KnownPartition) -> list[replicas.Loaded]:
-        compacted = bool(self.metadata.compacted)
-        return load_all(known, self.readers, alive=self._alive, may_have_run=self._may_have_run, changes=self._changes, compacted=compacted)
+        formats = self.cluster.formats
+        return load_all(
+            known,
+            self.readers,
+            alive=self._alive,
+            may_have_run=self._may_have_run,
+            changes=self._changes,
+            compacted=bool(self.metadata.compacted),
+            has_table=partial(formats.has_table, self.metadata.message_format) if formats.leave_tables_alone else None,
+        )
 
     def _changes(self, broker_id: int, files: ReplicaFiles) -> bool:
         return may_be_of_different_times(broker_id, files, self.cluster)

@@ -100,7 +100,9 @@ class ReplicaLog:
     batch_count: Annotated[Bigint, "batches inside the log"]
     record_count: Annotated[Bigint, "number of records according to the batch headers"]
     size_bytes: Annotated[Bigint, "their bytes"]
-    checkpoint_state: Annotated[str, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable or not-collected"]
+    checkpoint_state: Annotated[
+        str, "leader-epoch-checkpoint: ok, healed, empty, missing, unreadable, not-collected, or not-used: its log is in a format before v2"
+    ]
     corrected_checkpoint: Annotated[
         str | None,
         "the content that leader-epoch-checkpoint should have, if the file is malformed, contradicts the batches or keeps followers out;"

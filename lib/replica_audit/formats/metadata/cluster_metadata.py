@@ -18,6 +18,7 @@ from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_conte
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.cluster.delete_retention import DEFAULT_DELETE_RETENTION_MS, retention_in
 from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, count_in, flag_in
+from replica_audit.protocol.cluster.message_format import TOPIC_FORMAT
 from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
 
 CLUSTER_METADATA_FILE = "cluster-metadata"
@@ -38,6 +39,7 @@ class ClusterMetadata:
     inter_broker_protocol: str | None
     metadata_version: int | None
     broker_states: dict[int, str]
+    message_format: str | None = None
 
 
 def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
@@ -62,6 +64,7 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
         captured_at_ms=_captured_at_ms(document),
         kafka_version=_version(document, "kafka_version"),
         inter_broker_protocol=_version(document, "inter_broker_protocol_version"),
+        message_format=_version(document, "log_message_format_version"),
         metadata_version=_typed(features, "metadata.version", int, "features."),
         broker_states=_broker_states(brokers),
     )
@@ -129,7 +132,12 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 delete_retention_ms=delete_retention_ms(configs),
                 unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
                 min_insync_replicas=count_in(configs.get(MIN_ISR)),
+                message_format=_text(configs.get(TOPIC_FORMAT)),
             )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def delete_retention_ms(configs: Mapping[str, Any]) -> int | None:

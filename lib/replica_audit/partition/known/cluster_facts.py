@@ -11,6 +11,7 @@ from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.log_directories import OtherCopy, WholeBroker, kraft_brokers, other_copies, whole_brokers
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
 from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, protocol_of_moves
+from replica_audit.protocol.cluster.message_format import MessageFormats, message_formats
 from replica_audit.protocol.cluster.metadata_image import BrokerState
 from replica_audit.protocol.cluster.versions import lowest, lowest_told, release
 from replica_audit.protocol.comparison.compare_mode import CompareMode
@@ -51,6 +52,7 @@ class ClusterFacts:
     audited_at_ms: int = UNKNOWN_TIME
     history: ClusterHistory = field(default_factory=ClusterHistory)
     describes_producers: bool | None = None
+    formats: MessageFormats = field(default_factory=MessageFormats)
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
     named: tuple[int, ...] = ()
     kafka_version: str | None = None
@@ -125,6 +127,12 @@ def cluster_facts(
         whole_brokers=whole_brokers(judged, {one.broker_id: one.log_dirs for one in copy.brokers} if copy else {}),
         other_copies=twins,
         history=_history(copy, version),
+        formats=message_formats(
+            broker_version=version,
+            inter_broker_protocol=(head.inter_broker_protocol if head else None) or lowest(row.inter_broker_protocol for row in logged),
+            is_kraft=level is not None or copy is not None,
+            of_brokers=head.message_format if head else None,
+        ),
         describes_producers=describes_producers(
             broker_version=version,
             metadata_version=level,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model import GONE, Problem, ReplicaFiles, ScannedSegment, Segment
+from replica_audit.model import GONE, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
@@ -44,6 +44,7 @@ def load_all(
     may_have_run: IsSo,
     changes: IsSo,
     compacted: bool,
+    has_table: Callable[[int | None], bool] | None = None,
 ) -> list[Loaded]:
     """Load every replica directory of a partition, by broker, log directory and name.
 
@@ -54,6 +55,8 @@ def load_all(
         may_have_run: whether it ran then, or may have.
         changes: whether its files may have changed while they were copied one after the other.
         compacted: whether batches may be missing without harm.
+        has_table: whether a broker uses the epoch table of a log whose newest batch is of this format (None: without a batch); not given:
+            always.
     """
     scans: dict[tuple[int, str, str], list[ScannedSegment]] = defaultdict(list)
     for broker, scan in known.segments:
@@ -77,10 +80,12 @@ def load_all(
         return one.is_compared and changes(one.broker_id, one.files)
 
     def copied(broker: int, files: ReplicaFiles) -> ReplicaFiles:
+        of_replica = scans[broker, files.log_dir, files.directory]
+        if has_table is not None:
+            files = _if_used(files, _newest(of_replica), has_table)
         if files.checkpoint_state != "missing" or not is_compared(files) or not (changes(broker, files) and may_have_run(broker, files)):
             return files
-        batches = (run for scan in scans[broker, files.log_dir, files.directory] for run in scan.segment.runs)
-        newest = max(batches, key=attrgetter("last_offset"), default=None)
+        newest = _newest(of_replica)
         has_epochs = newest is not None and newest.leader_epoch >= 0
         return _without_table(files, runs=alive(broker, files) is True) if has_epochs else files
 
@@ -93,6 +98,16 @@ def load_all(
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
     return with_corrections(refuse_twins(found), alive=lambda one: alive(one.broker_id, one.files))
+
+
+def _newest(scans: Iterable[ScannedSegment]) -> BatchRun | None:
+    return max((run for scan in scans for run in scan.segment.runs), key=attrgetter("last_offset"), default=None)
+
+
+def _if_used(files: ReplicaFiles, newest: BatchRun | None, has_table: Callable[[int | None], bool]) -> ReplicaFiles:
+    """The files of a replica; without the entries of an epoch table that its broker can load and leaves alone."""
+    is_used = files.checkpoint_state == "unreadable" or has_table(newest.magic if newest else None)
+    return files if is_used else replace(files, checkpoint_state=NOT_USED, epochs=())
 
 
 def _without_table(files: ReplicaFiles, *, runs: bool) -> ReplicaFiles:

@@ -44,7 +44,7 @@ def with_corrections(loaded: Sequence[Loaded], *, alive: Callable[[Loaded], bool
 def _corrected(one: Loaded, others: Mapping[int, EpochTable], alive: bool | None) -> Loaded:
     files, log = one.files, one.log
     told = {problem.code for problem in one.problems if problem.kind == EPOCH_CHECKPOINT}
-    if log is None or files.checkpoint_state == "not-collected" or CANNOT_READ in told:
+    if log is None or not files.has_known_table or CANNOT_READ in told:
         return one
     found = None if files.checkpoint_state == "unreadable" else _contradiction(one, log, alive)
     if found is None and files.checkpoint_state not in ("unreadable", "healed"):

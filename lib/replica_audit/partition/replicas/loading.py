@@ -10,6 +10,7 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
 from replica_audit.formats.segment.segment_problems import NO_BATCH, TEXT_NOT_WHOLE
 from replica_audit.frozen import made_quickly
 from replica_audit.model import (
+    NOT_USED,
     BatchHeader,
     BatchRun,
     Problem,
@@ -31,7 +32,7 @@ from replica_audit.partition.replicas.replica_problems import (
     without_batch,
 )
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
-from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs
 from replica_audit.protocol.epochs.log_front import emptied_segment
 from replica_audit.protocol.epochs.once import once
@@ -100,7 +101,7 @@ class Loaded:
             high_watermark_known=self.files.high_watermarks_collected,
             cleaner_offset=self.files.cleaner_offset,
             topic_id=self.files.topic_id,
-            checkpoint_known=self.files.checkpoint_state != "not-collected",
+            checkpoint_known=self.files.has_known_table,
             unreadable=self.unreadable,
             alive=alive,
             may_have_run=may_have_run,
@@ -207,7 +208,7 @@ def load(
     emptied: tuple[int, int] | None = None
     recovers = _recovers(files, segments, alive=alive)
     if segments:
-        is_table_known = files.checkpoint_state != "not-collected"
+        is_table_known = files.checkpoint_state != "not-collected"  # nor is one that is not used: of that nothing was taken over
         log = load_log(
             tuple(segments),
             checkpoint=table(files.epochs) if is_table_known else epochs_from_runs([run for part in segments for run in part.runs]),
@@ -216,6 +217,8 @@ def load(
             recovers=recovers,
             runs_on=bool(alive),
         )
+        if files.checkpoint_state == NOT_USED:
+            log = replace(log, epochs=EMPTY, epochs_on_disk=EMPTY)
         emptied = emptied_segment(log, cleaner_offset(files) if compacted else 0, copied_apart=copied_apart)
         if emptied is not None:
             problems.append(emptied_problem(read[(emptied[0], False)].path, *emptied))

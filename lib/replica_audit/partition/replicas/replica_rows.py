@@ -118,7 +118,7 @@ def epoch_rows(
     led_by = {election.leader_epoch: election.leader_id for election in metadata.elections} if is_same_topic else {}
     leads = leader is not None and leader.broker_id == loaded.broker_id
     in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
-    known = loaded.files.checkpoint_state != "not-collected"
+    known = loaded.files.has_known_table
     checkpoint = tuple(map(_EPOCH_AND_START, loaded.files.checkpoint)) if known else None
     found = reconcile(
         loaded.log,

@@ -65,6 +65,7 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
         delete_retention_ms=retention,
         unclean_leader_election=unclean,
         min_insync_replicas=file.min_insync_replicas,
+        message_format=file.message_format,
         **history,
     )
 

@@ -13,7 +13,7 @@ from replica_audit.words import count
 
 _MOST = 16
 _AROUND = 5
-_WITHOUT_FILE = ("not-collected", "unreadable")
+_WITHOUT_FILE = ("not-collected", "not-used", "unreadable")
 _MEANINGS = {
     "trivial-epoch": "elected at the log end, nothing written yet",
     "legal-lag": "a crash may leave the file behind, or ahead of, the log",
