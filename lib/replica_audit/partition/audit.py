@@ -319,7 +319,14 @@ class PartitionAudit:
             events = [event for event in self.events if event.broker_id == follower_id]
             measured = pairs.with_content(pair, pairs.measure(pair), self.cluster.compare)
             measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
-            measured = pairs.with_events(pair, measured, events, after_copy=self.cluster.logs_go_on)
+            measured = pairs.with_events(
+                pair,
+                measured,
+                events,
+                after_copy=self.cluster.logs_go_on,
+                elections=self.metadata.elections,
+                until_ms=self.cluster.audited_at_ms,
+            )
             cuts, verdict = pairs.compare(pair, measured)
             verdict = with_empty_side(verdict, pair.leader.loaded, pair.follower.loaded)
             made.points += cuts

@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from replica_audit.formats.server_log.log_layouts import millis_of, time_in
+from replica_audit.formats.server_log.log_layouts import time_in
 from replica_audit.formats.server_log.log_lines import LogLine, telling_lines
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.cluster.log_events import EventKind, LogEvent, millis_of
 
 _AROUND = 1500  # how far from its first telling words a message is looked for
 _SHOWN = 400

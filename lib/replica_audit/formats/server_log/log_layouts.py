@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -98,14 +97,6 @@ def order_in(line: bytes) -> str:
 def utc_of(milliseconds: int) -> str:
     """The time of an event by milliseconds since 1970; empty for 0, and for what is none."""
     return _utc(milliseconds)
-
-
-def millis_of(time: str) -> int | None:
-    """Milliseconds since 1970 of the time of an event, taken as UTC; None for what is none."""
-    with suppress(ValueError):
-        moment = datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
-    return None
 
 
 def unwrapped(content: bytes, at: int) -> Unwrapped:

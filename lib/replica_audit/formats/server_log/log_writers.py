@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from replica_audit.formats.server_log.line_source import number_of
-from replica_audit.formats.server_log.log_layouts import millis_of, time_in
+from replica_audit.formats.server_log.log_layouts import time_in
 from replica_audit.formats.server_log.log_lines import LogLine, telling_lines
 from replica_audit.formats.server_log.log_owner import NAMED, Owner
+from replica_audit.protocol.cluster.log_events import millis_of
 
 _MOST_SOURCES = 1000
 _WORDS = (
@@ -54,7 +55,7 @@ class LogSurvey:
     @property
     def zone_minutes(self) -> int | None:
         """How far the log's clock is ahead of UTC."""
-        return next(iter(self.zones)) if len(self.zones) == 1 else None
+        return next(iter(self.zones)) if len(self.zones) == 1 and self.zones <= set(_ZONES) else None
 
     @property
     def brokers(self) -> set[int]:

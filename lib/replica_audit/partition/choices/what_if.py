@@ -51,14 +51,15 @@ def cuts_since(measured: Measured) -> dict[int, Cut]:
     """Where a follower's broker has truncated since it was copied, according to its server.log; empty if it has not."""
     comparison, seen = measured.comparison, measured.observed
     truncation, physical, follower = comparison.effect.truncation, comparison.effect.physical_offset, comparison.follower
-    if seen is None:
+    if seen is None or measured.since is None:
         return {}
-    if truncation.restart_offset is not None and seen.restart_offset == truncation.restart_offset:
-        return {follower.broker_id: Cut(truncation.restart_offset, follower.log.log_start_offset)}
-    if seen.truncation_offset is not None and has_truncated(seen, truncation):
-        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset if physical is None else physical)}
-    if comparison.did_otherwise is not None and seen.truncation_offset is not None:
-        return {follower.broker_id: Cut(seen.truncation_offset, seen.truncation_offset)}
+    if has_truncated(seen, truncation, measured.since):
+        if truncation.restart_offset is not None:
+            return {follower.broker_id: Cut(truncation.restart_offset, follower.log.log_start_offset)}
+        if truncation.truncation_offset is not None:
+            return {follower.broker_id: Cut(truncation.truncation_offset, truncation.truncation_offset if physical is None else physical)}
+    if comparison.did_otherwise is not None and seen.last_cut is not None and measured.since.covers(seen.last_cut):
+        return {follower.broker_id: Cut(seen.last_cut.offset, seen.last_cut.offset)}
     return {}
 
 

@@ -25,7 +25,7 @@ from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 
 # a new fact of a cluster is in both digests as it is, unless it is named here
 _MOVING = frozenset({"metadata_log_end", "history", "acknowledged"})
-_UNUSED = frozenset({"audited_at_ms"})  # with --compare records alone, and then nothing is taken over
+_UNUSED = frozenset({"audited_at_ms"})  # but with --compare records, which takes nothing over, and for lines of a time yet to come
 _LASTING_FACTS = attrgetter(*(one.name for one in fields(ClusterFacts) if one.name not in _MOVING | _UNUSED))
 _LASTING_HISTORY = attrgetter(*(one.name for one in fields(ClusterHistory) if one.name != "end"))
 

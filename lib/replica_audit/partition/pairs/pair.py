@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
+from replica_audit.model import Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.pairs.commits import removed_commits
@@ -19,7 +20,7 @@ from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
-from replica_audit.protocol.comparison.already_cut import has_truncated
+from replica_audit.protocol.comparison.already_cut import Since, has_truncated
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
@@ -94,6 +95,7 @@ def _answers(leader: EpochTable, log_end_offset: int, follower: EpochTable) -> l
 class Measured:
     """A pair with what the batches tell: the comparison under the protocol that applies, and what it and each other protocol remove.
 
+    `observed` is what the follower's broker logged, and `since` when it must have logged a cut of these files; None without a log.
     `unread` is why the batches could not be read a second time, None if they could: what goes is then known by its offsets only.
     """
 
@@ -101,6 +103,7 @@ class Measured:
     removal: Removal | None
     effects: tuple[Effect, ...]
     observed: ObservedTruncation | None = None
+    since: Since | None = None
     unread: UnreadBatchesError | None = None
 
 
@@ -156,13 +159,28 @@ def with_content(pair: Pair, measured: Measured, mode: CompareMode) -> Measured:
     return measured if comparison is measured.comparison else replace(measured, comparison=comparison)
 
 
-def with_events(pair: Pair, measured: Measured, events: Sequence[LogEvent], *, after_copy: bool) -> Measured:
-    """The pair with what the follower's broker logged, in the order of its log; `after_copy` as in `observed.agrees`."""
+def with_events(
+    pair: Pair, measured: Measured, events: Sequence[LogEvent], *, after_copy: bool, elections: Sequence[Election], until_ms: int
+) -> Measured:
+    """The pair with what the follower's broker logged.
+
+    Args:
+        pair: as it was measured.
+        measured: without events.
+        events: of the follower's broker, in the order of its log.
+        after_copy: as in `observed.agrees`.
+        elections: of the partition, by the metadata log.
+        until_ms: when the audit began.
+    """
     if not events:
         return measured
+    truncation, follower = measured.comparison.effect.truncation, measured.comparison.follower
+    physical = measured.comparison.effect.physical_offset
+    begins = truncation.truncation_offset if physical is None else physical
+    since = Since.of(follower, follower.log.log_start_offset if begins is None else begins, elections, until_ms)
     seen = observe(events)
     said = did_otherwise(seen, measured.comparison, leader_epoch=pair.context.leader_epoch, after_copy=after_copy)
-    return replace(measured, observed=seen, comparison=replace(measured.comparison, did_otherwise=said))
+    return replace(measured, observed=seen, since=since, comparison=replace(measured.comparison, did_otherwise=said))
 
 
 def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], ReplicaVerdict]:
@@ -246,7 +264,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         last_removed_timestamp_ms=removal.last_timestamp_ms if removal else None,
         open_transactions=tuple(removal.open_producer_ids) if removal else (),
         observed_truncation_offset=seen.truncation_offset if seen else None,
-        already_truncated=has_truncated(seen, truncation),
+        already_truncated=truncation.truncation_offset is not None and has_truncated(seen, truncation, measured.since),
         stuck=rejoin.stuck,
         wrong_lines_broker_id=rejoin.wrong_lines_broker_id,
         wrong_lines=rejoin.wrong_lines,

@@ -6,8 +6,20 @@ LogManager and PartitionRegistration from 0.8 to 4.2.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def millis_of(time: str) -> int | None:
+    """Milliseconds since 1970 of the time of an event, taken as UTC; None for what is none."""
+    with suppress(ValueError):
+        moment = datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return None
 
 
 class EventKind(StrEnum):

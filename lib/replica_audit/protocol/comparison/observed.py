@@ -21,8 +21,9 @@ class ObservedCut:
     """One truncation that a broker logged.
 
     `ordered_by` is the kind of line that ordered it; `log_truncation` where only the log told of it and the cause is unknown. `effective`
-    is False where the log said that nothing was there to cut. `exchange` numbers the stretches between two loads or changes of the leader;
-    `log_end_offset` is where the log ended before the cut, None where the lines do not tell for sure.
+    is False where the log said that nothing was there to cut. `exchange` numbers the stretches between two loads or changes of the
+    leader; `log_end_offset` is where the log ended before the cut, None where the lines do not tell for sure. `time` and `time_ms` are as
+    in `LogEvent`.
     """
 
     offset: int
@@ -38,6 +39,7 @@ class ObservedCut:
     exchange: int
     leader_epoch: int | None
     log_end_offset: int | None
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +47,15 @@ class ObservedTruncation:
     """What a broker did with one replica, in the order of its log.
 
     `cuts` leaves out what was cut to the replica's own high watermark; the last of those is `high_watermark_cut`. `restart_offset` is where
-    the log began again after it was truncated fully. `fetcher_failed`: fetched records could not be appended, and fetching stopped.
+    the log began again after it was truncated fully, `restart` the line that tells it. `fetcher_failed`: fetched records could
+    not be appended, and fetching stopped.
     """
 
     cuts: tuple[ObservedCut, ...]
     high_watermark_cut: ObservedCut | None
     restart_offset: int | None
     fetcher_failed: bool
+    restart: ObservedCut | None = None
 
     @property
     def high_watermark_offset(self) -> int | None:
@@ -61,9 +65,14 @@ class ObservedTruncation:
     @property
     def truncation_offset(self) -> int | None:
         """The last offset to which the log was really cut; a restart does not count."""
-        effective = [cut.offset for cut in self.cuts if cut.effective]
+        return self.last_cut.offset if self.last_cut else None
+
+    @property
+    def last_cut(self) -> ObservedCut | None:
+        """The last one by which the log was really cut; a restart does not count."""
+        effective = [cut for cut in self.cuts if cut.effective]
         fallback = self.high_watermark_cut
-        return effective[-1] if effective else fallback.offset if fallback and fallback.effective else None
+        return effective[-1] if effective else fallback if fallback and fallback.effective else None
 
 
 def observe(events: Iterable[LogEvent], *, since: str = "") -> ObservedTruncation:
@@ -80,7 +89,8 @@ def observe(events: Iterable[LogEvent], *, since: str = "") -> ObservedTruncatio
     return ObservedTruncation(
         cuts=tuple(cut for cut in fold.cuts if cut.ordered_by is not fallback),
         high_watermark_cut=next((cut for cut in reversed(fold.cuts) if cut.ordered_by is fallback), None),
-        restart_offset=fold.restart_offset,
+        restart_offset=fold.restart.offset if fold.restart else None,
+        restart=fold.restart,
         fetcher_failed=any(event.kind is EventKind.FETCHER_FAILED for event in told),
     )
 
@@ -93,7 +103,7 @@ class _Fold:
     """
 
     cuts: list[ObservedCut] = field(default_factory=list)
-    restart_offset: int | None = None
+    restart: ObservedCut | None = None
     answer: LogEvent | None = None
     awaits: bool = False
     exchange: int = 0
@@ -120,7 +130,7 @@ class _Fold:
             case EventKind.MORE_ROUNDS:
                 self.answer = (self.answer or event)._replace(complete=False, offset=event.offset)
             case EventKind.FULL_TRUNCATION:
-                self.restart_offset, self.answer, self.awaits, self.log_end_offset = event.offset, None, False, None
+                self.restart, self.answer, self.awaits, self.log_end_offset = self._made(event, effective=True), None, False, None
             case EventKind.FETCHER_REMOVED:  # comes with every change: the second in a row was the end of leading
                 self.log_end_offset = None if self.removed else self.log_end_offset
                 self.removed = True
@@ -154,31 +164,36 @@ class _Fold:
             self.cuts[-1] = replace(self.cuts[-1], effective=effective)
             self.log_end_offset = event.offset if self.cuts[-1].complete is False else None
         elif self.answer is not None and self.answer.offset in (None, event.offset):
-            self._cut(self.answer._replace(offset=event.offset, line=event.line, time=event.time, path=event.path), effective=effective)
+            self._cut(
+                self.answer._replace(offset=event.offset, line=event.line, time=event.time, time_ms=event.time_ms, path=event.path),
+                effective=effective,
+            )
         elif effective:
             self._cut(event, effective=True)
         self.answer, self.awaits = None, False
 
     def _cut(self, event: LogEvent, *, effective: bool) -> None:
-        self.cuts.append(
-            ObservedCut(
-                offset=event.offset or 0,
-                complete=event.complete,
-                leader_id=self.leader_id if event.leader_id is None else event.leader_id,
-                answered_epoch=event.answered_epoch,
-                answered_end_offset=event.answered_end_offset,
-                time=event.time,
-                line=event.line,
-                path=event.path,
-                ordered_by=event.kind,
-                effective=effective,
-                exchange=self.exchange,
-                leader_epoch=self.leader_epoch,
-                log_end_offset=self.log_end_offset,
-            )
-        )
+        self.cuts.append(self._made(event, effective=effective))
         self.answer = None
         self.log_end_offset = event.offset if event.complete is False else None  # records flow once it is complete
+
+    def _made(self, event: LogEvent, *, effective: bool) -> ObservedCut:
+        return ObservedCut(
+            offset=event.offset or 0,
+            complete=event.complete,
+            leader_id=self.leader_id if event.leader_id is None else event.leader_id,
+            answered_epoch=event.answered_epoch,
+            answered_end_offset=event.answered_end_offset,
+            time=event.time,
+            line=event.line,
+            path=event.path,
+            ordered_by=event.kind,
+            effective=effective,
+            exchange=self.exchange,
+            leader_epoch=self.leader_epoch,
+            log_end_offset=self.log_end_offset,
+            time_ms=event.time_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
