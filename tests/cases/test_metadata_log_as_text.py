@@ -78,6 +78,13 @@ def test_text_of_another_log_beside_the_folders_is_named(tmp_path: Path) -> None
     assert _told(root) == (GUESSED, ["unknown-broker"])
 
 
+def test_of_another_directory_it_is_named(tmp_path: Path) -> None:
+    """Kafka 2.8 called it @metadata-0, and its brokers are not those of later releases."""
+    root = _root(tmp_path)
+    (root / "metadata.txt").write_text(_text(tmp_path).replace("__cluster_metadata-0", "@metadata-0"))
+    assert _told(root) == (GUESSED, ["incomplete"])
+
+
 def test_it_can_be_given_apart(tmp_path: Path) -> None:
     root, text = _root(tmp_path), tmp_path / "metadata.txt"
     text.write_text(_text(tmp_path))

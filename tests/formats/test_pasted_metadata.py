@@ -115,6 +115,27 @@ def test_what_people_paste_around_it(path: Path, change: Any) -> None:
     assert leaders == {("foo", 0): (2, (2,), (1,)), ("foo", 1): (-1, (), (1, 2))}
 
 
+@pytest.mark.parametrize("break_at", ["Configs:", "cleanup.policy=", "segment.bytes="])
+def test_a_line_of_a_topic_that_goes_on(path: Path, break_at: str) -> None:
+    configs = "compression.type=producer,cleanup.policy=compact,segment.bytes=104857600"
+    text = DESCRIBE_3.replace("segment.bytes=1073741824", configs)
+    (found,) = claims(path, text.replace(break_at, f"\n    {break_at}")).values()
+    assert (found.compacted, found.leader) == (True, 1001)
+
+
+@pytest.mark.parametrize("configs", ["", "Configs: segment.bytes=104857600,"])
+def test_of_configurations_that_are_cut_what_is_not_there_is_unknown(path: Path, configs: str) -> None:
+    (found,) = claims(path, DESCRIBE_3.replace("Configs: segment.bytes=1073741824", configs)).values()
+    assert found.compacted is None
+
+
+def test_a_configuration_with_a_document_in_it(path: Path) -> None:
+    constraints = 'confluent.placement.constraints={"version":1,"replicas":[{"count":2,"constraints":{"rack":"west"}}],"observers":[]}'
+    text = DESCRIBE_3.replace("segment.bytes", constraints + ",cleanup.policy=compact,segment.bytes")
+    (found,) = claims(path, text).values()
+    assert (found.compacted, found.isr) == (True, (1001, 1003))
+
+
 def test_elr_that_is_not_there(path: Path) -> None:
     found = claims(path, DESCRIBE_4.replace("Elr: 1\t", "Elr: N/A\t").replace("LastKnownElr: \n", "LastKnownElr: N/A\n"))
     assert (found["foo", 0].elr, found["foo", 0].last_known_elr) == ((), ())
@@ -135,6 +156,8 @@ def test_elr_that_is_not_there(path: Path) -> None:
         (DESCRIBE_4.replace("Replicas: 1,2\t", "Replicas: 2,2\t"), 2, "twice"),
         (DESCRIBE_4.replace("\tTopic: foo\tPartition: 1", "> Topic: foo\tPartition: 1"), 3, "begins with something else"),
         (DESCRIBE_4.replace("Partition: 1", "Partition: 99999999999"), 3, "not a number"),
+        (DESCRIBE_3.replace("\tTopic: foo\tPartition", "\tPartition"), 2, "begins with something else"),
+        ("\tPartition: 0\tLeader: none\tReplicas: 3\tIsr: \n", 1, "begins with something else"),
     ],
 )
 def test_a_description_that_is_not_whole_is_refused(path: Path, text: str, line: int, said: str) -> None:

@@ -69,6 +69,8 @@ def read_file(path: Path) -> MetadataLog:
     replay: Replay = Replay(path)
     damages: list[Damage] = []
     _replay(replay, files, damages)
+    if not files:
+        replay.tell(path, "incomplete", f"no part of the text is of {_DIRECTORY}")
     for _command, why in parts(found):
         replay.tell(path, "dump-truncated", why)
     for damage in damages:

@@ -23,12 +23,14 @@ _PAIR = re.compile(rf"(?:^|(?<=\s))({_KEYS}):")
 _PARTITION = re.compile(r"\s*Topic:\s*(\S+)\s+Partition:\s*\d+\s+Leader:")
 _TOPIC = re.compile(r"\s*Topic:\s*\S+\s+(TopicId:\s*\S+\s+)?PartitionCount:")
 _ANY = re.compile(r"\bTopic: ?[\w.-]+\s+(Partition|PartitionCount|TopicId): ?\S|\b(Isr|Replicas): ?\d")
+_LEADER = re.compile(r"\bLeader: ?(\d+|none|-1)\s+Replicas: ?\d")
+_GOES_ON = re.compile(r"\s+(Configs:|[a-z][a-z0-9.]*=)")  # the line of a topic, which is long
 _UNKNOWN = ("", "N/A", "none")
 
 
 def looks_like(text: str) -> bool:
     """Whether a text is that, whatever stands around it."""
-    return any(_PARTITION.match(line) or _TOPIC.match(line) for line in text.splitlines())
+    return any(_PARTITION.match(line) or _TOPIC.match(line) or _LEADER.search(line) for line in text.splitlines())
 
 
 def read(text: str) -> tuple[PartitionMetadata, ...]:
@@ -40,7 +42,7 @@ def read(text: str) -> tuple[PartitionMetadata, ...]:
     topics: dict[str, dict[str, str]] = {}
     counts: dict[str, tuple[int, int]] = {}  # by topic: partitions, and the line that says so
     found: list[tuple[int, dict[str, str]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in _whole_lines(text):
         pairs = dict(_pairs(line))
         if _TOPIC.match(line):
             topics[pairs["Topic"]] = pairs
@@ -59,6 +61,24 @@ def read(text: str) -> tuple[PartitionMetadata, ...]:
         if shown != count:
             raise MetadataError(f"topic {topic} has {count} partitions, and the text shows {shown}", line=number)
     return made
+
+
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, that of a topic with those in which its configurations go on."""
+    held: tuple[int, str] | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if held is not None and _GOES_ON.match(line):
+            held = held[0], f"{held[1]} {line.strip()}"
+            continue
+        if held is not None:
+            yield held
+            held = None
+        if _TOPIC.match(line):
+            held = number, line
+        else:
+            yield number, line
+    if held is not None:
+        yield held
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
@@ -98,13 +118,15 @@ def _claim(pairs: dict[str, str], topic: dict[str, str], number: int) -> Partiti
 
 def _configs(topic: dict[str, str]) -> dict[str, str] | None:
     """The configurations that are known; None: none are. An earlier version's lack those that the brokers set for all topics."""
-    told = dict(_settings(topic.get("Configs", "")))
-    return told if "TopicId" in topic or "cleanup.policy" in told else None
+    shown = topic.get("Configs")
+    told = dict(_settings(shown or ""))
+    is_whole = "TopicId" in topic and shown is not None and not shown.endswith(",")
+    return told if is_whole or "cleanup.policy" in told else None
 
 
 def _settings(configs: str) -> Iterator[tuple[str, str]]:
     """Names and values; a value may have commas in it, as that of cleanup.policy."""
-    for part in re.split(r",(?=[a-z][a-z.]*=)", configs):
+    for part in re.split(r",\s*(?=[a-z][a-z0-9.]*=)", configs):
         name, has_value, value = part.partition("=")
         if has_value:
             yield name.strip(), value.strip()
