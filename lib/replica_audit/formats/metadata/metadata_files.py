@@ -6,6 +6,7 @@ tools print, which tells no leader, it is only said what it is.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import dataclass, replace
@@ -16,11 +17,13 @@ from typing import Any
 from replica_audit.errors import DumpLogError, MetadataError
 from replica_audit.files.packed_text import open_text
 from replica_audit.formats.dump.dump_log import looks_like_dump
+from replica_audit.formats.dump.pasted_text import unfit
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, TooLargeError, whole_content
 from replica_audit.formats.metadata import cluster_metadata, kcat_listing, metadata_log_text, topic_descriptions
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.formats.metadata.metadata_log import MetadataLog
+from replica_audit.formats.server_log.json_records import is_json, records
 from replica_audit.model import PartitionMetadata, Problem
 
 
@@ -74,8 +77,17 @@ def made_by(path: Path) -> Made | None:
     Raises:
         OSError: the file cannot be read.
     """
+    return made_in(head_of(path))
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a text.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     with open_text(path) as stream:
-        return made_in(stream.read(_HEAD))
+        return stream.read(_HEAD)
 
 
 def made_in(head: bytes) -> Made | None:
@@ -85,6 +97,14 @@ def made_in(head: bytes) -> Made | None:
     if looks_like_dump(head):
         return Made.METADATA_LOG if _OF_METADATA_LOG.search(head) else Made.DUMP
     return _made(head.decode("utf-8", "replace"))
+
+
+def wrapped_in(head: bytes) -> Made | None:
+    """What made the lines that a document with these first bytes wraps, as exports of logs do; None if they are nothing known here."""
+    if not is_json(head):
+        return None
+    lines = b"\n".join(record.messages or record.texts for record in records(io.BytesIO(head)))
+    return made_in(lines) or (Made.DUMP if unfit(lines) else None)
 
 
 def _made(text: str) -> Made | None:
@@ -190,9 +210,23 @@ def unusable(path: Path, error: MetadataError) -> Problem:
     )
 
 
-def misplaced_text(path: Path, head: bytes) -> Problem | None:
-    """The same of a file with these first bytes, if they are of metadata that tells leaders."""
-    return misplaced(path) if made_in(head) in TELLS_LEADERS else None
+def unread_text(path: Path, head: bytes) -> Problem | None:
+    """Why a file of a broker with these first bytes is not read, if it is metadata of the cluster, or wraps what a tool printed."""
+    if made_in(head) in TELLS_LEADERS:
+        return misplaced(path)
+    wrapped = wrapped_in(head)
+    return None if wrapped is None else wraps(path, wrapped)
+
+
+def wraps(path: Path, made: Made) -> Problem:
+    """That a document wraps the lines of a tool."""
+    return Problem(
+        path=str(path),
+        kind="dump" if made in (Made.DUMP, Made.METADATA_LOG) else KIND,
+        code="unusable-dump" if made in (Made.DUMP, Made.METADATA_LOG) else "malformed",
+        detail=f"an export in JSON that wraps the lines of {made}: their order and whether they are all is not known",
+        remedy="save what the tool printed, and nothing around it",
+    )
 
 
 def misplaced(path: Path) -> Problem:

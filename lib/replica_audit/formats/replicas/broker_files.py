@@ -29,7 +29,7 @@ from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, LogDirFiles, SmallFiles
-from replica_audit.formats.metadata.metadata_files import misplaced_text
+from replica_audit.formats.metadata.metadata_files import unread_text
 from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_replica
 from replica_audit.formats.replicas.log_directories import log_directory
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
@@ -90,7 +90,7 @@ class _Walk:
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
         self.collected: dict[str, CollectedLogDir] = {}  # log directories of a collection, by where they are now
         self.small = SmallFiles()
-        self.texts = DumpTexts(self.problems, misplaced_text)
+        self.texts = DumpTexts(self.problems, unread_text)
         self.empty: list[Folder] = []
         self.copied: set[str] = set()  # log directories of which a small file of any replica was copied
 

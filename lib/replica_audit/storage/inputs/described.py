@@ -37,7 +37,7 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
         has_document: whether there is a cluster-metadata.json that can be read.
     """
     problems = list(_misplaced(root, folders, tree))
-    found = list(_recognised(root, folders, tree))
+    found = list(_recognised(root, folders, tree, problems))
     telling = [made for _path, made in found if made in TELLS_LEADERS]
     chosen = None if has_document else min(telling, key=TELLS_LEADERS.index, default=None)
     logs: list[Path] = []  # they have epochs, and are held against what else there is, partition by partition
@@ -83,12 +83,12 @@ def _contradictions(files: dict[Path, MetadataFile]) -> Iterator[Problem]:
         yield replace(metadata_files.unusable(path, error), remedy="keep the newest one alone")
 
 
-def _recognised(root: Path, folders: Sequence[Path], tree: Tree) -> Iterator[tuple[Path, Made]]:
+def _recognised(root: Path, folders: Sequence[Path], tree: Tree, problems: list[Problem]) -> Iterator[tuple[Path, Made]]:
     if root in folders:
         return  # one broker's own folder
     children = (child for child in tree.folders.entries(root)[0] if child not in folders)
     beside = (child for child in children if log_dir.is_broker_folder(child.name) is None)
-    yield from _made_in([root, *beside], tree)
+    yield from _made_in([root, *beside], tree, problems)
 
 
 def _misplaced(root: Path, folders: Sequence[Path], tree: Tree) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def _misplaced(root: Path, folders: Sequence[Path], tree: Tree) -> Iterator[Prob
             yield metadata_files.misplaced(folder / log_dir.CLUSTER_METADATA)
 
 
-def _made_in(places: Sequence[Path], tree: Tree) -> Iterator[tuple[Path, Made]]:
+def _made_in(places: Sequence[Path], tree: Tree, problems: list[Problem]) -> Iterator[tuple[Path, Made]]:
     sniffed = 0
     for folder in places:
         for name in tree.folders.files(folder):
@@ -108,11 +108,14 @@ def _made_in(places: Sequence[Path], tree: Tree) -> Iterator[tuple[Path, Made]]:
                 continue
             sniffed += 1
             try:
-                made = metadata_files.made_by(folder / name) if (folder / name).is_file() else None
+                head = metadata_files.head_of(folder / name) if (folder / name).is_file() else b""
             except OSError:
                 continue  # told where it is looked into for other things
+            made = metadata_files.made_in(head)
             if made is not None and made is not Made.DOCUMENT:
                 yield folder / name, made
+            elif made is None and (wrapped := metadata_files.wrapped_in(head)) is not None:
+                problems.append(metadata_files.wraps(folder / name, wrapped))
 
 
 def _whose(path: Path) -> Problem:
