@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.electability import electability, without_log
@@ -12,9 +12,10 @@ from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.once_corrected import followers_once_corrected
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
 from replica_audit.partition.findings.acknowledging import acknowledging_all
+from replica_audit.partition.findings.audited import Audited
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
-from replica_audit.partition.findings.found_rows import Audited, checked_row, found_rows
+from replica_audit.partition.findings.found_rows import checked_row, found_rows
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
@@ -213,11 +214,17 @@ class PartitionAudit:
                 return [ReportedProblem.of(one.broker_id, knows_later(one.files, log, self.metadata, known))]
         return []
 
+    @cached_property
+    def _gone(self) -> tuple[int, int, int] | None:
+        """As `unreached_high_watermark`, where every replica can be read."""
+        if not {*self.metadata.replicas, *self.compared} <= self.readable.keys():
+            return None
+        return unreached_high_watermark(list(self.readable.values()), simultaneous=self.cluster.simultaneous)
+
     def _gone_everywhere(self) -> list[ReportedProblem]:
-        found = unreached_high_watermark(list(self.readable.values()), simultaneous=self.cluster.simultaneous)
-        if found is None or not {*self.metadata.replicas, *self.compared} <= self.readable.keys():
+        if self._gone is None:
             return []
-        broker, end, committed = found
+        broker, end, committed = self._gone
         return [ReportedProblem.of(broker, gone_everywhere(self.compared[broker].files, end, committed))]
 
     def _roles(self, verdicts: list[ReplicaVerdict]) -> list[ReplicaRole]:
@@ -261,6 +268,7 @@ class PartitionAudit:
             choices=choices,
             incidents=incidents,
             damaged=damaged,
+            gone_everywhere=self._gone,
             open_transactions=transactions.rows(made.verdicts, self.cluster),
         )
 
@@ -274,7 +282,11 @@ class PartitionAudit:
             leader=leader,
             follower=follower,
             leadership=self.leadership if is_real else Leadership(leader.replica.broker_id, self.leadership.source),
-            context=replace(self.context, compacted=self.compaction.of(leader.replica.broker_id, follower.replica.broker_id)),
+            context=replace(
+                self.context,
+                compacted=self.compaction.of(leader.replica.broker_id, follower.replica.broker_id),
+                leads_by_choice=not is_real,
+            ),
             applies=self.cluster.applies,
             witnesses=others,
             inferred_because=self.inferred_because,

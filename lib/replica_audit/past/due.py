@@ -15,7 +15,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
-from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions
 from replica_audit.report.facts.recovery_facts import PartitionKey
@@ -59,6 +59,8 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
     stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
     hanging = _without(run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
     aside = _without(run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)), apart)
+    is_bad = own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))
+    ends = _without(run.read(tables.FINDINGS, (*_KEY, "broker_id"), is_bad), apart)
     return DueFacts(
         elections=tuple(_elections(offline)),
         leaderless=_partitions(offline.select(_KEY)),
@@ -71,6 +73,7 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
         wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
         inconclusive=len(_without(inconclusive, apart)),
         set_aside={broker: _partitions(aside.filter(pc.field("broker_id") == broker)) for broker in _values(aside, "broker_id")},
+        bad_ends={broker: _partitions(ends.filter(pc.field("broker_id") == broker)) for broker in _values(ends, "broker_id")},
         still_open=still_open(run, cluster_id),
         missing=missing_part(run, cluster_id),
     )

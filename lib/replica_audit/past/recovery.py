@@ -16,7 +16,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
-from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.facts.recovery_facts import (
@@ -94,6 +94,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
         had_a_tail=_had_a_tail(run, own),
+        bad_ends=tuple(sorted(_replicas(run, own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))))),
         still_open=still_open(run, cluster_id),
         set_aside=tuple(ActedSetAside(**row) for row in run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
         missing=missing_part(run, cluster_id),
@@ -116,8 +117,13 @@ def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) 
 def _had_a_tail(run: PastRun, own: ds.Expression) -> frozenset[ReplicaKey]:
     """Replicas that held what their leaders did not, by findings that this run could not confirm."""
     is_open = own & (ds.field("status") == str(Status.UNCONFIRMED)) & ds.field("code").isin(list(map(str, _TAILS)))
-    found = run.read(tables.FINDINGS, ["topic", "partition", "broker_id"], is_open)
-    return frozenset(zip(*(found[name].to_pylist() for name in ("topic", "partition", "broker_id")), strict=True))
+    return frozenset(_replicas(run, is_open))
+
+
+def _replicas(run: PastRun, where: ds.Expression) -> list[ReplicaKey]:
+    """The replica of each such finding."""
+    found = run.read(tables.FINDINGS, ["topic", "partition", "broker_id"], where)
+    return list(zip(*(found[name].to_pylist() for name in ("topic", "partition", "broker_id")), strict=True))
 
 
 def _keys_on(run: PastRun, own: ds.Expression, gone: Collection[int]) -> set[PartitionKey]:

@@ -36,6 +36,7 @@ _DAMAGED = (
     f"directory; {IF_IT_LEADS}"
 )
 TORN = ("torn-batch", "trailing-bytes")
+ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
-from replica_audit.model import PartitionMetadata
-from replica_audit.partition.findings.compared_pairs import ComparedPairs
+from replica_audit.partition.findings.audited import MOST_NESTED, NOBODY, Audited, of_verdict
+from replica_audit.partition.findings.replica_findings import replica_findings
 from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
-from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
-from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.holes import missing_everywhere
-from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence
 from replica_audit.protocol.verdict.partition_findings import (
     FindingAbout,
@@ -31,61 +27,8 @@ from replica_audit.protocol.verdict.partition_findings import (
     was_stopped_in_order,
 )
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.tables.damage import DamagedBatch
-from replica_audit.tables.findings import BatchDamage, CheckedPartition, ElectionChoice, FoundFinding
-from replica_audit.tables.history import LoggedIncident
-from replica_audit.tables.pairs import ReplicaVerdict
-from replica_audit.tables.transactions import HangingTransaction, OpenTransactionRow
-from replica_audit.tables.what_if import WhatIfLeader
-
-_NOBODY, _MOST_NESTED = -1, 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """One partition with what was made of it.
-
-    `metadata` is what is believed of it, without a leader where it is outdated; `because`: why the leader is inferred. `copies` is what
-    each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
-    `open_transactions` are those of the leader, None where they are not known. `is_compacted`: batches of its log may be missing.
-    """
-
-    metadata: PartitionMetadata
-    because: InferredBecause | None
-    leadership: Leadership
-    compared: Mapping[int, Loaded]
-    replicas: Mapping[int, Replica]
-    copies: Mapping[int, PartitionMetadata]
-    cluster: ClusterFacts
-    context: Context
-    is_compacted: bool
-    made: ComparedPairs
-    choices: Sequence[WhatIfLeader]
-    incidents: Sequence[LoggedIncident] = ()
-    damaged: Sequence[DamagedBatch] = ()
-    open_transactions: Sequence[OpenTransactionRow] | None = None
-
-    def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
-        """The column `damaged` of a finding about a replica."""
-        found = [BatchDamage.of(one) for one in self.damaged if one.broker_id == broker_id]
-        return tuple(found[:_MOST_NESTED]) or None
-
-    def finding_key(self, code: str, broker_id: int) -> str:
-        """What names a finding in every run; `broker_id` is -1 where it is about the partition."""
-        whose = "" if broker_id == _NOBODY else f":{broker_id}"
-        return f"{code}:{self.metadata.topic}-{self.metadata.partition}{whose}"
-
-    @property
-    def inferred_because(self) -> str | None:
-        """The column of that name."""
-        return None if self.because is None else str(self.because)
-
-    @property
-    def known_leader(self) -> Replica | None:
-        """The leader by the metadata, with a log of this topic; None if it is inferred or was not read."""
-        leader = self.replicas.get(self.leadership.leader_id) if self.leadership.source != INFERRED else None
-        known = self.metadata.topic_id
-        return leader if leader is not None and (not known or leader.topic_id in (None, known)) else None
+from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
+from replica_audit.tables.transactions import HangingTransaction
 
 
 def found_rows(audited: Audited) -> Iterator[FoundFinding]:
@@ -94,6 +37,7 @@ def found_rows(audited: Audited) -> Iterator[FoundFinding]:
     yield from _of_leader(audited)
     yield from _of_followers(audited)
     yield from _of_logs(audited)
+    yield from replica_findings(audited)
 
 
 def checked_row(audited: Audited) -> CheckedPartition:
@@ -123,46 +67,11 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
         if verdict.severity != Severity.NONE:
             point = applied.get(verdict.follower_id)
             yield replace(
-                _of_verdict(audited, verdict, verdict.verdict, verdict.severity, verdict.reason),
+                of_verdict(audited, verdict, verdict.verdict, verdict.severity, verdict.reason),
                 fetcher_fails=bool(point and point.fetcher_fails),
                 still_diverged=bool(point and point.still_diverged),
             )
     yield from _outside_isr(audited)
-
-
-def _of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: str, summary: str) -> FoundFinding:
-    """A finding about a follower, with the facts of its verdict."""
-    return FoundFinding(
-        finding_key=audited.finding_key(code, verdict.follower_id),
-        code=code,
-        severity=severity,
-        topic=verdict.topic,
-        partition=verdict.partition,
-        broker_id=verdict.follower_id,
-        summary=summary,
-        about=str(FindingAbout.FOLLOWER),
-        leader_id=verdict.leader_id,
-        leader_source=verdict.leader_source,
-        inferred_because=verdict.inferred_because,
-        divergence_offset=verdict.divergence_offset,
-        truncation_offset=verdict.truncation_offset,
-        restart_offset=verdict.restart_offset,
-        fetcher_fails=False,
-        still_diverged=False,
-        removed_records=verdict.removed_records,
-        records_lost=verdict.lost_records,
-        removed_below_high_watermark=verdict.removed_below_high_watermark,
-        removed_committed=verdict.removed_committed,
-        commit_evidence=verdict.commit_evidence,
-        already_truncated=verdict.already_truncated,
-        stuck=verdict.stuck,
-        wrong_lines=verdict.wrong_lines,
-        hole=verdict.hole,
-        cause=verdict.cause,
-        evidence=verdict.evidence,
-        mismatch=verdict.mismatch,
-        damaged=audited.damage_of(verdict.follower_id),
-    )
 
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
@@ -176,13 +85,13 @@ def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     if hangs:
         said = hanging_sentence([(one.first_offset, one.producer_id, one.producer_epoch) for one in hangs], hangs[0].last_stable_offset)
         found = _leads(audited, PartitionCode.HANGING_TRANSACTION, Severity.ERROR, said)
-        yield replace(found, hanging=tuple(map(HangingTransaction.of, hangs[:_MOST_NESTED])))
+        yield replace(found, hanging=tuple(map(HangingTransaction.of, hangs[:MOST_NESTED])))
 
 
 def _of_logs(audited: Audited) -> Iterator[FoundFinding]:
     for incident in audited.incidents:
         if incident.severity != Severity.NONE:
-            broker = _NOBODY if incident.broker_id is None else incident.broker_id  # a log that does not say whose it is
+            broker = NOBODY if incident.broker_id is None else incident.broker_id  # a log that does not say whose it is
             yield FoundFinding(
                 finding_key=audited.finding_key(incident.kind, broker),
                 code=incident.kind,
@@ -263,7 +172,7 @@ def _outside_isr(audited: Audited) -> Iterator[FoundFinding]:
         )
         if found is not None:
             yield replace(
-                _of_verdict(audited, verdict, str(PartitionCode.IN_SYNC_OUTSIDE_ISR), str(Severity.WARNING), found.reason),
+                of_verdict(audited, verdict, str(PartitionCode.IN_SYNC_OUTSIDE_ISR), str(found.severity), found.reason),
                 isr=tuple(found.isr),
                 is_certain=found.is_certain,
             )
@@ -275,19 +184,20 @@ def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
         return
     cleanly = [broker for broker, one in audited.compared.items() if one.files.clean_shutdown]
     losing = [choice.candidate_id for choice in audited.choices if choice.lost_offsets]
+    losing += [found.broker_id for found in replica_findings(audited)]  # what is found of a partition as a whole is of broker -1
     stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly), losing)
     since = utc(leaderless_since_ms(metadata))
     led = last_leader(metadata)
     yield FoundFinding(
-        finding_key=audited.finding_key(PartitionCode.OFFLINE_PARTITION, _NOBODY),
+        finding_key=audited.finding_key(PartitionCode.OFFLINE_PARTITION, NOBODY),
         code=str(PartitionCode.OFFLINE_PARTITION),
         severity=str(severity_of_offline(stopped=stopped)),
         topic=metadata.topic,
         partition=metadata.partition,
-        broker_id=_NOBODY,
+        broker_id=NOBODY,
         summary=offline_sentence(metadata, led, stopped=stopped),
         about=str(FindingAbout.PARTITION),
-        leader_id=_NOBODY,
+        leader_id=NOBODY,
         leader_source=metadata.source,
         leader_epoch=metadata.leader_epoch,
         isr=metadata.isr,

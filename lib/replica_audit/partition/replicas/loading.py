@@ -26,6 +26,7 @@ from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapsho
 from replica_audit.partition.replicas.replica_problems import (
     cleaner_offset,
     emptied_problem,
+    is_left_by_recovery,
     log_problems,
     no_segments,
     with_known_stop,
@@ -57,6 +58,7 @@ class Loaded:
     anywhere behind.
     `deleted_until`: below it retention or DeleteRecords deleted segments while they were copied, and what is left of them does not count;
     None if nothing tells of that. `is_known_empty`: there is no directory of it, and its broker will make an empty log.
+    None if nothing tells of that. `torn_end`: bytes that are no batch at its end, which its broker, stopped cleanly, will not cut off.
     """
 
     broker_id: int
@@ -75,6 +77,7 @@ class Loaded:
     is_partly_read: bool = False
     is_end_unknown: bool = False
     is_known_empty: bool = False
+    torn_end: Problem | None = None
 
     @property
     def files_in_log(self) -> tuple[SegmentFile, ...]:
@@ -99,6 +102,7 @@ class Loaded:
             history=_history(self.log.runs),
             high_watermark=self.files.high_watermark,
             high_watermark_known=self.files.high_watermarks_collected,
+            recovery_point=self.files.recovery_point,
             cleaner_offset=self.files.cleaner_offset,
             topic_id=self.files.topic_id,
             checkpoint_known=self.files.has_known_table,
@@ -196,9 +200,10 @@ def load(
         compacted: whether batches may be missing without harm.
         copied_apart: whether its broker ran, or may have, and may have changed its files while they were copied one after the other.
     """
-    newest = max((scan.file for scan in scans), key=lambda file: file.base_offset, default=None)
-    of_scans = (problem for scan in scans for problem in scan.problems)
-    problems = [*files.problems, *(with_known_stop(one, files, newest.path if newest else "", alive=alive) for one in of_scans)]
+    newest = max(scans, key=lambda scan: scan.file.base_offset, default=None)
+    ends = [with_known_stop(one, files, alive=alive) for one in newest.problems] if newest is not None else []
+    torn_end = next((one for one in ends if is_left_by_recovery(one, files, alive=alive)), None)
+    problems = [*files.problems, *(one for scan in scans for one in (ends if scan is newest else scan.problems))]
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
@@ -244,6 +249,7 @@ def load(
         producers=producers_of_log(part.producers for part in segments),
         is_partly_read=bool(failed),
         is_end_unknown=bool(segments) and (segments[-1].base_offset, segments[-1].swap) in failed,
+        torn_end=torn_end,
     )
 
 

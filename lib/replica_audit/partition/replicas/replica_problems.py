@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
-from replica_audit.formats.segment.segment_problems import IF_IT_LEADS, TORN
+from replica_audit.formats.segment.segment_problems import ENDS_IN_NO_BATCH, IF_IT_LEADS
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -61,16 +61,20 @@ def emptied_problem(path: str, base: int, end: int) -> Problem:
     )
 
 
-def with_known_stop(problem: Problem, files: ReplicaFiles, newest: str, *, alive: bool | None) -> Problem:
+def is_left_by_recovery(problem: Problem, files: ReplicaFiles, *, alive: bool | None) -> bool:
+    """Whether a problem is an end of the newest segment that its broker, stopped cleanly, will not cut off when it starts."""
+    return problem.code in ENDS_IN_NO_BATCH and files.clean_shutdown and not alive
+
+
+def with_known_stop(problem: Problem, files: ReplicaFiles, *, alive: bool | None) -> Problem:
     """What to do about a torn end, where the files tell how the broker was stopped: after a clean stop it does not recover the log.
 
     Args:
-        problem: of a segment of the replica.
+        problem: of the newest segment of the replica.
         files: of the replica.
-        newest: path of its newest segment.
         alive: as of the broker.
     """
-    if problem.code not in TORN or problem.path != newest or alive:
+    if problem.code not in ENDS_IN_NO_BATCH or alive:
         return problem
     if files.clean_shutdown:
         return replace(problem, remedy=_NO_RECOVERY)

@@ -16,7 +16,8 @@ class Context:
     `leader_is_inferred`: nobody says who leads, so what the leader holds proves nothing of what it can send.
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
-    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs.
+    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs. `leads_by_choice`: the leader is
+    one that somebody might elect, so what its log holds decides, however it came to be short.
     """
 
     leader_epoch: int = -1
@@ -26,6 +27,7 @@ class Context:
     simultaneous: bool = False
     clean_elections: frozenset[int] = frozenset()
     commits: CommitHistory = field(default_factory=CommitHistory)
+    leads_by_choice: bool = False
 
     def gaps_count(self, *replicas: Replica) -> bool:
         """Whether it is evidence that one of them lacks batches: no cleaner took any, and all segments could be read."""

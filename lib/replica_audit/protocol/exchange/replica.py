@@ -17,10 +17,10 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState
 class Replica:
     """One replica as the rules see it.
 
-    `high_watermark` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is False where their
-    file was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text, or a copy that lacks it).
-    `unreadable` says why the replica cannot be used. `alive`: its broker's process ran when it was copied, so nothing was loaded from
-    disk; None if unknown. `may_have_run`: it did, or may have where `alive` does not tell. `frozen`: it runs, but does nothing.
+    `high_watermark`, `recovery_point` and `cleaner_offset` are the persisted values, None if there are none; `high_watermark_known` is
+    False where their file was not collected. `checkpoint_known` is False where no checkpoint was collected (a dump text, or a copy that
+    lacks it). `unreadable` says why the replica cannot be used. `alive`: its broker's process ran when it was copied, so nothing was
+    loaded from disk; None if unknown. `may_have_run`: it did, or may have where `alive` does not tell. `frozen`: it runs, but does nothing.
     `of_one_time`: its files were copied at one instant. `stopped_cleanly`: the copy has the marker of a clean shutdown, so it is
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
     known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
@@ -34,6 +34,7 @@ class Replica:
     history: lineage.History
     high_watermark: int | None = None
     high_watermark_known: bool = True
+    recovery_point: int | None = None
     cleaner_offset: int | None = None
     topic_id: str | None = None
     checkpoint_known: bool = True
@@ -72,6 +73,23 @@ class Replica:
         high_watermark = self.high_watermark or 0
         went_on = bool(self.alive) and not self.frozen and not self.of_one_time
         return 0 if went_on and high_watermark > self.log.log_end_offset else high_watermark
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether its files and checkpoints are certainly of one state: its broker did nothing while they were copied."""
+        return self.alive is False or self.frozen or self.of_one_time
+
+    @property
+    def lost_end(self) -> int | None:
+        """Up to where the log reached by its own checkpoints, exclusive, where it ends below: its end, or that of its copy, is gone.
+
+        None if it reaches there, or where a broker that went on may have written the checkpoint after its log was copied. Sources:
+        UnifiedLog.maybeIncrementHighWatermark, never beyond the log end; LogManager.shutdown, which flushes, and then writes the recovery
+        point and the marker of a clean shutdown.
+        """
+        reached = max(self.high_watermark or 0, (self.recovery_point or 0) if self.stopped_cleanly else 0)
+        went_on = bool(self.alive) and not self.is_at_rest
+        return reached if reached > self.log.log_end_offset and not went_on and not self.unreadable else None
 
     @property
     def known_end(self) -> int | None:

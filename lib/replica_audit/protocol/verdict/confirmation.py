@@ -83,9 +83,9 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known and check.has_no_hanging_transaction
         case PartitionCode.IN_SYNC_OUTSIDE_ISR:
             return is_known and finding.broker_id in check.isr
-        case PartitionCode.SEQUENCE_GAP | PartitionCode.OFFSETS_MISSING:
+        case PartitionCode.SEQUENCE_GAP | PartitionCode.OFFSETS_MISSING | PartitionCode.COMMITTED_RECORDS_GONE:
             return check.leader_id in check.clean
-    if finding.about in (FindingAbout.LEADER, FindingAbout.BROKER_LOG, FindingAbout.REPLICA):
+    if finding.about in (FindingAbout.LEADER, FindingAbout.REPLICA, FindingAbout.BROKER_LOG):
         return finding.broker_id in check.clean
     if not is_known and finding.leader_source not in (None, INFERRED):
         return False

@@ -33,19 +33,27 @@ class PartitionCode(StrEnum):
     OFFSETS_MISSING = "offsets_missing"
     WILL_BECOME_STRAY = "will_become_stray"
     STRAY_HOLDS_RECORDS = "stray_holds_records"
+    TORN_AFTER_CLEAN_STOP = "torn_after_clean_stop"
+    ENDS_BELOW_HIGH_WATERMARK = "ends_below_high_watermark"
+    COMMITTED_RECORDS_GONE = "committed_records_gone"
+    FETCH_FAILS_FOREVER = "fetch_fails_forever"
     # by a line of a broker's own log, named as the incidents (protocol/logged_incidents)
     REMOVED_BELOW_HIGH_WATERMARK = "removed_below_high_watermark"
     TRUNCATION_REFUSED = "truncation_refused"
 
 
+BAD_ENDS = (PartitionCode.TORN_AFTER_CLEAN_STOP, PartitionCode.ENDS_BELOW_HIGH_WATERMARK)
+"""Of replicas whose brokers are not to be started as they are."""
+
+
 class FindingAbout(StrEnum):
-    """What a finding is about: a follower against its leader, the leader's own replica, the partition, a line of a broker's log, a log."""
+    """What a finding is about: a follower against its leader, the leader's own replica, any replica, the partition, or a broker's log."""
 
     FOLLOWER = "follower"
+    REPLICA = "replica"
     LEADER = "leader"
     PARTITION = "partition"
     BROKER_LOG = "broker-log"
-    REPLICA = "replica"
 
 
 class ElectionType(StrEnum):
@@ -189,6 +197,11 @@ class OutsideIsr:
 
     isr: tuple[int, ...]
     is_certain: bool
+
+    @property
+    def severity(self) -> Severity:
+        """An error where no metadata of another moment can explain it."""
+        return Severity.ERROR if self.is_certain else Severity.WARNING
 
     @property
     def reason(self) -> str:

@@ -161,6 +161,9 @@ def stale_topic(own: str, theirs: str, whose: str) -> Judgement:
 def _incomparable(c: Comparison) -> Judgement | None:
     if c.leader.unreadable:
         return inconclusive(Cause.LEADER_UNKNOWN, c.leader.unreadable)
+    if c.leader.lost_end is not None and not c.context.leads_by_choice:
+        why = f"its copy ends at {c.leader.log.log_end_offset}, and had reached {c.leader.lost_end} by its own checkpoints: it is short"
+        return inconclusive(Cause.LEADER_UNKNOWN, why)
     if c.no_common_range:
         ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
         return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")

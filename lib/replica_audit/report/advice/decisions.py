@@ -51,6 +51,7 @@ def decisions(facts: DueFacts) -> list[DueDecision]:
         _lost,
         _not_to_be_started,
         _set_aside,
+        _bad_ends,
         _still_open,
         _stuck,
         _groups,
@@ -129,7 +130,8 @@ def _elected(one: DueElection, facts: DueFacts) -> str:
     said = f"{_count(found)} ha{'ve' if found.count > 1 else 's'} no leader ({_names(found)})"
     costs = "nothing is lost" if not found.records else f"{found.records} records are lost, with {found.committed} committed offsets"
     if one.how == STOPPED:
-        return f"{said}: the whole cluster was stopped cleanly. Start it; nothing is lost."
+        start = "Start it; nothing is lost" if not facts.bad_ends else f"Start it, but not {_brokers(tuple(facts.bad_ends))} as it is"
+        return f"{said}: the whole cluster was stopped cleanly. {start}."
     if one.how == UNKNOWN:
         return f"{said}, and nobody knows what an election loses: collect from the missing brokers before you elect a leader."
     if one.how == ElectionType.CLEAN:
@@ -167,6 +169,18 @@ def _set_aside(facts: DueFacts) -> Iterator[DueDecision]:
             urgency=Urgency.DO_NOT_START,
             text=f"Do not start broker {broker}, nor restart it if it runs: it would set logs of {_count(found)} aside ({_names(found)}) "
             "and go on without them. Copy its directories first; the findings say what the logs lack.",
+            partitions=found.first,
+        )
+
+
+def _bad_ends(facts: DueFacts) -> Iterator[DueDecision]:
+    for broker, found in facts.bad_ends.items():
+        several = found.count > 1
+        yield DueDecision(
+            urgency=Urgency.DO_NOT_START,
+            text=f"Do not start broker {broker} as it is: {found.count} of its logs end{'' if several else 's'} in what no broker reads, "
+            f"or short of what {'they' if several else 'it'} held ({_names(found)}). Copy {'them' if several else 'it'}, "
+            "then see the findings.",
             partitions=found.first,
         )
 

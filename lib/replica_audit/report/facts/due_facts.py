@@ -61,6 +61,7 @@ class DueFacts:
     `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `to_be_cut`: followers that will truncate
     what their leaders do not hold, by broker. `stuck`: by verdict, in the order of STUCK. `gone`: partitions of brokers that will not come
     back. `set_aside`: by broker those of which it sets its log aside when it starts, though records are at stake.
+    back. `bad_ends`: replicas whose logs end in what no broker reads, or short of what they held, by broker.
     """
 
     elections: tuple[DueElection, ...] = ()
@@ -77,6 +78,7 @@ class DueFacts:
     set_aside: Mapping[int, DuePartitions] = field(default_factory=dict)
     still_open: StillOpen = NOTHING_OPEN
     missing: MissingPart | None = None
+    bad_ends: Mapping[int, DuePartitions] = field(default_factory=dict)
 
 
 def due_of(facts: RecoveryFacts) -> DueFacts:
@@ -112,6 +114,10 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         set_aside={
             broker: _partitions([one.key for one in facts.set_aside if one.broker_id == broker])
             for broker in sorted({one.broker_id for one in facts.set_aside})
+        },
+        bad_ends={
+            broker: _partitions([(topic, partition) for topic, partition, one in facts.bad_ends if one == broker])
+            for broker in sorted({broker for _topic, _partition, broker in facts.bad_ends})
         },
         still_open=facts.still_open,
         missing=facts.missing,

@@ -196,7 +196,7 @@ class RecoveryFacts:
     `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
     `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the cluster's truncation rule.
     `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`: those that by an earlier run
-    hold what their leader does not, which this run could not check.
+    hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the end of a replica's log.
     """
 
     run_id: str
@@ -216,6 +216,7 @@ class RecoveryFacts:
     protocol: str | None = None
     not_read: frozenset[ReplicaKey] = frozenset()
     had_a_tail: frozenset[ReplicaKey] = frozenset()
+    bad_ends: tuple[ReplicaKey, ...] = ()
     still_open: StillOpen = NOTHING_OPEN
     set_aside: tuple[ActedSetAside, ...] = ()
     missing: MissingPart | None = None

@@ -87,7 +87,7 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
 
 def _of_leader(leader: ReplicaFinding) -> tuple[tuple[Any, ...], str]:
     keys = (leader.severity, leader.code, leader.cluster_id, leader.topic, leader.partition)
-    of_follower = leader.code == PartitionCode.IN_SYNC_OUTSIDE_ISR
+    of_follower = leader.code in (PartitionCode.IN_SYNC_OUTSIDE_ISR, PartitionCode.FETCH_FAILS_FOREVER)
     pair = (-1 if leader.leader_id is None else leader.leader_id, leader.broker_id) if of_follower else (leader.broker_id, -1)
     return (*keys, *pair, None, None, None, None, None, leader.status, 0), leader.summary
 

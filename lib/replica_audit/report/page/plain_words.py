@@ -129,6 +129,22 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 follower equals its leader and is outside the ISR.",
         "{n} followers equal their leader and are outside the ISR.",
     ),
+    PartitionCode.COMMITTED_RECORDS_GONE: (
+        "1 partition had committed records that no replica holds any more.",
+        "{n} partitions had committed records that no replica holds any more.",
+    ),
+    PartitionCode.ENDS_BELOW_HIGH_WATERMARK: (
+        "1 replica ends below what it had reached: it lost its end, or its copy is short.",
+        "{n} replicas end below what they had reached: they lost their ends, or their copies are short.",
+    ),
+    PartitionCode.TORN_AFTER_CLEAN_STOP: (
+        "1 replica ends in bytes that are no batch, and its broker will not cut them off: do not start it as it is.",
+        "{n} replicas end in bytes that are no batch, and their brokers will not cut them off: do not start them as they are.",
+    ),
+    PartitionCode.FETCH_FAILS_FOREVER: (
+        "1 follower can never fetch again by itself: it has to be rebuilt.",
+        "{n} followers can never fetch again by themselves: they have to be rebuilt.",
+    ),
     PartitionCode.SEQUENCE_GAP: (
         "1 partition lacks records in the middle of a producer's sequence: they were written, and no replica has them.",
         "{n} partitions lack records in the middle of a producer's sequence: they were written, and no replica has them.",
