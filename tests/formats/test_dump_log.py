@@ -330,7 +330,7 @@ def test_a_line_that_claims_a_place_ahead_is_a_hole_unless_the_log_goes_on_befor
         (line(3, 3, 100, partitionLeaderEpoch=1 << 31), "dump-malformed"),
         (line(3, 3, 100, lastOffset=1 << 63), "dump-malformed"),
         (line(3, 3, 100, magic=1), "dump-malformed"),
-        (line(2, 3, 100), "offsets-not-increasing"),
+        (line(2, 3, 100, isvalid="false"), "offsets-not-increasing"),
         (line(5, 3, 100), "bad-batch-header"),
         (line(3, 3, 100, size=60), "bad-batch-header"),
         (line(3, 3, 100, magic=3), "bad-batch-header"),

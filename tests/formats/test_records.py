@@ -455,6 +455,8 @@ def check(folder: Path, content: bytes) -> None:
     path = kf.segment(folder, 0, content)
     items = list(read_records(path))
     headers = list(read_batches(path))
+    stop = next((place for place, header in enumerate(headers, 1) if isinstance(header, Damage)), None)
+    headers = headers[:stop]  # also where batches behind it can be read
     for item, header in zip(items, headers, strict=True):
         if isinstance(header, Damage):
             assert item == header

@@ -34,8 +34,10 @@ class Read:
         self.items = list(read_batches(path, verify_crc=verify_crc))
         self.batches = [item for item in self.items if isinstance(item, BatchHeader)]
         damages = [item for item in self.items if isinstance(item, Damage)]
-        assert damages in ([], self.items[-1:]), "a damage is the last item, and there is one at most"
-        self.damage = damages[0] if damages else None
+        stops = [damage for damage in damages if not damage.goes_on]
+        assert stops in ([], self.items[-1:]), "a damage is the last item, and there is one at most"
+        self.damage = stops[0] if stops else None
+        self.went_back = [damage for damage in damages if damage.goes_on]
         self.codes = [damage.code for damage in damages]
         self.offsets = [(batch.base_offset, batch.last_offset) for batch in self.batches]
         self.scanned = scan(self.items)
@@ -255,21 +257,35 @@ def test_a_length_that_its_magic_forbids(written):
 
 @pytest.mark.parametrize(("base", "offsets"), [(0, (5, 5)), (0, (5, 4)), (0, (5, 0)), (10, (9, 12)), (0, (0, -1)), (0, (-5, 0))])
 def test_offsets_that_do_not_increase(written, base: int, offsets: tuple[int, int]):
-    made = [kf.batch(offset, 0) for offset in offsets]
+    """Reading goes on behind it, unless the first batch of all lies below its segment, or the batch does not match its CRC."""
+    made = [kf.batch(offset, 0) for offset in (*offsets, 20)]
     read = written(*made, base=base)
     kept = 1 if base <= offsets[0] else 0
-    assert len(read.batches) == kept
-    assert (read.codes, read.damage.byte_offset) == (["offsets-not-increasing"], sum(map(len, made[:kept])))
+    goes_on = bool(kept) and offsets[1] >= 0
+    (damage,) = read.went_back if goes_on else [read.damage]
+    assert (len(read.batches), read.damage is None) == (3 if goes_on else kept, goes_on)
+    assert (read.codes, damage.byte_offset) == (["offsets-not-increasing"], sum(map(len, made[:kept])))
 
 
-def test_a_batch_that_overlaps_the_one_before(written):
-    read = written(kf.batch(0, 0, deltas=range(10)), kf.batch(9, 1))
-    assert (read.offsets, read.codes) == ([(0, 9)], ["offsets-not-increasing"])
+@pytest.mark.parametrize("verify_crc", [True, False])
+def test_a_batch_that_overlaps_the_one_before(written, verify_crc: bool):
+    made = [kf.batch(0, 0, deltas=range(10)), kf.batch(9, 1), kf.batch(10, 1)]
+    read = written(*made, verify_crc=verify_crc)
+    assert (read.offsets, read.codes) == ([(0, 9), (9, 9), (10, 10)], ["offsets-not-increasing"])
+    made[1] = made[1][:-1] + b"?"
+    read = written(*made, verify_crc=verify_crc)
+    assert (read.offsets, read.codes, read.damage.goes_on) == ([(0, 9)], ["offsets-not-increasing"], False)
+
+
+def test_offsets_that_go_back_more_than_once(written):
+    read = written(*(kf.batch(offset, 0) for offset in (5, 6, 2, 3, 1, 2)))
+    assert (len(read.batches), read.codes) == (6, ["offsets-not-increasing"] * 2)
+    assert read.scanned.went_back == read.went_back[0]
 
 
 def test_a_compressed_legacy_entry_that_ends_below_the_one_before(written):
     read = written(kf.legacy(1, [9]), kf.legacy(1, [3, 4], codec=kf.GZIP))
-    assert (read.offsets, read.codes) == ([(9, 9)], ["offsets-not-increasing"])
+    assert (read.offsets, read.codes) == ([(9, 9), (4, 4)], ["offsets-not-increasing"])
 
 
 def test_the_refetched_batch_behind_a_partial_one(written):
@@ -590,7 +606,7 @@ def test_a_flipped_bit_never_goes_unseen_where_a_crc_or_the_offsets_can_tell(fol
         changed[byte] ^= 1 << bit
         read = Read(kf.segment(folder, 0, bytes(changed)))
         found = scan(read.items)
-        assert found.first_bad_crc is not None or found.damage is not None, (byte - first, bit)
+        assert found.first_bad_crc is not None or found.damage is not None or found.went_back is not None, (byte - first, bit)
 
 
 def test_memory_stays_bounded(tmp_path: Path):

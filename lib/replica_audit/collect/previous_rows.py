@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
-from replica_audit.formats.collection.collected_rows import ROWS, ForgedError, check_file, check_scan, check_segment, runs_fit, told
+from replica_audit.formats.collection.collected_rows import (
+    ROWS,
+    ForgedError,
+    check_file,
+    check_scan,
+    check_segment,
+    runs_fit,
+    tells_that_offsets_go_back,
+    told,
+)
 from replica_audit.formats.collection.missing_files import index_path
 
 _KEYS = ["capture", "directory"]
@@ -142,7 +151,7 @@ class PreviousRows:
             (row,) = table.to_pylist()
             runs = cast("pa.ListArray[Any]", table["runs"].combine_chunks())
             check_segment(row)
-            check_scan(row, has_runs=runs_fit(runs)[0])
+            check_scan(row, has_runs=runs_fit(runs, [tells_that_offsets_go_back(row)])[0])
             if (row["directory"], row["name"]) != (directory, segment.name):
                 raise ForgedError(f"a row of {row['directory']} in the place of one of {directory}")
             if row["batch_count"] != sum(run["batch_count"] for run in row["runs"]):

@@ -158,7 +158,7 @@ class SegmentCapture:
             found = scanned(listed.file, lambda _file: kept)
         end = ends[0] if ends else 0
         tail = os.pread(file.fileno(), min(TAIL_BYTES, end), max(0, end - TAIL_BYTES)) if end else b""
-        looks_wrong = found.scan.damage is not None or found.scan.first_bad_crc is not None
+        looks_wrong = found.scan.damage is not None or found.scan.went_back is not None or found.scan.first_bad_crc is not None
         is_settled = not (looks_wrong and (has_changed or (self.is_live and listed.is_newest)))
         return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
 

@@ -39,7 +39,9 @@ class BatchHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Where a segment, or its text, stops being a log. Always the last item that a reader yields.
+    """Where a segment, or its text, stops being a log: the last item that a reader yields, unless `goes_on`.
+
+    `goes_on`: only offsets are wrong, which go back at a batch that matches its CRC. It is yielded next, and what is behind it is read.
 
     `code` is one of `torn-batch`, `trailing-bytes`, `zero-filled-tail`, `bad-batch-length`, `bad-batch-header`,
     `offsets-not-increasing`, `dump-truncated`, `dump-malformed`. `byte_offset` is a position in the segment (also when it was read from
@@ -51,6 +53,7 @@ class Damage:
     detail: str
     byte_offset: int | None = None
     line: int | None = None
+    goes_on: bool = False
 
 
 class BatchRun(NamedTuple):

@@ -12,6 +12,7 @@ from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, BatchRun, SegmentFile
+from replica_audit.protocol.epochs.runs import goes_back
 
 
 def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = None) -> Iterator[BatchHeader]:
@@ -45,9 +46,9 @@ def _recorded(file: SegmentFile) -> Path | None:
 
 
 def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None) -> Iterator[BatchHeader]:
-    last = -1
+    last, may_go_back = -1, runs is None or goes_back(runs) is not None
     try:
-        for item in read_index(path) if file.copy is None else read_batches(path, verify_crc=False):
+        for item in read_index(path, may_go_back=may_go_back) if file.copy is None else read_batches(path, verify_crc=False):
             if isinstance(item, BatchHeader):
                 yield item
                 last = item.last_offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
+from replica_audit.formats.segment.segment_scan import GOES_BACK
 from replica_audit.model import INCOMPLETE_COLLECTION
 from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
 from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
@@ -191,8 +192,16 @@ def check_scan(row: Mapping[str, Any], *, has_runs: bool) -> None:
         raise ForgedError(f"the scan of {row['name']} of {row['directory']} cannot be one")
 
 
-def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
-    """Of each list of runs whether a scan can have it, asked of all at once: all can be runs, in the order of their offsets."""
+def tells_that_offsets_go_back(row: Mapping[str, Any]) -> bool:
+    """Whether one of the problems of a row is that: then its runs need not ascend."""
+    return any(problem is not None and problem["code"] == GOES_BACK for problem in row["problems"] or ())
+
+
+def runs_fit(column: pa.ListArray[Any], may_go_back: Sequence[bool]) -> list[bool]:
+    """Of each list of runs whether a scan can have it, asked of all at once: all can be runs, in the order of their offsets.
+
+    `may_go_back`: of each list whether they may be in another order.
+    """
     runs, of_row = cast("pa.StructArray", column.flatten()), _numbers(pc.list_parent_indices(column))
     values = {field.name: part for field, part in zip(runs.type, runs.flatten(), strict=True)}
     has_null = np.zeros(len(runs), bool)
@@ -208,7 +217,7 @@ def runs_fit(column: pa.ListArray[Any]) -> list[bool]:
     for name in _COUNTS:
         fits &= numbers(name) >= 0
     fits &= (numbers("batch_count") >= 1) & (numbers("size_bytes") > 0) & (numbers("size_bytes") <= _MOST_BYTES)
-    fits[1:] &= (last[:-1] < first[1:]) | (of_row[:-1] != of_row[1:])
+    fits[1:] &= (last[:-1] < first[1:]) | (of_row[:-1] != of_row[1:]) | np.array(may_go_back, bool)[of_row[1:]]
     of_rows = _numbers(column.is_valid()) != 0
     of_rows[of_row[~fits]] = False
     return cast("list[bool]", of_rows.tolist())

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.collection.collected_rows import ForgedError, check_scan, runs_fit, without_claims
+from replica_audit.formats.collection.collected_rows import ForgedError, check_scan, runs_fit, tells_that_offsets_go_back, without_claims
 from replica_audit.model import SegmentFile
 from replica_audit.tables.columns import INT, STRING, struct
 from replica_audit.tables.shapes import SEGMENT_FILE, SEGMENT_SCAN
@@ -32,7 +32,7 @@ def scanned(
         store: the `segments.parquet`.
     """
     unfit = {}
-    has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]))
+    has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]), list(map(tells_that_offsets_go_back, made)))
     for number, (row, fits) in enumerate(zip(made, has_runs, strict=True)):
         try:
             check_scan(row, has_runs=fits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from sys import maxsize
@@ -12,6 +13,7 @@ from sys import maxsize
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump import pasted_text
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, SMALLEST_SIZE
+from replica_audit.formats.segment.segment_scan import GOES_BACK
 from replica_audit.model import BatchHeader, Damage
 
 DUMPING = b"Dumping "
@@ -117,6 +119,7 @@ class SectionLog:
         self._wrapped: Damage | None = None  # a number of a batch line goes on in another line
         self._cut: Damage | None = None  # a line that is the beginning of a batch line; void once a record or a batch follows
         self._failed = False
+        self.went_back: Damage | None = None  # offsets do at the batch that was taken last
         self._file = b""
         self._keys: list[bytes] = []
         self._pick_numbers: _Pick
@@ -131,7 +134,8 @@ class SectionLog:
         is_ended = line.endswith((b"\n",) if batch is None else (b"\n", b"isvalid: true", b"isvalid: false"))
         if not is_ended:
             return self._damage("dump-truncated", "the text ends inside this line", number)
-        if batch is not None and damage is None:
+        self.went_back = damage if damage is not None and damage.goes_on else None
+        if batch is not None and (damage is None or damage.goes_on):
             if self._position is None and batch.position:
                 detail = f"the text begins with the batch at byte {batch.position}: earlier ones are missing"
                 self._headless = self._damage("dump-truncated", detail, number)
@@ -219,7 +223,9 @@ class SectionLog:
             return self._damage("dump-malformed", detail, number)
         if batch.base_offset < (self._next_offset or 0):
             detail = f"batch begins at offset {batch.base_offset}, below {self._next_offset} where the log already is"
-            return self._damage("offsets-not-increasing", detail, number)
+            # behind records that are still to come it is the content of one
+            is_next = self._last is not None and self._records in (0, self._last.record_count)
+            return replace(self._damage(GOES_BACK, detail, number), goes_on=is_next and batch.crc_valid is True and batch.base_offset >= 0)
         return None
 
     def note(self, line: bytes, number: int) -> None:

@@ -193,6 +193,8 @@ def batches(stream: BinaryIO, section: DumpSection) -> Iterator[BatchHeader | Da
             if not part.startswith(BATCH):
                 log.note(part, number)
             elif (item := log.take(part, number)) is not None:
+                if log.went_back is not None:
+                    yield log.went_back
                 yield item
                 if item.__class__ is Damage:
                     return

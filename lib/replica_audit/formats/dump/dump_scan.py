@@ -55,6 +55,8 @@ class _SectionScan:
                 if not part.startswith(BATCH):
                     log.note(part, number)
                 elif (item := log.take(part, number)) is not None:
+                    if log.went_back is not None:
+                        fold.add(log.went_back)
                     fold.add(item)
                     if isinstance(item, Damage):
                         return fold.scan()

@@ -99,7 +99,8 @@ def _with_some_before(items: Iterable[BatchHeader | Damage], first: int, before:
     kept: deque[BatchHeader | Damage] = deque(maxlen=before)
     remaining = iter(items)
     for item in remaining:
-        if isinstance(item, Damage) or item.last_offset >= first:
+        is_wanted = not item.goes_on if isinstance(item, Damage) else item.last_offset >= first
+        if is_wanted:
             yield from (*kept, item)
             yield from remaining
             return

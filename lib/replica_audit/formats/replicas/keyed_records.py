@@ -65,8 +65,10 @@ class KeyedRecords:
         """
         with path.open("rb", buffering=BUFFER) as stream:
             for header in read_batches(path, verify_crc=False):
-                if isinstance(header, Damage) or header.base_offset >= self._end_offset:
-                    break  # of a log that is damaged inside nothing is compared
+                if isinstance(header, Damage):
+                    continue  # of a log that is damaged inside nothing is compared
+                if header.base_offset >= self._end_offset:
+                    break
                 if header.record_count != 0:
                     self._add(stream, header)
                 if self._gathered > _MOST:
@@ -93,7 +95,9 @@ class KeyedRecords:
                 break
             with suppress(OSError), path.open("rb", buffering=BUFFER) as stream:
                 for header in read_batches(path, verify_crc=False):
-                    if isinstance(header, Damage) or header.base_offset >= self._end_offset:
+                    if isinstance(header, Damage):
+                        continue
+                    if header.base_offset >= self._end_offset:
                         break
                     if header.is_control and header.record_count and header.producer_id in self._open:
                         self._end(stream, header)

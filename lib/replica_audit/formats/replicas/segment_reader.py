@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -77,13 +76,15 @@ class SegmentReader:
     def _one_by_one(self, most: int) -> bool:
         """Read so many batches at most; whether there may be more."""
         fold, count = self.fold, 0
-        for item in islice(batches_between(self._stream, self._size, fold.position, fold.next_offset, verify_crc=self._verify_crc), most):
+        for item in batches_between(self._stream, self._size, fold.position, fold.next_offset, verify_crc=self._verify_crc):
             fold.add(item)
             if isinstance(item, Damage):
-                return False
+                continue  # the last one, or offsets go back at the next
             if self._index is not None:
                 self._index.add(item)
             count += 1
+            if count == most:
+                break
         self._count(count)
         return count == most
 

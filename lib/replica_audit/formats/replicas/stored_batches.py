@@ -72,7 +72,7 @@ def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatc
         for item in batches_between(stream, size, position, next_offset, verify_crc=False):
             if isinstance(item, Damage):
                 yield StoredDamage(file.path, item, position, next_offset, _fields(stream, position))
-                return
+                continue  # the last one, or offsets go back at the next
             marker = partial(marker_of, stream, item) if item.is_control else None
             yield StoredBatch(file.path, item, partial(_body, stream, item), marker, partial(_keys, stream, item))
             position, next_offset = item.position + item.size_bytes, item.last_offset + 1

@@ -116,7 +116,9 @@ class Resent:
         """
         for segment in leader.segments if self._wanted else ():
             for batch in read_batches(located(bytes_at(segment.file) or segment.file.path), verify_crc=False):
-                if isinstance(batch, Damage) or batch.base_offset >= leader.log_end_offset:
+                if isinstance(batch, Damage):
+                    continue  # the last one, or offsets go back at the next
+                if batch.base_offset >= leader.log_end_offset:
                     break
                 producer = (batch.producer_id, batch.producer_epoch)
                 if batch.base_offset < leader.from_offset or producer not in self._wanted or batch.is_control:

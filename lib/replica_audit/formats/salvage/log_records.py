@@ -53,6 +53,8 @@ def read_range(file: SegmentFile, first: int, end: int) -> Iterator[ReadBatch | 
     budget, next_offset = Budget(), max(first, file.base_offset)
     with located(bytes_at(file) or file.path).open("rb") as stream:
         for _path, item in batches_in([file], first, end - 1):
+            if isinstance(item, Damage) and item.goes_on:
+                continue
             if isinstance(item, Damage):
                 yield LogEnds(item, next_offset)
                 return

@@ -175,8 +175,8 @@ def _texts(values: Sequence[str]) -> pa.Array[Any]:
 _CODEC_NAMES = _texts(_CODECS)
 
 
-def read_index(path: Path) -> Iterator[BatchHeader]:
-    """The headers in a file, in order and in bounded memory.
+def read_index(path: Path, *, may_go_back: bool = False) -> Iterator[BatchHeader]:
+    """The headers in a file, in order and in bounded memory; `may_go_back`: their offsets need not ascend.
 
     Raises:
         OSError: the file cannot be read, or not as an index.
@@ -193,7 +193,7 @@ def read_index(path: Path) -> Iterator[BatchHeader]:
                 for header in map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
                     if not next_offset <= header.base_offset <= header.last_offset or header.size_bytes < 1:
                         raise OSError(0, f"not a batch index: a batch of offsets {header.base_offset}..{header.last_offset}")
-                    next_offset = header.last_offset + 1
+                    next_offset = 0 if may_go_back else header.last_offset + 1
                     yield header
             if left:
                 raise OSError(0, f"not a batch index: {left} of its rows are not there")

@@ -106,6 +106,8 @@ def read_records(path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]] 
     with path.open("rb") as stream:
         for item in read_batches(path, verify_crc=True):
             yield item if isinstance(item, Damage) else read_batch(stream, item, budget)
+            if isinstance(item, Damage):
+                return  # of a log whose offsets go back nobody knows what counts
 
 
 def records_of(stream: BinaryIO, header: BatchHeader) -> tuple[Record, ...] | UnreadableRecords:

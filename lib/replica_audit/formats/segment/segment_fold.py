@@ -18,6 +18,7 @@ MAX_RUNS = 10_000  # per segment; only a compacted one has that many holes, and 
 class Scan:
     """One segment in few rows: `runs` in file order, where reading stopped, and the byte position of the first batch with a wrong CRC.
 
+    `went_back`: where its offsets first do, though reading goes on.
     `windows` are digests of the batches before the damage, by offset; `producers` are theirs.
     """
 
@@ -26,6 +27,7 @@ class Scan:
     first_bad_crc: int | None
     windows: tuple[Window, ...] = ()
     producers: Producers = NO_PRODUCERS
+    went_back: Damage | None = None
 
 
 class SegmentFold:
@@ -42,11 +44,15 @@ class SegmentFold:
         self.producers = ProducerSums()
         self.first_bad_crc: int | None = None
         self._damage: Damage | None = None
+        self._went_back: Damage | None = None
 
     def add(self, item: BatchHeader | Damage) -> None:
         """Add the next batch, or what is wrong behind the last one."""
         if isinstance(item, Damage):
-            self._damage = item
+            if not item.goes_on:
+                self._damage = item
+            elif self._went_back is None:
+                self._went_back = item
             return
         intact, time = item.crc_valid is not False, item.max_timestamp_ms
         if not intact and self.first_bad_crc is None:
@@ -88,4 +94,5 @@ class SegmentFold:
             first_bad_crc=self.first_bad_crc,
             windows=self.windows.windows(),
             producers=self.producers.producers(),
+            went_back=self._went_back,
         )

@@ -44,6 +44,11 @@ _NOT_RECOVERED = (
     "the broker did not recover this log when it started, and wrote on after unreadable bytes: stop it, move the replica's "
     f"directory away and let it fetch the log from the leader; {IF_IT_LEADS}"
 )
+_WENT_BACK = (
+    "copy the replica's directory before its broker starts or stops: log recovery cuts nothing off here, it keeps all of the segment or, "
+    "where its index cannot take the offset (InvalidOffsetException), empties it and deletes what follows. Followers cannot fetch beyond "
+    f"this batch. Keep the copy and rebuild the replica from one whose offsets rise; {IF_IT_LEADS}"
+)
 _LOOKED_AT = 4 << 20  # bytes behind the last batch; a batch has 1 MiB unless brokers are told otherwise
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)
 
@@ -116,6 +121,16 @@ def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
             detail=f"the batch at offset {unstamped.first_offset} has leader epoch {unstamped.leader_epoch}, and no broker writes one "
             "below 0 in its format; the CRC does not cover it",
             remedy=_DAMAGED,
+        )
+    if found.went_back is not None:
+        yield Problem(
+            path=file.path,
+            kind="dump" if file.source == "dump" else "segment",
+            code=found.went_back.code,
+            detail=f"{found.went_back.detail}; it matches its CRC, and so may what is behind it",
+            remedy=_WENT_BACK,
+            line=found.went_back.line,
+            byte_offset=found.went_back.byte_offset,
         )
     if found.damage is not None:
         next_offset = found.runs[-1].last_offset + 1 if found.runs else file.base_offset

@@ -25,6 +25,7 @@ from replica_audit.model import BatchHeader, Damage
 BUFFER = 1 << 16  # what is left of a large batch is then read without being copied through it
 HEADERS_BUFFER = 1 << 13  # where payloads are skipped, this much is read of each large batch
 TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")  # damage that a crash, or a write under way, leaves at the end of a log
+GOES_BACK = "offsets-not-increasing"
 _SMALLEST_LENGTH = SMALLEST_SIZE[0] - LOG_OVERHEAD
 _CRC_VALID = BatchHeader._fields.index("crc_valid")
 
@@ -37,6 +38,9 @@ def base_offset_of(path: Path) -> int:
 
 def read_batches(path: Path, *, verify_crc: bool = True) -> Iterator[BatchHeader | Damage]:
     """The batches of a segment file in order; a `Damage` is the last item if reading stops before the end of the file.
+
+    Where offsets go back at a batch that matches its CRC, a `Damage` comes before it and reading goes on: a broker's recovery does not
+    stop there either (LogSegment.recover), nor do reads.
 
     Args:
         path: of the file.
@@ -70,12 +74,16 @@ def batches_between(stream: BinaryIO, size: int, position: int, next_offset: int
         except SegmentError as error:
             yield Damage(code="bad-batch-header", detail=error.reason, byte_offset=error.byte_offset)
             return
-        if header.base_offset < next_offset:
+        goes_back = header.base_offset < next_offset
+        if verify_crc or goes_back:
+            is_valid = checksum(stream, header, head) == header.crc
+            header = _judged(header, is_valid) if verify_crc else header
+        if goes_back:
             detail = f"batch begins at offset {header.base_offset}, below {next_offset} where the log already is"
-            yield Damage(code="offsets-not-increasing", detail=detail, byte_offset=position)
-            return
-        if verify_crc:
-            header = _judged(header, checksum(stream, header, head) == header.crc)
+            goes_on = is_valid and position > 0 and header.base_offset >= 0  # below the base of its file a batch is no part of it
+            yield Damage(code=GOES_BACK, detail=detail, byte_offset=position, goes_on=goes_on)
+            if not goes_on:
+                return
         yield header
         position += header.size_bytes
         next_offset = header.last_offset + 1

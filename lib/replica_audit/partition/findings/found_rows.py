@@ -45,7 +45,7 @@ def checked_row(audited: Audited) -> CheckedPartition:
     metadata, leader = audited.metadata, audited.replicas.get(audited.leadership.leader_id)
     known = audited.known_leader
     has_epoch = known is not None and looks_at_table(known, audited.context) and not list(_missing_epoch(audited))
-    leads = [leader.broker_id] if leader is not None and not leader.unreadable else []
+    leads = [leader.broker_id] if leader is not None and not leader.unreadable and leader.log.went_back is None else []
     clean = [row.follower_id for row in audited.made.verdicts if row.severity == Severity.NONE] if leads else []
     return CheckedPartition(
         topic=metadata.topic,
@@ -76,8 +76,9 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.compared.get(audited.leadership.leader_id)
-    if leader is not None and leader.unreadable and not leader.not_whole:
-        found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {leader.unreadable}")
+    why = None if leader is None or leader.not_whole else leader.unreadable or leader.goes_back
+    if leader is not None and why:
+        found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {why}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))
     yield from _missing_epoch(audited)
     yield from _missing_offsets(audited)

@@ -27,6 +27,7 @@ from replica_audit.protocol.comparison.damaged import (
     weigh,
 )
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
+from replica_audit.protocol.epochs.runs import ascending
 from replica_audit.tables.damage import DamagedBatch
 
 MOST = 50  # of one replica; a disk that fails takes them all
@@ -212,7 +213,7 @@ def _runs(one: Loaded) -> list[BatchRun]:
 def _spans(one: Loaded) -> list[tuple[int, int, int]]:
     """The log as (first, end, epoch), neighbours of one epoch as one."""
     found: list[tuple[int, int, int]] = []
-    for run in _runs(one):
+    for run in ascending(_runs(one)):
         if found and found[-1][1] == run.first_offset and found[-1][2] == run.leader_epoch:
             found[-1] = (found[-1][0], run.last_offset + 1, run.leader_epoch)
         else:

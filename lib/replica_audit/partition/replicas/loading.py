@@ -42,6 +42,7 @@ from replica_audit.protocol.exchange.looks import Look
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.verdict.reasons import goes_back
 from replica_audit.protocol.verdict.verdict import Cause
 
 
@@ -83,6 +84,11 @@ class Loaded:
     def files_in_log(self) -> tuple[SegmentFile, ...]:
         """The segments that make up the log, ascending by base offset."""
         return tuple(self.scanned)
+
+    @property
+    def goes_back(self) -> str | None:
+        """What is wrong where the offsets of the log go back; it can be read all the same."""
+        return goes_back(self.log.went_back) if self.log is not None and self.log.went_back is not None else None
 
     @property
     def is_compared(self) -> bool:
@@ -283,7 +289,7 @@ def _unreadable(
         return without_batch(*emptied)
     newest = max(scans, key=lambda scan: scan.file.base_offset)
     stop = next((one for one in newest.problems if one.kind == "segment" and one.code in NO_BATCH), None)
-    if stop is not None and not recovers:
+    if stop is not None and newest.segment.damaged and not recovers:
         return f"{newest.file.path} is damaged at byte {stop.byte_offset}, and nothing behind that can be read: {stop.detail}"
     return None
 

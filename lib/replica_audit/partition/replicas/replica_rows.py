@@ -25,6 +25,8 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> Rep
     files, log, correction = loaded.files, loaded.log, loaded.correction
     entries = () if correction is None or isinstance(correction, Undetermined) else correction
     runs = log.runs if log else ()
+    # offsets that are there twice count twice
+    stored = runs if log is None or log.went_back is None else [run for of_file in loaded.scanned.values() for run in of_file]
     return ReplicaLog(
         topic=files.topic,
         partition=files.partition,
@@ -39,9 +41,9 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> Rep
         recovery_point=files.recovery_point,
         cleaner_offset=files.cleaner_offset,
         last_epoch=runs[-1].leader_epoch if runs else UNDEFINED_EPOCH,
-        batch_count=sum(run.batch_count for run in runs),
-        record_count=sum(run.record_count for run in runs),
-        size_bytes=sum(run.size_bytes for run in runs),
+        batch_count=sum(run.batch_count for run in stored),
+        record_count=sum(run.record_count for run in stored),
+        size_bytes=sum(run.size_bytes for run in stored),
         checkpoint_state=files.checkpoint_state,
         corrected_checkpoint=corrected_content(correction),
         corrected_entries=None
@@ -65,7 +67,7 @@ def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: in
     """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
     runs: list[BatchRun] = []
     for run in scan.segment.runs:
-        if runs and runs[-1].leader_epoch == run.leader_epoch:
+        if runs and runs[-1].leader_epoch == run.leader_epoch and runs[-1].last_offset < run.first_offset:
             runs[-1] = joined(runs[-1], run)
         else:
             runs.append(run)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, Segment, Window
 from replica_audit.protocol.epochs.epoch_table import EMPTY, Building, EpochTable, latest_epoch, truncate_from_end, truncate_from_start
 from replica_audit.protocol.epochs.once import once
+from replica_audit.protocol.epochs.runs import ascending, goes_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,9 @@ class LoadedLog:
 
     `epochs` is the table as found: healed, completed by recovery and cut at the log start, but with entries at the log end still in it:
     they are real on a live leader, and `truncate_from_end` drops them everywhere else.
-    `runs` are those inside the log. `corrupt_offset`: first offset of a batch inside the log whose CRC does not match.
+    `runs` are those inside the log, ascending. `went_back`: first offset of the first batch that begins below the end of the one before it
+    in its segment, though it matches its CRC: then each offset is in `runs` once. `corrupt_offset`: first offset of a batch inside the log
+    whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything. `missing`: (first, last) inclusive offsets missing between
     segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the other. `segment_bases`: base
@@ -39,6 +42,7 @@ class LoadedLog:
     corrupt_offset: int | None = None
     broken_segment: int | None = None
     recovery_cut: int | None = None
+    went_back: int | None = None
     missing: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()
     digested_until: int = 0
@@ -108,6 +112,7 @@ def load_log(
             building.recover(run.leader_epoch, run.first_offset, run.magic)
         checkpoint = building.table()
     kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
+    back = next((run for run in (goes_back(segment.runs) for segment in kept) if run is not None), None)
     first_base = kept[0].base_offset
     log_end_offset = kept[-1].next_offset
     log_start_offset = max(first_base, log_start_checkpoint or 0)
@@ -126,15 +131,17 @@ def load_log(
         log_end_offset=log_end_offset,
         first_segment_base=first_base,
         epochs=truncate_from_start(epochs, log_start_checkpoint or 0),
-        runs=tuple(run for segment in kept for run in segment.runs),
+        runs=tuple(run for segment in kept for run in segment.runs) if back is None else _below(kept, log_end_offset),
         corrupt_offset=next((run.first_offset for segment in kept for run in segment.runs if not run.intact), None),
         broken_segment=_broken_segment(kept),
         recovery_cut=recovery_cut,
-        missing=tuple(
-            (before.next_offset, after.base_offset - 1) for before, after in pairwise(kept) if before.next_offset < after.base_offset
-        ),
+        went_back=None if back is None else back.first_offset,
+        missing=tuple((_end(before), after.base_offset - 1) for before, after in pairwise(kept) if _end(before) < after.base_offset),
         windows=tuple(window for segment in kept for window in segment.windows),
-        digested_until=next((segment.base_offset for segment in kept if segment.runs and not segment.windows), log_end_offset),
+        digested_until=next(
+            (part.base_offset for part in kept if part.runs and (not part.windows or goes_back(part.runs))),
+            log_end_offset,
+        ),
         segment_bases=tuple(segment.base_offset for segment in kept),
         damaged_segments=tuple(segment.base_offset for segment in kept[:-1] if segment.damaged),
         empty_segments=tuple(segment.base_offset for segment in kept[:-1] if not segment.runs and not segment.damaged),
@@ -161,6 +168,17 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
         if not whole:
             return kept, building.table(), kept[-1].next_offset
     return kept, building.table(), None
+
+
+def _end(segment: Segment) -> int:
+    """Behind the last offset of a segment that any of its batches holds."""
+    return max((run.last_offset + 1 for run in segment.runs), default=segment.base_offset)
+
+
+def _below(segments: Sequence[Segment], end_offset: int) -> tuple[BatchRun, ...]:
+    """The runs of a log whose offsets go back as they are read, up to its end: that is behind its last batch, wherever that is."""
+    runs = ascending([run for segment in segments for run in segment.runs])
+    return tuple(run._replace(last_offset=min(run.last_offset, end_offset - 1)) for run in runs if run.first_offset < end_offset)
 
 
 def _broken_segment(segments: Sequence[Segment]) -> int | None:

@@ -107,6 +107,14 @@ def unproven(parts: Sequence[tuple[int, int]]) -> str:
     return f"at offsets {where} a log has a format before v2, without epochs, and the records there could not be compared"
 
 
+def goes_back(offset: int) -> str:
+    """What is wrong with a log whose offsets go back."""
+    return (
+        f"its offsets go back to {offset} at a batch that matches its CRC: no follower can fetch beyond it, and log recovery keeps all of "
+        "it or empties the segment"
+    )
+
+
 def rebatched(found: LocatedDifference, first_offset: int) -> str:
     """That two logs hold the same records, and what is not the same."""
     how = "in other batches" if found.kind is MismatchKind.OTHER_BATCHING else "in the same batches, compressed differently"

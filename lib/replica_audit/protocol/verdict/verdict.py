@@ -240,6 +240,16 @@ def _content_mismatch(c: Comparison) -> Judgement | None:
     return Judgement(verdict=Verdict.CONTENT_MISMATCH, reason=reasons.other_batches(found))
 
 
+def _goes_back(c: Comparison) -> Judgement | None:
+    """Offsets that go back in a log which stays as it is: nothing can be fetched beyond them."""
+    if c.cut is not None:
+        return None  # what it loses is worse
+    own, theirs = c.follower.log.went_back, c.leader.log.went_back
+    if own is not None:
+        return Judgement(verdict=Verdict.UNREADABLE, reason=reasons.goes_back(own))
+    return None if theirs is None else inconclusive(Cause.LEADER_UNKNOWN, reasons.goes_back(theirs))
+
+
 def _compaction_differs(c: Comparison) -> Judgement | None:
     if c.records is None or not c.records.found:
         return None
@@ -300,6 +310,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _committed_loss,
     _cannot_rejoin,
     _truncated_otherwise,
+    _goes_back,
     _content_mismatch,
     _stale_tail,
     _compaction_differs,
