@@ -27,7 +27,8 @@ def test_epochs_alone_tell_the_same_of_all_that_epochs_can_tell(root: Path) -> N
         name = f"{found['topic']}-{found['partition']} of {found['follower_id']}"
         if (found["topic"], found["partition"]) in damaged or any(root.parts[-2].startswith(old) for old in _WITHOUT_EPOCHS):
             continue
-        assert found["verdict"] == expected["verdict"], name
+        if expected["differing_keys"] is None:  # few records of a partition that something has touched are compared unasked
+            assert found["verdict"] == expected["verdict"], name
         assert found["truncation_offset"] == expected["truncation_offset"], name
 
 

@@ -108,9 +108,25 @@ def test_segments_that_begin_elsewhere_are_no_difference(tmp_path: Path) -> None
     assert audit(tmp_path, disk(LONG, segments=(30_000,)), disk(LONG, segments=(70_000, 110_000))).verdict() == "identical"
 
 
-def test_a_compacted_topic_proves_nothing(tmp_path: Path) -> None:
-    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=5), configs={"cleanup.policy": "compact"})
-    assert found.verdict() == "identical"
+@pytest.mark.parametrize("other_from", [None, 5])
+def test_a_compacted_topic_is_compared_where_its_cleaner_took_nothing(tmp_path: Path, other_from: int | None) -> None:
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, other_from=other_from), configs={"cleanup.policy": "compact"})
+    assert found.verdict() == ("identical" if other_from is None else "content_mismatch")
+    assert found.row()["keys_may_differ"] is None
+
+
+@pytest.mark.parametrize("other_from", [None, 5])
+def test_other_batches_of_a_compacted_topic_are_no_difference(tmp_path: Path, other_from: int | None) -> None:
+    """A cleaner writes batches again, also those of which it takes nothing (delete horizons, KIP-534)."""
+    found = audit(tmp_path, disk(SHORT), disk(SHORT, codec=kf.GZIP, other_from=other_from), configs={"cleanup.policy": "compact"})
+    assert found.verdict() == ("identical" if other_from is None else "content_mismatch")
+
+
+def test_a_compacted_topic_proves_nothing_where_its_cleaner_took_records(tmp_path: Path) -> None:
+    held = [batch for batch in SHORT if batch[1] != 5]
+    found = audit(tmp_path, disk(held, segments=(10,)), disk(held, segments=(10,), other_from=0), configs={"cleanup.policy": "compact"})
+    assert (found.verdict(), found.row()["keys_may_differ"]) == ("consistent", False)
+    assert found.row()["reason"].endswith("keys not compared: the topic is compacted (`--compare records` compares them)")
 
 
 def test_batches_with_fewer_records_than_offsets_prove_nothing(tmp_path: Path) -> None:
@@ -123,7 +139,7 @@ def test_batches_with_fewer_records_than_offsets_prove_nothing(tmp_path: Path) -
     (row,) = in_process.audit(home)["replica_verdicts"]
     assert (row["verdict"], row["divergence_offset"]) == ("content_mismatch", 0)
     (row,) = in_process.audit(home, metadata=False)["replica_verdicts"]
-    assert row["verdict"] == "identical"
+    assert row["verdict"] == "consistent"
 
 
 def test_a_follower_that_was_sent_another_format_is_no_difference(tmp_path: Path) -> None:

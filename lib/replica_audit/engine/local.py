@@ -31,7 +31,7 @@ from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
-from replica_audit.stages.partitions import judged
+from replica_audit.stages.judged import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem

@@ -22,9 +22,9 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import Keys, Listing, list_source, weight
+from replica_audit.stages.judged import judged
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.packed_looks import list_with_looks
-from replica_audit.stages.partitions import judged
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem

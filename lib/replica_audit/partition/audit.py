@@ -30,7 +30,7 @@ from replica_audit.partition.pairs import pair as pairs
 from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared, with_empty_side
 from replica_audit.partition.pairs.record_rows import record_rows
-from replica_audit.partition.pairs.records import compared_logs, with_records
+from replica_audit.partition.pairs.records import FEW_BYTES, bytes_of, compared_logs, with_records
 from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
@@ -44,7 +44,9 @@ from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leade
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, known_epoch, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.touched import touched_by
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement
@@ -117,8 +119,18 @@ class PartitionAudit:
             compacted=compacted,
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
+            touched=touched_by(self.metadata.elections, self.events),
             commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
+
+    @property
+    def compares_keys(self) -> bool:
+        """Whether its records are compared key by key: if somebody asks, or if they are few and something may have left other keys."""
+        if not self.compaction.anywhere or self.cluster.compare is not CompareMode.CONTENT:
+            return self.compaction.anywhere and self.cluster.compare is CompareMode.RECORDS
+        files = [file for one in self.compared.values() for file in one.files_in_log]
+        is_few = sum(file.size_bytes for file in files) <= FEW_BYTES and all(map(bytes_of, files))
+        return is_few and self.context.touched is not None
 
     @property
     def best_replica(self) -> replicas.Loaded | None:
@@ -330,7 +342,8 @@ class PartitionAudit:
                 continue
             events = [event for event in self.events if event.broker_id == follower_id]
             measured = pairs.with_content(pair, pairs.measure(pair), self.cluster.compare)
-            measured = with_records(pair, measured, compared_logs(pair, measured, self.cluster, self.metadata), self.known)
+            logs = compared_logs(pair, measured, self.cluster, self.metadata) if self.compares_keys else None
+            measured = with_records(pair, measured, logs, self.known)
             measured = pairs.with_events(
                 pair,
                 measured,

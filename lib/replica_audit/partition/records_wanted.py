@@ -5,12 +5,11 @@ from __future__ import annotations
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.pairs.pair import Pair, measure
 from replica_audit.partition.pairs.records import RecordsWanted, compared_logs, wanted
-from replica_audit.protocol.comparison.compare_mode import CompareMode
 
 
 def records_wanted(audit: PartitionAudit) -> RecordsWanted | None:
     """What is to be read of an audited partition; None if nothing is."""
-    if audit.cluster.compare is not CompareMode.RECORDS or not audit.context.compacted:
+    if not audit.compares_keys:
         return None
     pairs = (audit.pair(broker) for broker in sorted(audit.replicas) if broker != audit.leadership.leader_id)
     found = (compared_logs(pair, measure(pair, ()), audit.cluster, audit.metadata) for pair in pairs if isinstance(pair, Pair))

@@ -24,7 +24,13 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
     inferred = _rows(tables, REPLICA_VERDICTS, ("inferred_because",), run_id, _IS_INFERRED)["inferred_because"].to_pylist()
     # that nobody leads, and who can, is a finding of its own
     guessed = sum(because != InferredBecause.NO_LEADER for because in inferred)
-    return Doubts(unread=dict(sorted(Counter(codes).items())), first_unread=min(paths, default=""), guessed_leaders=guessed)
+    touched = _rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id, ds.field("keys_may_differ") == True)  # noqa: E712 - a column
+    return Doubts(
+        unread=dict(sorted(Counter(codes).items())),
+        first_unread=min(paths, default=""),
+        guessed_leaders=guessed,
+        keys_may_differ=len(touched),
+    )
 
 
 def _rows(tables: ArrowTables, table: Table, names: tuple[str, ...], run_id: str, where: ds.Expression) -> pa.Table:

@@ -1,4 +1,4 @@
-"""One gathered row of a partition → every row that the audit says about it."""
+"""One gathered row of a partition → its audit, whose batches are read again from its files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ from replica_audit.model import (
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
-from replica_audit.stages.producer_files import producer_file_problems
-from replica_audit.stages.valid_rows import sifted
-from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.values import (
     Row,
     committed_offset,
@@ -44,19 +41,6 @@ from replica_audit.tables.values import (
 
 _GONE = "audit again, preferably a copy: the file was there during the scan"
 _UNTIL_THEN = "until then its batches are known by epoch and offset alone"
-
-
-def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
-    """Audit one partition.
-
-    Args:
-        row: what is known of it, as `known_partition` takes it.
-        cluster: the facts of its cluster.
-    """
-    audit = partition_audit(row, cluster)
-    made = audit.row()
-    told = list(producer_file_problems(audit))
-    return sifted(replace(made, input_errors=[*made.input_errors, *told]) if told else made)
 
 
 def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:

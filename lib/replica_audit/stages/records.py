@@ -5,6 +5,7 @@ A task holds the records of one segment as they are read, or those of one bucket
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_RO
 from replica_audit.formats.segment.hashed_records import MARKER, ROW, Rows
 from replica_audit.formats.segment.records import UnreadableRecords
 from replica_audit.model import Problem, SegmentFile
+from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.pairs.records import bytes_of
 from replica_audit.partition.records_wanted import records_wanted
@@ -33,7 +35,11 @@ _CHANGED = "audit again, preferably a copy: the file was there during the scan, 
 
 def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
     """What is wanted of a gathered partition, as rows of the shape WANTED; none where records are not compared."""
-    wanted = records_wanted(partition_audit(row, clusters[row["cluster_id"]]))
+    yield from _wanted_rows(row, partition_audit(row, clusters[row["cluster_id"]]))
+
+
+def _wanted_rows(row: Row, audit: PartitionAudit) -> Iterator[Row]:
+    wanted = records_wanted(audit)
     if wanted is None:
         return
     keys = {name: row[name] for name in ("cluster_id", "topic", "partition")}
@@ -73,6 +79,23 @@ def read_segment_records(row: Row) -> Iterator[Rows | Problem]:
     except OSError as error:
         yield cannot_read(path, "segment", error)
     yield from _unreadable(file, reader.unreadable)
+
+
+def keys_of_few(row: Row, audit: PartitionAudit) -> list[Row]:
+    """What comparing the records of a partition gives that has few, read at once: rows of the shape COMPARED_KEYS."""
+    pairs: Sequence[Row] = ()
+    problems: list[Row] = []
+    by_broker: defaultdict[int, list[Rows]] = defaultdict(list)
+    for one in _wanted_rows(row, audit):
+        if one["file"] is None:
+            pairs = one["pairs"]
+            continue
+        for part in read_segment_records(one):
+            if isinstance(part, np.ndarray):
+                by_broker[one["broker_id"]].append(part)
+            else:
+                problems.append(unread_row(one["broker_id"], as_dict(part)))
+    return [*problems, *compared_rows(pairs, {broker: np.concatenate(parts) for broker, parts in by_broker.items()})]
 
 
 def _unreadable(file: SegmentFile, found: Sequence[UnreadableRecords]) -> Iterator[Problem]:

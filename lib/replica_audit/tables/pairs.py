@@ -271,6 +271,11 @@ class ReplicaVerdict:
         "each counted once, by the first of presence (lacking_id: the replica that lacks them), key, value, headers, timestamp and "
         "producer that differs. Null: records were not compared; the first ones are in record_differences",
     ]
+    keys_may_differ: Annotated[
+        bool | None,
+        "of a compacted partition whose keys were not compared, where the verdict is clean: whether an unclean election or a truncation "
+        "has touched it, so that its replicas may hold other keys at equal offsets. Null: batches or keys were compared, or need not be",
+    ] = None
 
 
 def is_clean_but_unread(verdict: ReplicaVerdict) -> bool:

@@ -47,7 +47,8 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
         every_record: whether all records from the first difference on are compared, however many there are.
     """
     end, logs = comparison.content_end, (comparison.leader.log, comparison.follower.log)
-    windows = compare_windows(*logs, max(comparison.start, comparison.cleaned), end)
+    is_compacted = comparison.context.compacted  # of which all records are there: a cleaner may have written its batches again
+    windows = compare_windows(*logs, comparison.start if is_compacted else max(comparison.start, comparison.cleaned), end)
     whole = end == comparison.end
     unproven: list[Offsets] = []
     for part in sorted((*windows.differing, *windows.open, *windows.other_formats)):
@@ -63,12 +64,15 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
                 if located is not None and located.formats_only:
                     whole, unproven = whole and located.whole, [*unproven, *([] if located.whole else [(found.first_offset, end)])]
                     break  # all that comes behind was compared, or cannot be
+                if is_compacted and (located is None or located.record is None):
+                    whole = whole and located is not None and located.has_equal_records
+                    break
                 found = replace(found, located=located)
         if isinstance(found, ContentDifference):
             if every_record:
                 found = replace(found, records=_differing(comparison, leader, follower, found))
             return ContentComparison(difference=found, whole=False)
-        if differs and not found:
+        if differs and not found and not is_compacted:
             return ContentComparison(difference=ContentDifference(first_offset=part[0], end_offset=part[1]), whole=False)
         whole = whole and found and not differs  # what differed and no longer does was being written
         if not found and not has_epochs:

@@ -16,7 +16,7 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.comparison.record_cursor import DifferingRecord
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
-from replica_audit.protocol.verdict.verdict import Judgement, Verdict
+from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict
 from replica_audit.tables.pair_structs import (
     BatchFacts,
     BatchMismatch,
@@ -47,6 +47,7 @@ class DecidedColumns:
     not_compared_offsets: int | None
     bounded_by: str | None
     differing_records: tuple[DifferingRecordCounted, ...] | None
+    keys_may_differ: bool | None
 
 
 def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColumns:
@@ -66,6 +67,7 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
         bounded_by=optional_text(comparison.follower.seen.bound) if comparison.follower.seen else None,
         records_unread=unread[0] if unread else None,
         differing_records=_record_counts(differing),
+        keys_may_differ=comparison.keys_may_differ if judgement.severity is Severity.NONE else None,
     )
 
 

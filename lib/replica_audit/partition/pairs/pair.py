@@ -286,6 +286,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         not_compared_offsets=decided.not_compared_offsets,
         bounded_by=decided.bounded_by,
         differing_records=decided.differing_records,
+        keys_may_differ=decided.keys_may_differ,
     )
 
 

@@ -16,11 +16,11 @@ from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.in_sync import in_sync_since
 from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog
-from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.differing_keys import RecordComparison, compared
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 
+FEW_BYTES = 16 << 20  # of the segments of all replicas of a partition, whose records are then read unasked: a second
 _MOST_EPOCHS = 100  # the last ones, of which it matters when they began
 # what a pair may be besides: any other verdict says that the logs are not those of one history, or that one cannot be read
 _COMPARED = (
@@ -59,7 +59,7 @@ def _logs(pairs: Sequence[ComparedLogs], broker_id: int) -> Iterator[KeptLog]:
 
 
 def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadata: PartitionMetadata) -> ComparedLogs | None:
-    """How far a pair is compared record by record; None if it is not: nobody asks, it is not compacted, or nothing of it is sound.
+    """How far a pair is compared record by record; None if it is not: it is not compacted, or nothing of it is sound.
 
     Args:
         pair: of two replicas.
@@ -67,8 +67,6 @@ def compared_logs(pair: Pair, measured: Measured, cluster: ClusterFacts, metadat
         cluster: of the pair.
         metadata: of the partition.
     """
-    if cluster.compare is not CompareMode.RECORDS:
-        return None
     comparison = measured.comparison
     if not comparison.context.compacted or measured.unread or comparison.effect.fetcher_fails:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replica_audit.protocol.comparison.commitment import CommitHistory
+from replica_audit.protocol.comparison.touched import TouchedBy
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 
@@ -17,7 +18,8 @@ class Context:
     `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
     `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
     epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs. `leads_by_choice`: the leader is
-    one that somebody might elect, so what its log holds decides, however it came to be short.
+    one that somebody might elect, so what its log holds decides, however it came to be short. `touched`: what may have left its replicas
+    with other keys, if it is compacted.
     """
 
     leader_epoch: int = -1
@@ -28,6 +30,7 @@ class Context:
     clean_elections: frozenset[int] = frozenset()
     commits: CommitHistory = field(default_factory=CommitHistory)
     leads_by_choice: bool = False
+    touched: TouchedBy | None = None
 
     def gaps_count(self, *replicas: Replica) -> bool:
         """Whether it is evidence that one of them lacks batches: no cleaner took any, and all segments could be read."""

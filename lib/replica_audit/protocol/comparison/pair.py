@@ -18,6 +18,7 @@ from replica_audit.protocol.comparison.differing_keys import RecordComparison
 from replica_audit.protocol.comparison.holes import Hole, hole_at
 from replica_audit.protocol.comparison.log_matching import agree_again
 from replica_audit.protocol.comparison.observed import Disobedience
+from replica_audit.protocol.comparison.signs_of_cleaning import holds_every_record
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.catch_up import refusal
@@ -189,15 +190,36 @@ class Comparison:
     def content_end(self) -> int:
         """Up to where nothing but the batches can tell the logs apart, exclusive; the start of what both hold where there is no such part.
 
-        That is what the follower keeps, where all that the rules go by agrees. Nothing of a log that a cleaner was at, or that conflicts
-        anyway. Without epochs nothing but the batches tells where the logs diverge, be there a cut or not.
+        That is what the follower keeps, where all that the rules go by agrees. Nothing of a log from which a cleaner took records, or
+        that conflicts anyway. Without epochs nothing but the batches tells where the logs diverge, be there a cut or not.
         """
         restarts = self.effect.truncation.restart_offset is not None
         conflicts = self.difference is not None and (self.cut is None or self.still_diverged)
-        if self.leader.unreadable or self.follower.unreadable or self.context.compacted or restarts or conflicts:
+        if self.leader.unreadable or self.follower.unreadable or restarts or conflicts:
+            return self.start
+        if self.context.compacted and not self.holds_every_record:
             return self.start
         has_epochs, kept = self.leader.has_epochs or self.follower.has_epochs, removal_start(self.follower, self.effect)
         return min(self.end, kept) if has_epochs and kept is not None else self.end
+
+    @property
+    def holds_every_record(self) -> bool:
+        """Whether both logs have a record for each offset: a cleaner, if there was one, took nothing."""
+        logs = self.leader.log, self.follower.log
+        return all(holds_every_record(log.runs, log.log_start_offset, log.log_end_offset) for log in logs)
+
+    @property
+    def keys_may_differ(self) -> bool | None:
+        """Of a compacted pair with equal offsets and epochs of which no more is known: whether something may have left it with other keys.
+
+        None where records or batches were compared, where epochs alone are and a cleaner took nothing, or where none are in common.
+        """
+        is_compared = self.content is not None and self.content.whole and self.content.difference is None
+        is_compared = is_compared or (self.records is not None and not self.records.unread)
+        is_compared = is_compared or (self.content is None and self.holds_every_record)
+        if not self.context.compacted or is_compared or self.start >= self.end:
+            return None
+        return self.context.touched is not None
 
     @property
     def content_decides(self) -> bool:

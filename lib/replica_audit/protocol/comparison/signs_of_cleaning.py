@@ -23,6 +23,15 @@ def shows_cleaning(segments: Sequence[Segment]) -> bool:
     return begins_late or lacks_records(segments) or any(holes)
 
 
+def holds_every_record(runs: Sequence[BatchRun], log_start_offset: int, log_end_offset: int) -> bool:
+    """Whether a log has a record for each of its offsets: then no cleaner has taken any from it, nor from what it was fetched from."""
+    held = [run for run in runs if run.last_offset >= log_start_offset]
+    if any(map(_lacks_records, held)):
+        return False
+    ends = [log_start_offset, *(run.last_offset + 1 for run in held)]
+    return all(run.first_offset <= end for run, end in zip(held, ends, strict=False)) and ends[-1] >= log_end_offset
+
+
 def lacks_records(segments: Sequence[Segment]) -> bool:
     """Whether a batch of a replica has fewer records than offsets."""
     return any(_lacks_records(run) for segment in segments for run in segment.runs)

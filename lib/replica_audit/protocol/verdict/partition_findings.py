@@ -228,7 +228,8 @@ def outside_isr(
         copied_at_ms: when the later one of the two was copied; None if unknown.
     """
     is_member = follower.broker_id in metadata.isr or follower.broker_id not in metadata.replicas
-    if verdict != Verdict.IDENTICAL or is_member or not metadata.isr or fenced:
+    is_equal = verdict in (Verdict.IDENTICAL, Verdict.CONSISTENT) and follower.log.log_end_offset == leader.log.log_end_offset
+    if not is_equal or is_member or not metadata.isr or fenced:
         return None
     if not all(replica.alive and not replica.frozen and not replica.unreadable for replica in (leader, follower)):
         return None

@@ -13,6 +13,7 @@ from replica_audit.protocol.comparison.differing_keys import DifferingKeys, Reco
 from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
+from replica_audit.protocol.comparison.touched import TouchedBy
 from replica_audit.protocol.epochs.lineage import Piece, covered
 from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.looks import LaterBound
@@ -25,6 +26,9 @@ _DOUBTS: dict[Doubt, str] = {
     Doubt.NOT_LEARNED: "the leader may have died before it learned of it",
     Doubt.METADATA_OLDER: "the metadata log may have been copied before the replicas",
 }
+
+
+_TOUCHED: dict[TouchedBy, str] = {TouchedBy.UNCLEAN_ELECTION: "unclean election", TouchedBy.TRUNCATION: "earlier truncation"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +144,17 @@ def written_since(c: Comparison) -> str:
     return f"{compared}: the leader's epoch table, copied after its log, reaches offset {seen.shown_until}, and has them in the same epochs"
 
 
+def keys_not_compared(c: Comparison) -> str:
+    """That a compacted log agrees by its offsets and epochs, and what that leaves open."""
+    behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
+    found = "same epochs over the same offsets" + (f", {behind} offsets behind" if behind > 0 else "")
+    found += "; keys not compared: the topic is compacted (`--compare records` compares them)"
+    return found if c.context.touched is None else f"{found}, and an {_TOUCHED[c.context.touched]} may have left replicas with other keys"
+
+
 def besides_agreement(c: Comparison) -> Iterator[str]:
     """What else is to be known of a follower that agrees: what was not compared, or was record by record."""
-    if c.content is not None and not c.content.whole:
+    if c.content is not None and not c.content.whole and c.keys_may_differ is None:
         yield "not all batches could be compared"
     if c.records is not None:
         yield f"its records were not compared: {c.records.unread}" if c.records.unread else equal_records(c.records)

@@ -295,6 +295,8 @@ def _clean(c: Comparison) -> Judgement:
     behind = c.leader.log.log_end_offset - c.follower.log.log_end_offset
     if c.written_since is not None:
         verdict, found = Verdict.CONSISTENT, reasons.written_since(c)
+    elif c.keys_may_differ is not None:
+        verdict, found = Verdict.CONSISTENT, reasons.keys_not_compared(c)
     elif behind > 0:
         verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
     else:

@@ -11,16 +11,18 @@ class Doubts:
     """What of the input was not read, or not as a whole, and whose clean verdicts rest on a guess.
 
     `unread` counts problems by their codes (`model.problem_codes`), `first_unread` is the path of the first by its name. `guessed_leaders`
-    counts clean followers of a leader that is only inferred.
+    counts clean followers of a leader that is only inferred, `keys_may_differ` those of a compacted partition that an unclean election or a
+    truncation has touched, and whose keys were not compared.
     """
 
     unread: Mapping[str, int] = field(default_factory=dict)
     first_unread: str = ""
     guessed_leaders: int = 0
+    keys_may_differ: int = 0
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.unread or self.guessed_leaders)
+        return bool(self.unread or self.guessed_leaders or self.keys_may_differ)
 
 
 NO_DOUBTS = Doubts()

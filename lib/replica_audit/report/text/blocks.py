@@ -143,6 +143,11 @@ def _doubts(report: Report) -> Iterator[str]:
     unread = sum(cluster.records_unread for cluster in report.clusters)
     if unread:
         yield f"records of {_count(unread, 'follower')} could not be compared"
+    if doubts.keys_may_differ:
+        yield (
+            f"the keys of {_count(doubts.keys_may_differ, 'follower')} of compacted topics were not compared, and an unclean election or a "
+            "truncation may have left them with other keys (--compare records compares them)"
+        )
     if doubts.guessed_leaders:
         rest = "rests on a leader" if doubts.guessed_leaders == 1 else "rest on leaders"
         yield f"{_count(doubts.guessed_leaders, 'clean verdict')} {rest} known by inference only"

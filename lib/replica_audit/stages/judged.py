@@ -1,0 +1,29 @@
+"""One gathered row of a partition → every row that the audit says about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.stages.partitions import partition_audit
+from replica_audit.stages.producer_files import producer_file_problems
+from replica_audit.stages.records import keys_of_few
+from replica_audit.stages.valid_rows import sifted
+from replica_audit.tables.audited import AuditedPartition
+from replica_audit.tables.values import Row
+
+
+def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
+    """Audit one partition.
+
+    Args:
+        row: what is known of it, as `known_partition` takes it.
+        cluster: the facts of its cluster.
+    """
+    audit = partition_audit(row, cluster)
+    if audit.compares_keys and cluster.compare is not CompareMode.RECORDS:
+        audit = partition_audit(row | {"keys": keys_of_few(row, audit)}, cluster)
+    made = audit.row()
+    told = list(producer_file_problems(audit))
+    return sifted(replace(made, input_errors=[*made.input_errors, *told]) if told else made)
