@@ -37,7 +37,7 @@ MEANINGS: dict[str, str] = {
     Verdict.INCONCLUSIVE: "the follower cannot be compared; never counted as clean",
     Verdict.REBATCHED: "the same records as the leader's, in other batches or compressed differently",
     Verdict.EPOCH_TABLE_ONLY: "the records are the leader's, but an epoch table contradicts the batches",
-    Verdict.CONSISTENT: "the follower agrees with its leader as far as they were compared; the rest is younger than the leader's copy, or keys of a compacted topic",
+    Verdict.CONSISTENT: "the follower agrees with its leader as far as was compared; not compared is what was written later, or keys",
     Verdict.LAGGING: "the follower is a clean prefix of its leader",
     Verdict.IDENTICAL: "the follower holds the same as its leader",
 }
