@@ -134,6 +134,17 @@ def test_a_leader_whose_own_table_ends_before_another_ones_leads_no_more(tmp_pat
     assert cli.main(["triage", "--input", str(root)]) != 0
 
 
+def test_before_there_were_topic_ids_a_leader_may_have_led_without_an_entry(tmp_path: Path) -> None:
+    """Up to 2.0 a leader notes its epoch with its first record (KAFKA-7415): that another table ends later disproves nothing."""
+    root = _copy(tmp_path, without=("log-dirs.json", "offsets.txt"))
+    text = (root / "topics.txt").read_text().replace("\tTopicId: FwQ8J6cySmadJADoS7lKRg", "")
+    (root / "topics.txt").write_text(text.replace("Leader: 2", "Leader: 1").replace("Isr: 2", "Isr: 1,2"))
+    for broker in ("broker-1", "broker-2"):
+        (root / broker / "foo-0" / "partition.metadata").unlink()
+    (root / "broker-2" / "foo-0" / "leader-epoch-checkpoint").write_text("0\n2\n2 0\n3 260\n")
+    assert _leaders(root)[0][:3] == (1, "cluster-metadata", 2)
+
+
 def test_of_a_leader_whose_table_was_not_copied_that_cannot_be_known(tmp_path: Path) -> None:
     root = _copy(tmp_path, without=("log-dirs.json", "offsets.txt"))
     for broker in ("broker-1", "broker-2"):

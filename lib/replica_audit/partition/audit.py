@@ -217,7 +217,8 @@ class PartitionAudit:
     def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""
         leader = self.compared.get(self.metadata.leader)
-        has_table = leader is not None and leader.files.checkpoint_state != "not-collected" and not leader.unreadable
+        has_ids = self.metadata.topic_id is not None or (leader is not None and leader.files.topic_id is not None)  # since 2.8
+        has_table = leader is not None and leader.files.checkpoint_state != "not-collected" and not leader.unreadable and has_ids
         known = known_epoch(self.metadata, with_right_table(leader) if leader is not None and has_table else None)
         topic_id = self.metadata.topic_id or (leader.files.topic_id if leader is not None else None)
         for one in self.compared.values():

@@ -73,12 +73,13 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
 def known_epoch(metadata: PartitionMetadata, leader: LoadedLog | None) -> int:
     """The leader epoch that metadata knows; of metadata that names a leader without one, the last of that leader's own table.
 
-    Source: Partition.makeLeader, since 1.1: a broker that begins to lead notes the new epoch in its table before it takes a record. So a
-    broker whose table ends in an earlier epoch than another replica's does not lead now, though it did when the metadata was written down.
+    Source: Partition.makeLeader since KAFKA-7415 (2.1): a broker that begins to lead notes the new epoch in its table before it takes a
+    record. So a broker whose table ends in an earlier epoch than another replica's does not lead now, though it did when the metadata was
+    written down. Older brokers note it with the first record: of them nothing follows.
 
     Args:
         metadata: what is known of the partition.
-        leader: the log of the broker that it names, with a table of its own; None if there is none.
+        leader: the log of the broker that it names, with a table of its own; None if there is none, or the broker may be older.
     """
     if metadata.leader_epoch >= 0 or metadata.leader < 0 or leader is None:
         return metadata.leader_epoch
