@@ -140,6 +140,35 @@ def test_a_log_that_another_broker_wrote_is_not_read_for_its_folder(tmp_path: Pa
     assert _codes(tables) == [("server.log", "server-log-of-another-broker")]
 
 
+@pytest.mark.parametrize("pod", ["kafka-549545757c-2lmxv", "kafka-5ff8667569-jbfmv", "kafka-7d", "mykafka"])
+def test_a_hash_in_a_name_is_no_number(tmp_path: Path, pod: str) -> None:
+    text = "\n".join(f"[pod/{pod}/kafka] {line}" for broker, line in UNNAMED if broker == 3)
+    assert _said(_audited(tmp_path / "cluster", {"broker-3/console.log": text})) == [(3, 80, 100)]
+    text = "\n".join(json.dumps({"kubernetes": {"pod_name": pod}, "log": line}) for broker, line in UNNAMED if broker == 3)
+    assert _said(_audited(tmp_path / "json", {"broker-3/console.log": text})) == [(3, 80, 100)]
+
+
+@pytest.mark.parametrize("key", ["pod_name", "kubernetes.pod_name", "k8s.pod.name", "host.name", "container_name"])
+def test_names_of_fields_with_dots(tmp_path: Path, key: str) -> None:
+    text = "\n".join(json.dumps({"timeUnixNano": 1, "body": line, key: f"kafka-{broker}"}) for broker, line in UNNAMED)
+    assert _said(_audited(tmp_path / "cluster", {"all.jsonl": text})) == [(3, 80, 100)]
+
+
+@pytest.mark.parametrize("mark", [b"\xfd7zXZ\0abc", b"BZh91AY&SY", b"\x28\xb5\x2f\xfdabc", b"PK\x03\x04abcd"])
+def test_a_packed_log_that_is_not_read_is_told(tmp_path: Path, mark: bytes) -> None:
+    shutil.copytree(CASE, tmp_path / "cluster")
+    (tmp_path / "cluster" / "broker-3" / "server.log.packed").write_bytes(mark)
+    assert _codes(in_process.audit(tmp_path / "cluster")) == [("server.log", "unusable-log")]
+
+
+def test_an_unclean_election_is_told_whoever_logged_it(tmp_path: Path) -> None:
+    line = "[QuorumController id=3000] UNCLEAN partition change for pay-0 with topic ID x: leader: 1 -> 2, leaderEpoch: 3 -> 4"
+    tables = _audited(tmp_path / "cluster", {"all.log": _laid_out("compose", WRITTEN) + f"controller-0 | {_line(9, line)}\n"})
+    told = [(row["kind"], row["broker_id"], row["leader_id"]) for row in tables["logged_incidents"]]
+    assert told == [("removed_below_high_watermark", 3, None), ("unclean_election", None, 2)]
+    assert not _codes(tables)
+
+
 # ------------------------------------------------------------------------------------------------------------------------------ order
 
 HISTORY = [
@@ -167,7 +196,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_last_by_the_lines_own_times_counts(tmp_path: Path, order: str) -> None:
-    expected = [(50, "none"), (80, "warning")]
+    expected = [(50, "none"), (80, "error")]
     assert _of(HISTORY, tmp_path, "as written") == expected
     assert _of(ORDERS[order], tmp_path, "other") == expected
 
@@ -177,7 +206,7 @@ def test_equal_times_keep_the_order_of_the_file(tmp_path: Path, zone: str) -> No
     lines = [_line(10, "[KafkaServer id=3] started"), *(_line(11, CUT.format(n, n + 5)) for n in (60, 40, 50)), _line(12, "Loaded")]
     lines = [f"2026-06-01T08:00:00{zone} {line}" for line in lines] if zone else lines
     for name, order in (("oldest first", lines), ("newest first", lines[::-1])):
-        assert _of(order, tmp_path, name) == [(60, "none"), (40, "none"), (50, "warning")]
+        assert _of(order, tmp_path, name) == [(60, "none"), (40, "none"), (50, "error")]
 
 
 @pytest.mark.parametrize("clock", ["[10:00:{:02d},000]", "Jun 01 10:00:{:02d} host3 kafka[1]:"])
@@ -190,8 +219,8 @@ def test_lines_without_a_year_keep_the_order_of_the_file(tmp_path: Path, clock: 
         "[KafkaServer id=3] y",
     ]
     lines = [f"{clock.format(place)} INFO {message}" for place, message in enumerate(messages)]
-    assert _of(lines, tmp_path, "oldest first") == [(50, "none"), (80, "warning")]
-    assert _of(lines[::-1], tmp_path, "newest first") == [(50, "none"), (80, "warning")]
+    assert _of(lines, tmp_path, "oldest first") == [(50, "none"), (80, "error")]
+    assert _of(lines[::-1], tmp_path, "newest first") == [(50, "none"), (80, "error")]
 
 
 def test_rolled_files_are_one_log(tmp_path: Path) -> None:
@@ -199,4 +228,4 @@ def test_rolled_files_are_one_log(tmp_path: Path) -> None:
     for name, parts in (("rolled", (HISTORY[3:], HISTORY[:3])), ("interleaved", (HISTORY[::2], HISTORY[1::2]))):
         files = {f"broker-3/{file}": "\n".join(part) for file, part in zip(names, parts, strict=True)}
         tables = _audited(tmp_path / name, files)
-        assert [(row["truncation_offset"], row["severity"]) for row in tables["logged_incidents"]] == [(50, "none"), (80, "warning")]
+        assert [(row["truncation_offset"], row["severity"]) for row in tables["logged_incidents"]] == [(50, "none"), (80, "error")]

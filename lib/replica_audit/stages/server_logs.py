@@ -18,6 +18,8 @@ from replica_audit.words import count
 
 _KIND = "server.log"
 _MAX_PROBLEMS = 20  # of one file; one more says how many there are beyond
+_PACKED = (b"\xfd7zXZ\0", b"BZh", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf", b"\x04\x22\x4d\x18")  # xz, bzip2, zstd, zip, 7z, lz4
+_LONGEST_MARK = 8
 _EPOCHS = range(-1, 1 << 31)
 
 
@@ -33,6 +35,10 @@ def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions |
     """
     try:
         with open_text(path) as stream:
+            if stream.read(_LONGEST_MARK).startswith(_PACKED):
+                yield _packed(path)
+                return
+            stream.seek(0)
             found = survey(stream)
             stream.seek(0)
             if found.first is not None and len(found.brokers) == 1 and broker_id not in found.brokers:
@@ -90,6 +96,16 @@ def _cut_lines(path: Path, found: LogSurvey) -> Iterator[Problem]:
             remedy="export the log again, as text with one line for each message",
             line=found.cut_lines[0],
         )
+
+
+def _packed(path: Path) -> Problem:
+    return Problem(
+        path=str(path),
+        kind=_KIND,
+        code="unusable-log",
+        detail="packed in a way that is not read: nothing of it was",
+        remedy="unpack it, or pack it with gzip",
+    )
 
 
 def _of_another(path: Path, broker_id: int, wrote: int, line: int) -> Problem:

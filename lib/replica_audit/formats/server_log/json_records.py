@@ -26,11 +26,21 @@ _NUMBER = re.compile(rb"\d{1,20}(?:\.\d{1,20})?")
 _NEAR_THE_END = 64  # where a colon may follow, or the rest of a number
 _BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)*\{\s*"[^"\\]{1,100}"\s*:')
 _BYTES = re.compile(rb'"MESSAGE"\s*:\s*\[')
-_TIMES = ("timemillis", "@timestamp", "timestamp", "time", "ts", "epochsecond", "__realtime_timestamp")
+_TIMES = (
+    "timemillis",
+    "@timestamp",
+    "timestamp",
+    "time",
+    "ts",
+    "epochsecond",
+    "__realtime_timestamp",
+    "timeunixnano",
+    "observedtimeunixnano",
+)
 _MESSAGES = frozenset(
     {
         *("message", "log", "msg", "textpayload", "_raw", "line", "body", "content", "event", "text", "original", "full_message"),
-        *("value", "values", "rows", "logmessage"),
+        *("value", "values", "rows", "logmessage", "stringvalue"),
     }
 )
 

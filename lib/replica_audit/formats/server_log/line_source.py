@@ -30,7 +30,7 @@ _PREFIXES = tuple(
         rb"(?=[^:]*\d)([A-Za-z0-9_./@-]{1,300}?):(?:\d{1,9}[:-])? ?" + _BEGINS,
     )
 )
-_NUMBERED = re.compile(rb"(?:kafka|broker)s?[-_. /=]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NUMBERED = re.compile(rb"(?:kafka|broker)s?[-_. /=]?(\d{1,9})(?![A-Za-z\d])", re.IGNORECASE)  # not of a hash
 _PLACES = frozenset(
     {
         *("pod", "pod_name", "podname", "kubernetes_pod_name", "container_name", "containername", "logstreamname", "logstream"),
@@ -60,8 +60,8 @@ def is_place(key: str, owner: str) -> bool:
         key: of the field.
         owner: the key of the object that it is in.
     """
-    key = key.lower()
-    return key in _PLACES or (key == "name" and owner.lower() in _OWNERS)
+    *before, key = key.lower().split(".")  # `kubernetes.pod_name`, `k8s.pod.name`
+    return key in _PLACES or (key == "name" and (before[-1] if before else owner.lower()) in _OWNERS)
 
 
 def number_of(source: bytes) -> int | None:
