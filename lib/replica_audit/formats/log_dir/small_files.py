@@ -46,13 +46,16 @@ NO_CHECKPOINT = EpochCheckpoint("missing", [], ())
 
 @dataclass(slots=True)
 class LogDirFiles:
-    """The offset checkpoints of one log directory while its replicas are listed."""
+    """The offset checkpoints of one log directory while its replicas are listed; `is_partly_read`: one of them cannot be read.
+
+    Such a file is as one that was not copied: the replicas themselves are there, whatever a broker with the same file does.
+    """
 
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     clean_shutdown: bool = False
     clean_shutdown_epoch: int | None = None
     has_lock: bool = False
-    offline_reason: str | None = None
+    is_partly_read: bool = False
 
     def offset(self, file: str, replica: tuple[str, int]) -> int | None:
         """The entry of a replica, (topic, partition), in one of the files."""
@@ -101,13 +104,11 @@ class SmallFiles:
         for name in log_dir.OFFSET_CHECKPOINTS:
             if name not in folder.names:
                 continue
-            before = len(problems)
-            read = self.parse(folder.path / name, _offsets, problems)
-            if read is None and name == log_dir.HIGH_WATERMARKS:
-                found.offline_reason = why_offline(f"{name} of its log directory", problems[before])
-            lines, notes = read or ([], [])
-            problems += _noted(folder.path / name, "not-as-written", notes, _NOT_AS_WRITTEN)
-            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines if line.offset >= 0}
+            lines = self.parse(folder.path / name, checkpoints.offset_lines, problems)
+            if lines is None:
+                found.is_partly_read = True
+            else:
+                found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines}
 
     def epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> EpochCheckpoint:
         """Read the epoch table of a replica directory."""

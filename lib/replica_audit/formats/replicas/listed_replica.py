@@ -38,9 +38,7 @@ def listed_replica(
         found = [one.offset(file, (name.topic, name.partition)) for one in (owner, own)]
         return found[1] if found[0] is None else found[0]
 
-    offline = owner.offline_reason or own.offline_reason
-    if held.checkpoint.state == "unreadable":
-        offline = why_offline(log_dir.EPOCH_CHECKPOINT, held.problems[0])
+    is_unreadable = held.checkpoint.state == "unreadable"
     return ReplicaFiles(
         log_dir=log_dir_path,
         directory=directory,
@@ -61,6 +59,6 @@ def listed_replica(
         clean_shutdown=owner.clean_shutdown,
         clean_shutdown_epoch=owner.clean_shutdown_epoch,
         has_lock=owner.has_lock,
-        offline_reason=offline,
+        offline_reason=why_offline(log_dir.EPOCH_CHECKPOINT, held.problems[0]) if is_unreadable else None,
         problems=tuple(held.problems),
     )

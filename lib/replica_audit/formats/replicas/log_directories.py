@@ -47,7 +47,7 @@ def log_directory(
     listed = {f"{topic}-{partition}" for entries in files.offsets.values() for topic, partition in entries}
     lacking = sorted({*(listed - there), *(() if store is None else store.said.vanished)})
     is_refused = any(one.code == CANNOT_READ and (one.path == path or one.path.startswith(f"{path}/")) for one in problems)
-    is_refused = is_refused or files.offline_reason is not None or (store is not None and bool(store.said.unread))
+    is_refused = is_refused or files.is_partly_read or (store is not None and bool(store.said.unread))
     names_all = any(files.offsets.get(name) is not None for name in _NAME_ALL)
     return LogDirectory(
         folder=folder,

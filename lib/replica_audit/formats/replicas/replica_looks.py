@@ -93,7 +93,7 @@ def _of_log_dir(found: LogDirFiles, replica: tuple[str, int]) -> tuple[object, .
     """What the files of a log directory say of one of its replicas."""
     files = map(found.offsets.get, log_dir.OFFSET_CHECKPOINTS)
     offsets = [(False, None) if of_file is None else (True, of_file.get(replica)) for of_file in files]
-    return *offsets, found.clean_shutdown, found.clean_shutdown_epoch, found.has_lock, found.offline_reason
+    return *offsets, found.clean_shutdown, found.clean_shutdown_epoch, found.has_lock, found.is_partly_read
 
 
 def _of_directory(folder: Folder, beside: tuple[object, ...]) -> str | None:

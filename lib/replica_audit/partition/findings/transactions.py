@@ -14,6 +14,7 @@ from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.epochs.lineage import first_difference
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import (
     HangsBecause,
@@ -126,7 +127,7 @@ class TransactionsKnown:
 
     def opened(self, loaded: Loaded) -> tuple[OpenTransaction, ...] | None:
         """What is open at the end of a replica's log; None if that is not known."""
-        if loaded.log is None or loaded.unreadable or loaded.log.recovery_cut is not None or loaded.log.missing:
+        if loaded.log is None or not loaded.has_whole_log or loaded.log.recovery_cut is not None or loaded.log.missing:
             return None
         scanned = self._scanned(loaded)
         found = producers_of_log(scanned[file].segment.producers for file in loaded.files_in_log)
@@ -150,6 +151,9 @@ class TransactionsKnown:
     def _elsewhere(self, opened: OpenTransaction, verdicts: Sequence[ReplicaVerdict]) -> Iterator[TransactionElsewhere]:
         for verdict in verdicts:
             follower, shared = self.compared.get(verdict.follower_id), verdict.common_prefix_end_offset
+            cut = verdict.truncation_offset if verdict.verdict in _CUTS else None
+            if verdict.verdict == Verdict.UNREADABLE or self.compared[self.leadership.leader_id].unreadable:
+                shared, cut = self._by_batches(verdict.follower_id)
             theirs = self.opened(follower) if follower is not None else None
             if follower is None or theirs is None or shared is None:
                 continue  # what its log tells is not known
@@ -161,7 +165,6 @@ class TransactionsKnown:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="open", marker_offset=None, is_removed=None)
             else:
                 offset, marker = _end(follower, opened.producer_id, opened.first_offset + 1)
-                cut = verdict.truncation_offset if verdict.verdict in _CUTS else None
                 yield TransactionElsewhere(
                     broker_id=verdict.follower_id,
                     standing="finished",
@@ -169,6 +172,18 @@ class TransactionsKnown:
                     is_removed=cut is not None and offset is not None and offset >= cut,
                     outcome=None if marker is None else _COMMITTED if marker.is_commit else _ABORTED,
                 )
+
+    def _by_batches(self, follower_id: int) -> tuple[int | None, int | None]:
+        """Up to where a follower agrees with the leader, and where the two hold other epochs, by their batches alone."""
+        pair = [self.replicas.get(broker) for broker in (self.leadership.leader_id, follower_id)]
+        logs = [self.compared.get(broker) for broker in (self.leadership.leader_id, follower_id)]
+        leader, follower = pair
+        if leader is None or follower is None or not all(log is not None and log.has_whole_log for log in logs):
+            return None, None
+        start = max(replica.log.log_start_offset for replica in (leader, follower))
+        end = min(replica.log.log_end_offset for replica in (leader, follower))
+        found = first_difference(leader.history, follower.history, start, end, gaps_count=False)
+        return (end, None) if found is None else (found.first_offset, found.first_offset)
 
     def _last_coordinator_epoch(self, leader: Loaded, producer_id: int) -> int | None:
         """The coordinator epoch of a producer's last marker in the leader's log; -1 if it has none, None if that cannot be read."""

@@ -95,6 +95,13 @@ class Loaded:
         """Whether the replica takes part in verdicts."""
         return is_compared(self.files)
 
+    @property
+    def has_whole_log(self) -> bool:
+        """Whether its batches can be read, whatever its small files are like: they tell by themselves what is in the log."""
+        log = self.log
+        is_usable = not self.unreadable or self.unreadable == self.files.offline_reason
+        return log is not None and is_usable and log.corrupt_offset is None and log.broken_segment is None and not self.is_partly_read
+
     def replica(
         self, *, alive: bool | None, in_isr: bool, may_have_run: bool = False, frozen: bool = False, of_one_time: bool = True
     ) -> Replica:
