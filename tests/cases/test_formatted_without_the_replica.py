@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ def _formatted(root: Path, broker: int, *, named: bool = False, checkpoints: tup
     return log_dir
 
 
-def _of_three(root: Path, leader: int, **formatted: object) -> Path:
+def _of_three(root: Path, leader: int, *, isr: tuple[int, ...] = (1, 2, 3), **formatted: Any) -> Path:
     """Brokers 1 and 2 hold the partition, and 3 has a new disk."""
     _write(root, {1: MORE, 2: MORE}, high_watermarks={1: 15, 2: 15})
-    _formatted(root, 3, **formatted)  # type: ignore[arg-type]
-    return _metadata(root, leader, epoch=1, brokers=[1, 2, 3], isr=[1, 2, 3])
+    _formatted(root, 3, **formatted)
+    return _metadata(root, leader, epoch=1, brokers=[1, 2, 3], isr=isr)
 
 
 def test_the_leader_lost_its_disk(tmp_path: Path) -> None:
@@ -49,9 +50,16 @@ def test_the_leader_lost_its_disk(tmp_path: Path) -> None:
 
 
 def test_a_follower_lost_its_disk(tmp_path: Path) -> None:
-    found = seen(_of_three(tmp_path, 1))
+    found = seen(_of_three(tmp_path, 1, isr=(1, 2)))
     assert (found.exit_code, found.verdicts()) == (0, {2: "identical", 3: "lagging"})
     assert "unread" not in found.text
+
+
+def test_a_member_of_the_isr_lost_its_disk(tmp_path: Path) -> None:
+    """It can be elected cleanly, and then all is gone."""
+    found = seen(_of_three(tmp_path, 1))
+    assert (found.exit_code, found.verdicts()[3]) == (1, "lagging")
+    assert ("ends_below_high_watermark", "error", 3) in found.findings()
 
 
 def test_nobody_leads_and_one_disk_is_new(tmp_path: Path) -> None:
@@ -77,7 +85,7 @@ def test_a_collection_says_the_same(tmp_path: Path, leader: int) -> None:
     ],
 )
 @pytest.mark.parametrize("leader", [1, 3])
-def test_in_doubt_it_is_not_collected(tmp_path: Path, formatted: dict[str, object], leader: int) -> None:
+def test_in_doubt_it_is_not_collected(tmp_path: Path, formatted: dict[str, Any], leader: int) -> None:
     found = seen(_of_three(tmp_path, leader, **formatted))
     assert found.exit_code == 3
     assert "inconclusive" in found.verdicts().values()

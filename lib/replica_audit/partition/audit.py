@@ -43,13 +43,14 @@ from replica_audit.partition.replicas.replica_problems import gone_everywhere, k
 from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, known_epoch, latest, nothing_known, without_leader
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
+from replica_audit.protocol.cluster.topic_ids import HeldId, ids_in_doubt
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.touched import touched_by
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.verdict import Judgement
+from replica_audit.protocol.verdict.verdict import Cause, Judgement, inconclusive
 from replica_audit.tables.audited import AuditedPartition
 from replica_audit.tables.damage import DamagedBatch
 from replica_audit.tables.history import LoggedIncident
@@ -96,6 +97,7 @@ class PartitionAudit:
         self.outdated = self._outdated()
         if self.outdated:
             self.metadata = without_leader(self.metadata)
+        self.unknown_brokers = {broker for broker in self.compared if self._is_unknown(broker)}
         self.replicas = {
             broker: one.replica(
                 alive=self._alive(broker, one.files),
@@ -105,10 +107,11 @@ class PartitionAudit:
                 of_one_time=cluster.simultaneous,
             )
             for broker, one in self.compared.items()
-            if one.log is not None
+            if one.log is not None and broker not in self.unknown_brokers
         }
         self.readable = {broker: replica for broker, replica in self.replicas.items() if not replica.unreadable}
         self.leadership = leadership(self.metadata, list(self.replicas.values()))
+        self.ids_in_doubt = ids_in_doubt(self.metadata.topic_id, self._held_ids(), is_leader_known=self.leadership.source != INFERRED)
         self.because = inferred_because(self.metadata if self.has_metadata else None, outdated=bool(self.outdated))
         self.inferred_because = None if self.because is None else str(self.because)
         self.cleaned_until = max((one.files.cleaner_offset or 0 for one in self.compared.values()), default=0)
@@ -198,6 +201,16 @@ class PartitionAudit:
             input_errors=self._input_errors(),  # last: the others may read files again
         )
 
+    def _is_unknown(self, broker: int) -> bool:
+        """Whether the metadata names the cluster's brokers, and neither there nor for this partition this one."""
+        is_named = broker in self.cluster.named or broker in (*self.metadata.replicas, *self.metadata.ever_replicas)
+        return bool(self.cluster.named) and not is_named
+
+    def _held_ids(self) -> Iterator[HeldId]:
+        for broker, replica in self.replicas.items():
+            log = replica.log
+            yield HeldId(broker, replica.topic_id, has_records=bool(log.runs), log_end_offset=log.log_end_offset)
+
     def _all_logs(self) -> Replicas:
         """Every directory, also those that take no part in verdicts."""
         return Replicas(
@@ -206,6 +219,7 @@ class PartitionAudit:
             apart=self._loaded(self.apart) if self.apart is not None else (),
             cluster=self.cluster,
             runs=self._runs,
+            unknown_brokers=self.unknown_brokers,
         )
 
     def _input_errors(self) -> list[ReportedProblem]:
@@ -250,7 +264,7 @@ class PartitionAudit:
         sides = [
             Side(loaded=self.compared[broker], replica=replica)
             for broker, replica in sorted(self.replicas.items())
-            if not replica.topic_id or topic_id in (None, replica.topic_id)
+            if not replica.topic_id or topic_id in (None, replica.topic_id) or self.ids_in_doubt is not None
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
@@ -270,6 +284,7 @@ class PartitionAudit:
         return Audited(
             metadata=self.metadata,
             because=self.because,
+            ids_in_doubt=self.ids_in_doubt,
             leadership=self.leadership,
             compared=self.compared,
             replicas=self.replicas,
@@ -367,7 +382,10 @@ class PartitionAudit:
     def pair(self, follower_id: int) -> pairs.Pair | Judgement:
         """A follower with the leader, or why it cannot be compared."""
         follower, leader = self.compared.get(follower_id), self.compared.get(self.leadership.leader_id)
-        found = why_not_compared(leader, follower, self.leadership.leader_id, self.metadata.topic_id)
+        if follower_id in self.unknown_brokers:
+            names = ", ".join(map(str, self.cluster.named))
+            return inconclusive(Cause.UNKNOWN_BROKER, f"the metadata names brokers {names}, and not {follower_id}: which broker is it?")
+        found = why_not_compared(leader, follower, self.leadership.leader_id, self.metadata.topic_id, self.ids_in_doubt)
         if isinstance(found, Judgement):
             return found
         return self._make_pair(*(Side(loaded=one, replica=self.replicas[one.broker_id]) for one in found))

@@ -10,6 +10,7 @@ from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
+from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
@@ -35,6 +36,7 @@ class Audited:
 
     metadata: PartitionMetadata
     because: InferredBecause | None
+    ids_in_doubt: TopicIdsInDoubt | None
     leadership: Leadership
     compared: Mapping[int, Loaded]
     replicas: Mapping[int, Replica]

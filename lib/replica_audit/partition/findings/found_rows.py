@@ -34,6 +34,7 @@ from replica_audit.tables.transactions import HangingTransaction
 def found_rows(audited: Audited) -> Iterator[FoundFinding]:
     """Every finding."""
     yield from _of_partition(audited)
+    yield from _of_topic_ids(audited)
     yield from _of_leader(audited)
     yield from _of_followers(audited)
     yield from _of_logs(audited)
@@ -208,6 +209,24 @@ def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
         cluster_stopped=stopped,
         candidates=tuple(ElectionChoice.of(choice) for choice in audited.choices),
     )
+
+
+def _of_topic_ids(audited: Audited) -> Iterator[FoundFinding]:
+    """That nobody can tell which topic id is right: an error where records may be under the wrong one by what the metadata says."""
+    doubt, metadata = audited.ids_in_doubt, audited.metadata
+    if doubt is not None:
+        yield FoundFinding(
+            finding_key=audited.finding_key(PartitionCode.TOPIC_ID_CONFLICT, NOBODY),
+            code=str(PartitionCode.TOPIC_ID_CONFLICT),
+            severity=str(Severity.WARNING if doubt.known is None else Severity.ERROR),
+            topic=metadata.topic,
+            partition=metadata.partition,
+            broker_id=NOBODY,
+            summary=doubt.sentence,
+            about=str(FindingAbout.PARTITION),
+            leader_id=audited.leadership.leader_id,
+            leader_source=audited.leadership.source,
+        )
 
 
 def _running(cluster: ClusterFacts, stopped_cleanly: Collection[int]) -> list[bool]:

@@ -45,7 +45,7 @@ class Replicas:
     """All that was read of a partition.
 
     `metadata` is None where none names it, or it is outdated; `loaded` are all directories, `apart` those of second copies of a broker.
-    `runs`: whether the broker of one runs.
+    `runs`: whether the broker of one runs. Of `unknown_brokers`, which the metadata does not name, nothing is foretold.
     """
 
     metadata: PartitionMetadata | None
@@ -53,6 +53,7 @@ class Replicas:
     apart: Sequence[Loaded]
     cluster: ClusterFacts
     runs: Runs
+    unknown_brokers: Collection[int] = ()
 
 
 def set_aside_findings(topic: str, partition: int, known: Replicas) -> Iterator[FoundFinding]:
@@ -97,7 +98,14 @@ def _goes(one: Loaded, known: Replicas) -> tuple[SetAsideBecause, AtStart] | Non
     files, cluster = one.files, known.cluster
     is_told = files.topic_id is not None or (files.checkpoint_state not in ("not-collected",) and not _is_text(one))
     is_refused = any(problem.kind == PARTITION_METADATA for problem in files.problems)
-    if not one.is_compared or one.is_known_empty or one.broker_id not in cluster.kraft or not is_told or is_refused:
+    if (
+        not one.is_compared
+        or one.is_known_empty
+        or one.broker_id not in cluster.kraft
+        or not is_told
+        or is_refused
+        or one.broker_id in known.unknown_brokers
+    ):
         return None
     is_whole = cluster.metadata_log_end[0] >= 0
     because = set_aside_because(one.broker_id, files.topic_id, known.metadata, is_whole=is_whole)

@@ -8,6 +8,7 @@ from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.partition.pairs.pair import PairKeys
 from replica_audit.partition.replicas.known_empty import MADE_EMPTY
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
 from replica_audit.tables.pairs import ReplicaVerdict
@@ -79,7 +80,7 @@ def with_empty_side(verdict: ReplicaVerdict, leader: Loaded, follower: Loaded) -
 
 
 def why_not_compared(
-    leader: Loaded | None, follower: Loaded | None, leader_id: int, topic_id: str | None
+    leader: Loaded | None, follower: Loaded | None, leader_id: int, topic_id: str | None, doubt: TopicIdsInDoubt | None = None
 ) -> Judgement | tuple[Loaded, Loaded]:
     """The judgement on a follower that cannot be compared; else the two replicas, both of which have a log with a known end.
 
@@ -88,6 +89,7 @@ def why_not_compared(
         follower: None if the input does not hold it.
         leader_id: -1 if none can be inferred.
         topic_id: by the metadata, None if unknown.
+        doubt: which topic id is right, if nobody can tell.
     """
     if follower is None:
         return inconclusive(Cause.NOT_COLLECTED, "the metadata names this replica, the input does not hold it")
@@ -95,6 +97,9 @@ def why_not_compared(
         return inconclusive(follower.not_whole, str(follower.unreadable))
     if follower.log is None or follower.is_end_unknown or follower.files.checkpoint_state == "unreadable":
         return Judgement(verdict=Verdict.UNREADABLE, reason=follower.unreadable or "no log")
+    ids = {one.files.topic_id for one in (leader, follower) if one is not None} | ({topic_id} if topic_id else set())
+    if doubt is not None and len(ids - {None}) > 1:
+        return inconclusive(Cause.TOPIC_ID_IN_DOUBT, doubt.sentence)
     if leader is None:
         is_known = leader_id >= 0
         named = f"the input does not hold the replica of leader {leader_id}" if is_known else "no replica can be inferred as the leader"

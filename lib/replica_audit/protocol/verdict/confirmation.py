@@ -83,7 +83,12 @@ def is_resolved(finding: Open, check: Check) -> bool:
             return is_known and check.has_no_hanging_transaction
         case PartitionCode.IN_SYNC_OUTSIDE_ISR:
             return is_known and finding.broker_id in check.isr
-        case PartitionCode.SEQUENCE_GAP | PartitionCode.OFFSETS_MISSING | PartitionCode.COMMITTED_RECORDS_GONE:
+        case (
+            PartitionCode.SEQUENCE_GAP
+            | PartitionCode.OFFSETS_MISSING
+            | PartitionCode.COMMITTED_RECORDS_GONE
+            | PartitionCode.TOPIC_ID_CONFLICT
+        ):
             return check.leader_id in check.clean
     if finding.about in (FindingAbout.LEADER, FindingAbout.REPLICA, FindingAbout.BROKER_LOG):
         return finding.broker_id in check.clean

@@ -9,7 +9,7 @@ from replica_audit.protocol.verdict.verdict import Cause
 from replica_audit.report.facts.explained_rows import ExplainedVerdict
 
 
-def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
+def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:  # noqa: C901 - one case for each cause
     """The steps, by the cause; `save` says how to keep the follower's files."""
     match verdict.cause:
         case Cause.NOT_COLLECTED:
@@ -50,7 +50,27 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:
                 "directory (.kafka_cleanshutdown shows that it is stopped). Then audit again. If it still has no "
                 "segment, somebody removed the files of a running broker: move its leaderships to other brokers before you restart it."
             )
+        case Cause.TOPIC_ID_IN_DOUBT | Cause.UNKNOWN_BROKER:
+            yield from _whose_it_is(verdict)
         case None:  # a run of an older version has it in its reason only
             yield "Fix what the reason names and audit again; until then nothing is known about this follower."
         case _ as never:
             assert_never(never)
+
+
+def _whose_it_is(verdict: ExplainedVerdict) -> Iterator[str]:
+    """What to find out where it is not known of which topic, or broker, a directory is."""
+    if verdict.cause == Cause.UNKNOWN_BROKER:
+        yield (
+            f"Find out which broker the folder of broker {verdict.follower_id} is of: meta.properties of its log directories says it; copy "
+            "that file, too. If the broker was taken out of the cluster, keep its directories until nobody needs their records."
+        )
+        return
+    yield (
+        "Move no directory away, and delete none: the logs with the other topic id may be all that is left of the records. Copy them, and "
+        "keep KRaft brokers that hold them stopped: they set a log aside whose id the metadata does not know."
+    )
+    yield (
+        "Ask the cluster for the topic id (kafka-topics.sh --describe), and find out whether the topic was deleted and made again. If not, "
+        "the id of the metadata, or of the empty log, is the wrong one."
+    )

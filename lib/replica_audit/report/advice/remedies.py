@@ -212,8 +212,9 @@ def _unreadable(explanation: Explanation) -> Iterator[str]:
 
 def _stale_topic_id(explanation: Explanation) -> Iterator[str]:
     yield (
-        "The directory belongs to a deleted topic of this name; nothing in it belongs to the current topic. KRaft brokers set it "
-        "aside as stray (-stray) when they start."
+        "The directory belongs to an earlier topic of this name: its topic id is not the leader's, which holds the records of the current "
+        "one. A KRaft broker renames it to -stray when it starts, and keeps it (until 3.6 it deletes it); a ZooKeeper broker leaves it "
+        "where it is, and does not replicate the partition."
     )
     yield f"If nobody needs the old topic's records: {_refetch(explanation)}."
 

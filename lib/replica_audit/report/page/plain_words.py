@@ -157,6 +157,10 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 partition lacks offsets in the middle of its log: they were written, and no replica has them.",
         "{n} partitions lack offsets in the middle of their logs: they were written, and no replica has them.",
     ),
+    PartitionCode.TOPIC_ID_CONFLICT: (
+        "1 partition has its records under another topic id than the metadata or its leader: which one is right is unknown.",
+        "{n} partitions have their records under other topic ids than the metadata or their leaders: which are right is unknown.",
+    ),
     PartitionCode.WILL_BECOME_STRAY: (
         "1 broker will set a log aside when it starts, and go on without its records.",
         "{n} logs will be set aside when their brokers start, which go on without their records.",
