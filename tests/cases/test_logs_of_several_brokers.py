@@ -99,6 +99,16 @@ def test_lines_of_several_brokers_without_any_names_are_told_of_nobody(tmp_path:
     assert tables["problems"][0]["line"] == 4
 
 
+@pytest.mark.parametrize("layout", ["Jun 01 10:00:00 {} kafka[7]: {}", "{} | {}", '{{"host": "{}", "log": {}}}'])
+def test_hosts_without_numbers_are_known_by_their_lines_alone(tmp_path: Path, layout: str) -> None:
+    hosts = {1: "alpha", 2: "beta", 3: "gamma"}
+    for name, written, expected in (("all", WRITTEN, [(3, 80, 100)]), ("one is not named", WRITTEN[:2] + WRITTEN[3:], [])):
+        text = "".join(layout.format(hosts[broker], json.dumps(line) if "log" in layout else line) + "\n" for broker, line in written)
+        tables = _audited(tmp_path / name, {"all.log": text})
+        assert _said(tables) == expected
+        assert _codes(tables) == ([] if expected else [("server.log", "unknown-broker")])
+
+
 def test_a_name_that_the_folder_contradicts_is_told_of_nobody(tmp_path: Path) -> None:
     tables = _audited(tmp_path / "cluster", {"broker-2/console.log": _laid_out("compose", UNNAMED[1:])})
     assert _said(tables) == []

@@ -12,6 +12,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import metadata_files, metadata_log, metadata_log_text
 from replica_audit.formats.replicas import broker_files
+from replica_audit.formats.server_log.log_owner import is_named_for_a_broker
 from replica_audit.model import (
     BrokerStanding,
     LogDirectory,
@@ -120,7 +121,8 @@ def _is_text(found: ReplicaFiles) -> bool:
 
 def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
     path = located(source["path"])
-    for found in server_logs.read_log(path, source["broker_id"]):
+    is_told = source["kind"] == "broker" or is_named_for_a_broker(path)
+    for found in server_logs.read_log(path, source["broker_id"], is_told=is_told):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
         elif isinstance(found, LoggedVersions):

@@ -23,7 +23,7 @@ _LONGEST_MARK = 8
 _EPOCHS = range(-1, 1 << 31)
 
 
-def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions | Problem]:
+def read_log(path: Path, broker_id: int, *, is_told: bool = True) -> Iterator[LogEvent | LoggedVersions | Problem]:
     """What one log tells, each event with its broker, and what of it cannot be used.
 
     A log whose lines all name one other broker is not this broker's, and not read. A line that names no broker is left out where several
@@ -31,7 +31,8 @@ def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions |
 
     Args:
         path: of the log.
-        broker_id: the broker in whose folder it lies, or that it is named for.
+        broker_id: the broker in whose folder it lies, or that it is named for; else the one that a line names first.
+        is_told: whether its folder or its name tells the broker.
     """
     try:
         with open_text(path) as stream:
@@ -44,7 +45,7 @@ def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions |
             if found.first is not None and len(found.brokers) == 1 and broker_id not in found.brokers:
                 yield _of_another(path, broker_id, *found.first)
             else:
-                yield from _events(path, stream, found, broker_id)
+                yield from _events(path, stream, found, Writers(found, broker_id, is_told=is_told))
                 yield from _cut_lines(path, found)
                 if reason := why_cut(stream):
                     yield cannot_read(path, _KIND, OSError(0, reason))
@@ -56,10 +57,9 @@ def read_log(path: Path, broker_id: int) -> Iterator[LogEvent | LoggedVersions |
         yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
 
 
-def _events(path: Path, stream: BinaryIO, found: LogSurvey, broker_id: int) -> Iterator[LogEvent | Problem]:
+def _events(path: Path, stream: BinaryIO, found: LogSurvey, writers: Writers) -> Iterator[LogEvent | Problem]:
     impossible, unknown, first = 0, 0, 0
-    of = Writers(found, broker_id).of
-    for event in events(stream, str(path), writer_of=of, newest_first=found.newest_first, zone_minutes=found.zone_minutes):
+    for event in events(stream, str(path), writer_of=writers.of, newest_first=found.newest_first, zone_minutes=found.zone_minutes):
         if not _is_possible(event):
             impossible += 1
             if impossible <= _MAX_PROBLEMS:

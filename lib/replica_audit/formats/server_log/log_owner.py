@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.files.packed_text import open_text
+from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.json_records import is_json, records
 from replica_audit.formats.server_log.line_source import number_of, prefix_of
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log, quotes_a_server_log
@@ -62,6 +63,12 @@ def is_unusable(path: Path) -> bool:
         return False
     with open_text(path) as stream:
         return quotes_a_server_log(stream.read(_SNIFFED))
+
+
+def is_named_for_a_broker(path: Path) -> bool:
+    """Whether the name of a log beside the brokers' folders, or of the folder that it lies in, names a broker."""
+    folder = path.parent.name
+    return any(one is not None for one in (log_dir.server_log_of(path.name), log_dir.is_broker_folder(folder), number_of(folder.encode())))
 
 
 def written_by(path: Path) -> tuple[bool, int | None]:

@@ -104,8 +104,8 @@ def survey(stream: BinaryIO) -> LogSurvey:
 class Writers:
     """The broker of each line of a log, by the line's source."""
 
-    def __init__(self, found: LogSurvey, broker_id: int) -> None:
-        """Take what a log shows, and the broker that its folder or its name names."""
+    def __init__(self, found: LogSurvey, broker_id: int, *, is_told: bool = True) -> None:
+        """Take what a log shows, and its broker; `is_told`: its folder or its name tells that, not one of its lines."""
         self._by_source: Mapping[bytes, int | None] = {
             source: next(iter(brokers)) if len(brokers) == 1 else None for source, brokers in found.named.items() if source
         }
@@ -114,7 +114,7 @@ class Writers:
         numbers = {number for source in found.sources if (number := number_of(source)) is not None}
         self._counts_numbers = told == {True} or (not told and broker_id in numbers)
         others = numbers if self._counts_numbers or not told else set()
-        self._only = broker_id if (found.brokers | others) <= {broker_id} else None
+        self._only = broker_id if (found.brokers | others) <= {broker_id} and (is_told or not self._by_source) else None
 
     def of(self, source: bytes) -> int | None:
         """The broker that wrote a line which names none itself; None if that is not known."""
