@@ -207,6 +207,10 @@ PLACES: list[tuple[str, tuple[str | int, ...], list[object]]] = [
     ("topics[0].partitions[0].replicas", ("topics", 0, "partitions", 0, "replicas"), [[True, 2]]),
     ("topics[0].partitions[0].isr", ("topics", 0, "partitions", 0, "isr"), [[False]]),
     ("topics[0].partitions[0].replicas", ("topics", 0, "partitions", 0, "replicas"), [[1, 1], [1, 2, 1]]),
+    ("topics[0].partitions[0].isr", ("topics", 0, "partitions", 0, "isr"), [[-1], [1, -2]]),
+    ("topics[0].partitions[0].leader", ("topics", 0, "partitions", 0, "leader"), [-2, -5]),
+    ("topics[0].partitions[0].leader_epoch", ("topics", 0, "partitions", 0, "leader_epoch"), [-2]),
+    ("brokers[0].id", ("brokers", 0, "id"), [-1]),
     ("brokers[0].state", ("brokers", 0, "state"), ["alive", "UP", "offline", "stopped"]),
 ]
 

@@ -139,7 +139,8 @@ def _left_out_by(stage: str, lines: int, *, reads_a_file: bool) -> str | None:
         return None
     if program in _COUNTING and _holds_all(program, stage, lines):
         return None
-    return stage[:_SHOWN].rstrip("'\" ")
+    shown = stage[:_SHOWN]
+    return shown if all(shown.count(quote) % 2 == 0 for quote in "'\"") else shown.rstrip("'\" ")
 
 
 def _program(stage: str) -> str:

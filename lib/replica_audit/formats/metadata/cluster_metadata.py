@@ -76,7 +76,7 @@ def _broker_states(brokers: list[Any]) -> dict[int, str]:
     states: dict[int, str] = {}
     for i, broker in enumerate(brokers):
         at = f"brokers[{i}]."
-        broker_id = _required(broker, "id", int, at)
+        broker_id = _not_negative(_required(broker, "id", int, at), f"{at}id")
         if broker_id in states:
             raise MetadataError(f"{at}id is {broker_id}, which is given twice")
         states[broker_id] = _typed(broker, "state", str, at) or "unknown"
@@ -115,6 +115,9 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 raise MetadataError(f"{where}partition is {number} of topic {_shown(name)}, which is given twice")
             given.add((name, number))
             leader, epoch = (_typed(partition, key, int, where) for key in ("leader", "leader_epoch"))
+            for key, value in (("leader", leader), ("leader_epoch", epoch)):
+                if value is not None and value < -1:
+                    raise MetadataError(f"{where}{key} is {value}, and only -1 says that there is none")
             yield PartitionMetadata(
                 topic=name,
                 partition=number,
@@ -185,7 +188,7 @@ def _ids(owner: dict[str, Any], key: str, where: str) -> tuple[int, ...]:
     values = _typed(owner, key, list, where) or []
     if len(set(map(str, values))) < len(values):
         raise MetadataError(f"{where}{key} names a broker twice")
-    if values and not (set(map(type, values)) == {int} and min(values) >= -_INT32_MAX and max(values) <= _INT32_MAX):
+    if values and not (set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= _INT32_MAX):
         raise MetadataError(f"{where}{key} holds something that is not a broker id")
     return tuple(values)
 
