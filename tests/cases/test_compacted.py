@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.cases.shapes import COLLECTED, RAW, SHAPES, Segments, audited, errors, metadata, replica, shaped, verdicts
+from tests.cases.shapes import COLLECTED, RAW, SHAPES, TEXT, Segments, audited, errors, filled, metadata, replica, shaped, verdicts
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.support.in_process import Row
@@ -77,3 +78,39 @@ def test_where_records_are_many_they_are_not_read_unasked(tmp_path: Path, monkey
     monkeypatch.setattr("replica_audit.partition.audit.FEW_BYTES", 100)
     found = verdict(audited(cluster(tmp_path / "raw", LOST_A_KEY, shape=RAW, truncated=True, to=tmp_path)))
     assert (found["verdict"], found["keys_may_differ"]) == ("consistent", True)
+
+
+def superseded(root: Path, table: Sequence[tuple[int, int]], *, left: bytes = b"") -> Path:
+    """A leader whose cleaner left nothing, or `left`, below the end of its follower, which ends at 50 in epoch 6."""
+    newest = kf.batch(70, 8, deltas=range(5))
+    replica(root, 1, {0: left, 70: newest}, reached=75, table=table, cleaner=70)
+    replica(root, 2, {0: filled(0, 30, epoch=2) + filled(30, 20, epoch=6)}, reached=50, table=[(2, 0), (6, 30)])
+    return metadata(root, 1, [1, 2], isr=[1], policy="compact", epoch=8, down=[2])
+
+
+@pytest.mark.parametrize(
+    ("table", "shape", "code"),
+    [
+        pytest.param([(2, 0), (6, 30), (8, 60)], RAW, "consistent", id="its table has the follower's epoch"),
+        pytest.param([(2, 0), (6, 30), (8, 60)], COLLECTED, "consistent", id="so it has where it was collected"),
+        pytest.param([(2, 0), (8, 20)], RAW, "stale_tail", id="its table shows another epoch"),
+        pytest.param([(2, 0), (6, 30), (8, 60)], TEXT, "inconclusive", id="text has no table"),
+        pytest.param([(2, 0), (8, 20)], TEXT, "inconclusive", id="text has none that would show a cut"),
+    ],
+)
+def test_without_a_batch_in_common_only_a_table_tells(tmp_path: Path, table: Sequence[tuple[int, int]], shape: str, code: str) -> None:
+    found = audited(shaped(superseded(tmp_path / "raw", table), shape, tmp_path / "as"))
+    assert verdicts(found) == {2: code}
+
+
+@pytest.mark.parametrize(
+    ("left", "code"),
+    [
+        pytest.param(filled(0, 10, epoch=2), "inconclusive", id="of another epoch"),
+        pytest.param(filled(30, 10, epoch=6), "inconclusive", id="of the epoch, and short of the end"),
+        pytest.param(filled(40, 20, epoch=6), "consistent", id="of the epoch, up to the end and beyond"),
+    ],
+)
+def test_text_tells_as_much_as_is_left(tmp_path: Path, left: bytes, code: str) -> None:
+    root = superseded(tmp_path / "raw", [(2, 0), (6, 30), (8, 60)], left=left)
+    assert verdicts(audited(shaped(root, TEXT, tmp_path / "as"))) == {2: code}

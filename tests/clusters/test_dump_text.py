@@ -55,11 +55,12 @@ def _rows(tables: dict[str, list[dict[str, Any]]], table: str, root: Path) -> Co
 
 @pytest.mark.clusters
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "/".join(case[1].relative_to(ROOT.parent).parts[-2:]))
-def test_text_gives_the_rows_that_segments_give(case: tuple[Path, Path], tmp_path: Path) -> None:
+def test_text_gives_the_rows_that_segments_give(case: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replica_audit.partition.audit.FEW_BYTES", -1)  # texts hold no records that could be compared unasked
     root, texts = case
     copy = tmp_path / "copy"
     assert _with_text(root, texts, copy) > 0
-    from_segments, from_text = in_process.audit(root), in_process.audit(copy)
+    from_segments, from_text = in_process.audit(root, anew=True), in_process.audit(copy)
     for table in TABLES:
         assert _rows(from_text, table, copy) == _rows(from_segments, table, root), table
     assert "dump" in {row["source"] for row in from_text["segment_epochs"]}
@@ -109,4 +110,4 @@ def test_text_alone_of_a_compacted_topic_is_no_alarm(texts: Path, compare: Liter
     compacted = [row for row in rows if row["topic"] in ("compacted", "profile", "settings")]
     assert compacted
     assert all(row["compacted"] for row in compacted)
-    assert {row["verdict"] for row in compacted} <= {"identical", "lagging"}
+    assert {(row["verdict"], row["severity"]) for row in compacted} == {("consistent", "none")}

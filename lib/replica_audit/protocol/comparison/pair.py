@@ -222,6 +222,22 @@ class Comparison:
         return self.context.touched is not None
 
     @property
+    def untold_end(self) -> lineage.Span | None:
+        """The follower's last batches, where nothing tells whether the leader's log went on in their epoch: then a cut is unknown.
+
+        A cleaner leaves gaps between epochs, and only the leader's table tells where one of them ended: text has none.
+        """
+        if not self.context.compacted or self.leader.checkpoint_known or self.difference is not None or not self.leader.history:
+            return None
+        held = [span for span in self.follower.history if span.first_offset < self.leader.log.log_end_offset]
+        if not held:
+            return None
+        last = min(held[-1].end_offset, self.leader.log.log_end_offset) - 1
+        own = [span for span in self.leader.history if span.leader_epoch == held[-1].leader_epoch]
+        goes_on = any(span.first_offset <= last for span in own) and any(span.end_offset > last for span in own)
+        return None if goes_on else held[-1]
+
+    @property
     def content_decides(self) -> bool:
         """Whether the batches have to be compared."""
         return self.start < self.content_end
@@ -290,7 +306,9 @@ class Comparison:
         if self.context.compacted:
             start = max(first, self.leader.log.log_start_offset)
             gone = lineage.lacking(own, theirs, start, end, missing_from=self.compacted_until(start))
-            held += lineage.without(lineage.only_in_left(own, theirs, start, end), gone)
+            away = lineage.without(lineage.only_in_left(own, theirs, start, end), gone)
+            told = lineage.history_of_table(self.leader.log.epochs, start, end) if self.leader.checkpoint_known else []
+            held += lineage.shared(away, told, start, end)  # its cleaner took only what its table tells that it held
         return held
 
     def compacted_until(self, start: int) -> int:

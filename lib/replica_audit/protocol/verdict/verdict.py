@@ -181,6 +181,10 @@ def _incomparable(c: Comparison) -> Judgement | None:
     if c.metadata_is_older:
         why = "the follower was written in an epoch that neither the metadata nor the leader's copy knows"
         return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
+    if c.untold_end is not None:
+        epoch, at = c.untold_end.leader_epoch, c.untold_end.end_offset - 1
+        why = f"its leader-epoch-checkpoint is not in the input, and its cleaner left nothing that shows epoch {epoch} at offset {at}"
+        return inconclusive(Cause.LEADER_UNKNOWN, f"{why}: whether the follower truncates is unknown")
     return None
 
 
