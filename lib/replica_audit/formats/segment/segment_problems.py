@@ -45,7 +45,7 @@ _NOT_RECOVERED = (
     f"directory away and let it fetch the log from the leader; {IF_IT_LEADS}"
 )
 _WENT_BACK = (
-    "copy the replica's directory before its broker starts or stops: log recovery cuts nothing off here, it keeps all of the segment or, "
+    "copy the replica's directory before its broker starts or stops: log recovery does not truncate here, it keeps all of the segment or, "
     "where its index cannot take the offset (InvalidOffsetException), empties it and deletes what follows. Followers cannot fetch beyond "
     f"this batch. Keep the copy and rebuild the replica from one whose offsets rise; {IF_IT_LEADS}"
 )

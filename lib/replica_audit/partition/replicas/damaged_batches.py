@@ -113,11 +113,11 @@ def _unframed(one: Loaded, *, is_alive: bool) -> Iterator[DamagedBatchFound]:
         is_newest, problem = place == len(files) - 1, stops.get(file.path)
         if problem is None or (is_newest and is_alive and problem.code in TAILS):
             continue
-        yield from _stop(one, file, problem, None if is_newest else files[place + 1].base_offset - 1, is_alive=is_alive)
+        yield from _stop(one, file, problem, None if is_newest else files[place + 1].base_offset - 1)
 
 
-def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None, *, is_alive: bool) -> Iterator[DamagedBatchFound]:
-    recovers = not one.files.clean_shutdown and not is_alive
+def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None) -> Iterator[DamagedBatchFound]:
+    cut = one.log.recovery_cut if one.log else None
     if problem.code == EMPTIED:
         yield DamagedBatchFound(
             broker_id=one.broker_id,
@@ -141,7 +141,7 @@ def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None, *,
                     byte_offset=item.position,
                     stored=item.header if problem.code != "zero-filled-tail" else None,
                     overlaps=problem.code == "offsets-not-increasing",
-                    cut_by_recovery=last is None and recovers,  # from the segment of the recovery point on, which is this one at the latest
+                    cut_by_recovery=cut is not None and item.next_offset >= cut,
                 )
             return
         if item.path != file.path:

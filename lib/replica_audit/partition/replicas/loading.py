@@ -24,6 +24,7 @@ from replica_audit.model import (
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.replica_problems import (
+    as_recovered,
     cleaner_offset,
     emptied_problem,
     is_left_by_recovery,
@@ -216,7 +217,8 @@ def load(
     newest = max(scans, key=lambda scan: scan.file.base_offset, default=None)
     ends = [with_known_stop(one, files, alive=alive) for one in newest.problems] if newest is not None else []
     torn_end = next((one for one in ends if is_left_by_recovery(one, files, alive=alive)), None)
-    problems = [*files.problems, *(one for scan in scans for one in (ends if scan is newest else scan.problems))]
+    of_scans = [(scan.segment, one) for scan in scans for one in (ends if scan is newest else scan.problems)]
+    problems = [*files.problems, *(one for _segment, one in of_scans)]
     incomplete = next((problem for problem in problems if problem.code in TEXT_NOT_WHOLE), None)
     segments = after_swaps(scan.segment for scan in scans)
     read = {(part.base_offset, part.swap): part for part in (scan.file for scan in scans)}
@@ -237,6 +239,7 @@ def load(
         )
         if files.checkpoint_state == NOT_USED:
             log = replace(log, epochs=EMPTY, epochs_on_disk=EMPTY)
+        problems = [*files.problems, *(as_recovered(one, files, segment, log) for segment, one in of_scans)]
         emptied = emptied_segment(log, cleaner_offset(files) if compacted else 0, copied_apart=copied_apart)
         if emptied is not None:
             problems.append(emptied_problem(read[(emptied[0], False)].path, *emptied))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
 from replica_audit.formats.segment.segment_problems import ENDS_IN_NO_BATCH, IF_IT_LEADS
-from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles
+from replica_audit.formats.segment.segment_scan import GOES_BACK
+from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles, Segment
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _LOG_WAS_LONGER = (
@@ -21,6 +22,12 @@ _NO_RECOVERY = (
 )
 _RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts and truncates these bytes"
 EMPTIED = "emptied-segment"
+_CUTS = (
+    "copy the replica's directory before its broker starts: {}, so it recovers the log and truncates it at offset {}, with all that is "
+    "behind that; it fetches again only what the leader holds"
+)
+# where log recovery stops (LogSegment.recover), besides at the torn ends that a crash leaves
+_ENDS_RECOVERY = ("crc-mismatch", "bad-batch-length", "bad-batch-header", GOES_BACK)
 _MAX_BEYOND = 20  # problems of one table; one more says how many there are besides
 
 
@@ -79,6 +86,23 @@ def with_known_stop(problem: Problem, files: ReplicaFiles, *, alive: bool | None
     if files.clean_shutdown:
         return replace(problem, remedy=_NO_RECOVERY)
     return replace(problem, remedy=_RECOVERS) if files.has_lock else problem
+
+
+def as_recovered(problem: Problem, files: ReplicaFiles, segment: Segment, log: LoadedLog) -> Problem:
+    """A segment's problem with what the broker will do about it when it starts, if log recovery ends at it, or before it.
+
+    Args:
+        problem: of the segment.
+        files: of the replica.
+        segment: the one.
+        log: the replica's, as it will be loaded.
+    """
+    if log.recovery_cut is None or segment.base_offset < log.segment_bases[-1] or problem.code not in _ENDS_RECOVERY:
+        return problem
+    if problem.code == GOES_BACK and not segment.damaged:
+        return problem  # recovery passes over it
+    why = "it was not stopped cleanly" if files.has_lock else "the input shows no clean stop (.kafka_cleanshutdown)"
+    return replace(problem, remedy=_CUTS.format(why, log.recovery_cut))
 
 
 def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may_have_holes: bool) -> Iterator[Problem]:

@@ -57,7 +57,8 @@ def damage_steps(damaged: Sequence[ExplainedDamage]) -> Iterator[str]:
     for one in damaged[:_MOST]:
         wrong, copies = what_is_wrong(one), good_copies(one)
         if one.cut_by_recovery:
-            yield f"{_begun(wrong)}. The broker cuts it off when it starts and fetches from there: {copies}."
+            cut = "The broker cuts it off when it starts, with all that is behind it: copy its directory first"
+            yield f"{_begun(wrong)}. {cut}. {_begun(copies)}."
             continue
         yield f"{_begun(copies)} ({wrong})."
         if one.damage == "unframed" and one.last_offset is None:

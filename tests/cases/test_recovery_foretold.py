@@ -1,0 +1,73 @@
+"""What log recovery does to a damaged log when its broker starts is said the same everywhere: problem, verdict, damaged batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases.shapes import COLLECTED, RAW, audited, filled, metadata, replica, shaped, stop, verdicts
+from tests.formats import kafka_files as kf
+from tests.support.in_process import Row
+
+LEADER, FOLLOWER = 1, 2
+WHOLE = {0: filled(0, 100), 100: filled(100, 100), 200: filled(200, 100)}
+SIZE = len(kf.batch(0, 3, deltas=range(10)))
+
+
+def _flipped(content: bytes) -> bytes:
+    """A segment whose second batch has a byte that changed."""
+    return content[: SIZE + 80] + bytes([content[SIZE + 80] ^ 1]) + content[SIZE + 81 :]
+
+
+HOW = {
+    "a byte flipped": _flipped,
+    "a length of zero": lambda content: content[:SIZE] + kf.with_field(content[SIZE:], ">i", 8, 0),
+    "another magic": lambda content: content[:SIZE] + kf.with_field(content[SIZE:], ">b", 16, 9),
+}
+
+
+def _audited(tmp_path: Path, shape: str, how: str, base: int, point: int, **stops: bool) -> tuple[str, Row, Row, Row]:
+    """Verdict, problem, damaged batch and replica of a follower with a damaged segment; `cleanly` as of `stop`, or it runs."""
+    root = tmp_path / "raw"
+    for broker in (LEADER, FOLLOWER):
+        segments = WHOLE | ({base: HOW[how](WHOLE[base])} if broker == FOLLOWER else {})
+        log_dir = replica(root, broker, segments, reached=300).parent
+        (log_dir / "recovery-point-offset-checkpoint").write_bytes(kf.checkpoint([("t", 0, point)]))
+    if stops:
+        stop(root, FOLLOWER, cleanly=stops["cleanly"])
+    metadata(root, LEADER, [LEADER, FOLLOWER], isr=[LEADER], down=[FOLLOWER] if stops else ())
+    tables = audited(shaped(root, shape, tmp_path / shape))
+    problem = next(row for row in tables["input_errors"] if row["kind"] == "segment")
+    (log,) = [row for row in tables["replica_logs"] if row["broker_id"] == FOLLOWER]
+    damaged = next(iter(tables["damaged_batches"]), None)
+    assert damaged is not None or shape == COLLECTED, "a collection has no bytes to look at"
+    return verdicts(tables)[FOLLOWER], problem, damaged or {}, log
+
+
+@pytest.mark.parametrize("shape", [RAW, COLLECTED])
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(("base", "point"), [(200, 200), (100, 100), (0, 0), (200, 0)])
+def test_after_an_unclean_stop_it_truncates_there(tmp_path: Path, shape: str, how: str, base: int, point: int) -> None:
+    verdict, problem, damaged, log = _audited(tmp_path, shape, how, base, point, cleanly=False)
+    assert (verdict, log["recovery_cut_offset"]) == ("lagging", base + 10), "the leader has all that goes"
+    assert f"truncates it at offset {base + 10}" in problem["remedy"]
+    assert "not notice" not in problem["remedy"]
+    assert damaged.get("cut_by_recovery", True)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("cleanly", [True, None])
+def test_without_recovery_it_does_not_notice(tmp_path: Path, how: str, cleanly: bool | None) -> None:
+    """It was stopped cleanly, or runs."""
+    stops = {} if cleanly is None else {"cleanly": cleanly}
+    verdict, problem, damaged, log = _audited(tmp_path, RAW, how, 200, 200, **stops)
+    assert (verdict, log["recovery_cut_offset"], damaged["cut_by_recovery"]) == ("unreadable", None, False)
+    assert "the broker will not notice" in problem["remedy"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_nor_below_its_recovery_point(tmp_path: Path, how: str) -> None:
+    verdict, problem, damaged, log = _audited(tmp_path, RAW, how, 0, 200, cleanly=False)
+    assert (verdict, log["recovery_cut_offset"], damaged["cut_by_recovery"]) == ("unreadable", None, False)
+    assert "the broker will not notice" in problem["remedy"]
