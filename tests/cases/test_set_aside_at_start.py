@@ -95,6 +95,23 @@ def test_zookeeper_brokers_set_nothing_aside(tmp_path: Path) -> None:
     assert not _strays(seen(root))
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"kafka_version": "5.5.1-ccs"}, {"kafka_version": "2.8.1"}, {"kafka_version": None, "inter_broker_protocol_version": "3.5"}],
+)
+def test_what_the_cluster_runs_counts_more_than_what_formatted_a_directory(tmp_path: Path, changed: dict[str, Any]) -> None:
+    root = _without_id(_pair(tmp_path, features={}), 1)
+    assert not _strays(seen(_with(root, **changed)))
+
+
+def test_without_any_topic_id_in_the_input_the_copy_may_have_left_them_out(tmp_path: Path) -> None:
+    root = _without_id(_pair(tmp_path, isr=(1,)), 1, 2)
+    topics = json.loads((root / "cluster-metadata.json").read_text(encoding="utf-8"))["topics"]
+    found = seen(_with(root, topics=[{**topic, "topic_id": None} for topic in topics]))
+    assert (found.exit_code, _strays(found)) == (3, {("will_become_stray", "warning", 1), ("will_become_stray", "warning", 2)})
+    assert "2 replicas lack their partition.metadata" in " ".join(found.text.split())
+
+
 def test_small_files_that_nobody_copied(tmp_path: Path) -> None:
     root = _without_id(_pair(tmp_path), 1, 2)
     for broker in (1, 2):

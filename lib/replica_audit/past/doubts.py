@@ -9,11 +9,14 @@ import pyarrow.dataset as ds
 
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.protocol.verdict.acknowledgement import AckState
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.doubts import Doubts
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import INPUT_ERRORS, REPLICA_VERDICTS, Table
+from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_VERDICTS, Table
 
+_MAY_BE_SET_ASIDE = (ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)) & ~ds.field("is_certain")
 _IS_INFERRED = (ds.field("severity") == str(Severity.NONE)) & (ds.field("leader_source") == INFERRED)
 
 
@@ -25,11 +28,13 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
     # that nobody leads, and who can, is a finding of its own
     guessed = sum(because != InferredBecause.NO_LEADER for because in inferred)
     touched = _rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id, ds.field("keys_may_differ") == True)  # noqa: E712 - a column
+    aside = _rows(tables, FINDINGS, ("acknowledgement",), run_id, _MAY_BE_SET_ASIDE)["acknowledgement"].to_pylist()
     return Doubts(
         unread=dict(sorted(Counter(codes).items())),
         first_unread=min(paths, default=""),
         guessed_leaders=guessed,
         keys_may_differ=len(touched),
+        unknown_topic_ids=sum(known is None or known["state"] != AckState.ACKNOWLEDGED for known in aside),
     )
 
 

@@ -180,7 +180,10 @@ class FindingFacts:
     known_epoch: Annotated[Int | None, "leader_epoch_missing: leader epoch in the broker's own copy of the metadata log; null: no copy"] = (
         None
     )
-    is_certain: Annotated[bool | None, "leader_epoch_missing, in_sync_outside_isr: a copy of another moment cannot explain it"] = None
+    is_certain: Annotated[
+        bool | None,
+        "leader_epoch_missing, in_sync_outside_isr: a copy of another moment cannot explain it; will_become_stray: the input has topic ids",
+    ] = None
     mismatch: FirstMismatch = None
     damaged: Annotated[
         tuple[BatchDamage, ...] | None,

@@ -85,6 +85,7 @@ def set_aside_findings(topic: str, partition: int, known: Replicas) -> Iterator[
             broker_id=broker,
             summary="; ".join(told.text for told in worst),
             about=str(FindingAbout.REPLICA),
+            is_certain=code is not PartitionCode.WILL_BECOME_STRAY or _has_topic_ids(known),
             set_aside=tuple(told.row for told in worst),
         )
 
@@ -169,6 +170,8 @@ def _severity_of_going(
 ) -> Severity:
     """An error where records are at stake; a log of a topic that was deleted or made again while its broker was down is none."""
     has_records = one.log is not None and bool(one.log.runs)
+    if because is SetAsideBecause.NO_TOPIC_ID and not _has_topic_ids(known):
+        return Severity.WARNING  # most likely the copy left the files out
     if does is AtStart.DOES_NOT_START or (has_records and because is SetAsideBecause.NO_TOPIC_ID and _leads(one, known)):
         return Severity.ERROR
     if not has_records or not alone:
@@ -180,6 +183,12 @@ def _severity_of_going(
     metadata = known.metadata
     is_of_topic = because is not SetAsideBecause.UNKNOWN_TOPIC_ID or (metadata is not None and not _has_records_of(metadata, known))
     return Severity.ERROR if is_of_topic else Severity.WARNING
+
+
+def _has_topic_ids(known: Replicas) -> bool:
+    """Whether anything in the input gives a topic id of the partition: the metadata, or the files of any replica."""
+    of_metadata = known.metadata is not None and known.metadata.topic_id is not None
+    return of_metadata or any(one.files.topic_id is not None for one in (*known.loaded, *known.apart))
 
 
 def _held_by(one: Loaded, known: Replicas, goes: Mapping[int, tuple[SetAsideBecause, AtStart]]) -> bool:

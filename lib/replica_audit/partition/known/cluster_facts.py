@@ -123,7 +123,12 @@ def cluster_facts(
         acknowledged=acknowledged or Acknowledgements(),
         named=tuple(sorted({*(head.broker_states if head else ()), *states, *fenced})),
         kafka_version=version,
-        kraft=kraft_brokers(log_directories, is_known=in_file is not None or copy is not None, version=release(version)),
+        kraft=kraft_brokers(
+            log_directories,
+            is_known=in_file is not None or copy is not None,
+            is_zookeeper=head is not None and head.inter_broker_protocol is not None,
+            version=release(version),
+        ),
         whole_brokers=whole_brokers(judged, {one.broker_id: one.log_dirs for one in copy.brokers} if copy else {}),
         other_copies=twins,
         history=_history(copy, version),

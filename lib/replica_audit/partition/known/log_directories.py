@@ -13,6 +13,7 @@ from typing import NamedTuple
 from replica_audit.model import LogDirectory
 
 _FIRST_WITHOUT_ZOOKEEPER = (4, 0)
+_FIRST_KRAFT = (3, 0)  # 2.8 had an early access that no cluster can be upgraded from
 _SHARED = 0.5  # of the replicas that the smaller of two directories has
 _SEVERAL = 2  # replicas: one in two directories of a broker may be left of a move
 
@@ -69,15 +70,18 @@ def _are_copies(one: LogDirectory, other: LogDirectory) -> bool:
 
 
 def kraft_brokers(
-    log_directories: Iterable[tuple[int, LogDirectory]], *, is_known: bool, version: tuple[int, int] | None
+    log_directories: Iterable[tuple[int, LogDirectory]], *, is_known: bool, is_zookeeper: bool, version: tuple[int, int] | None
 ) -> tuple[int, ...]:
-    """The brokers that run in KRaft mode, by what formatted their directories, else by what is known of the cluster.
+    """The brokers that run in KRaft mode, by what is known of the cluster, else by what formatted their directories.
 
     Args:
         log_directories: each with its broker.
         is_known: whether there is a metadata log, or a metadata.version, which only KRaft has.
+        is_zookeeper: whether the metadata has an inter.broker.protocol.version, which KRaft has not.
         version: the release of the brokers; None if unknown.
     """
+    if not is_known and (is_zookeeper or (version is not None and version < _FIRST_KRAFT)):
+        return ()
     is_kraft = is_known or (version is not None and version >= _FIRST_WITHOUT_ZOOKEEPER)
     return tuple(sorted({broker for broker, one in log_directories if (is_kraft if one.is_kraft is None else one.is_kraft)}))
 

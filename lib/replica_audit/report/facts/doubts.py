@@ -12,17 +12,19 @@ class Doubts:
 
     `unread` counts problems by their codes (`model.problem_codes`), `first_unread` is the path of the first by its name. `guessed_leaders`
     counts clean followers of a leader that is only inferred, `keys_may_differ` those of a compacted partition that an unclean election or a
-    truncation has touched, and whose keys were not compared.
+    truncation has touched, and whose keys were not compared. `unknown_topic_ids`: replicas that a broker sets aside, unless the copy lacks
+    their partition.metadata by mistake.
     """
 
     unread: Mapping[str, int] = field(default_factory=dict)
     first_unread: str = ""
     guessed_leaders: int = 0
     keys_may_differ: int = 0
+    unknown_topic_ids: int = 0
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.unread or self.guessed_leaders or self.keys_may_differ)
+        return bool(self.unread or self.guessed_leaders or self.keys_may_differ or self.unknown_topic_ids)
 
 
 NO_DOUBTS = Doubts()

@@ -148,6 +148,10 @@ def _doubts(report: Report) -> Iterator[str]:
             f"the keys of {_count(doubts.keys_may_differ, 'follower')} of compacted topics were not compared, and an unclean election or a "
             "truncation may have left them with other keys (--compare records compares them)"
         )
+    if doubts.unknown_topic_ids:
+        lack = "lacks its" if doubts.unknown_topic_ids == 1 else "lack their"
+        found = _count(doubts.unknown_topic_ids, "replica")
+        yield f"{found} {lack} partition.metadata: a broker sets such a log aside, if the copy is whole"
     if doubts.guessed_leaders:
         rest = "rests on a leader" if doubts.guessed_leaders == 1 else "rest on leaders"
         yield f"{_count(doubts.guessed_leaders, 'clean verdict')} {rest} known by inference only"
