@@ -36,7 +36,7 @@ from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.all_loaded import load_all
 from replica_audit.partition.replicas.corrected_checkpoints import with_refused, with_right_table
-from replica_audit.partition.replicas.damaged_batches import damaged_rows
+from replica_audit.partition.replicas.damaged_batches import damaged_rows, with_known_copies
 from replica_audit.partition.replicas.known_empty import known_empty
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
@@ -198,7 +198,9 @@ class PartitionAudit:
                 gaps,
             ),
             checked=[checked_row(audited)],
-            input_errors=self._input_errors(),  # last: the others may read files again
+            input_errors=with_known_copies(
+                self._input_errors(), damaged, self.leadership.leader_id
+            ),  # last: the others may read files again
         )
 
     def _is_unknown(self, broker: int) -> bool:

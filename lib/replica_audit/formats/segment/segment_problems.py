@@ -35,6 +35,7 @@ _DAMAGED = (
     "the broker will not notice; stop it, move the replica's directory away and let it fetch the log from the leader; keep the "
     f"directory; {IF_IT_LEADS}"
 )
+WRONG_CRC = "crc-mismatch"
 TORN = ("torn-batch", "trailing-bytes")
 ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
 APPENDED_BEHIND = "appended-behind-torn-batch"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from replica_audit.formats.segment.segment_problems import NO_BATCH
+from replica_audit.formats.segment.segment_problems import NO_BATCH, WRONG_CRC
 from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.known.known_partition import UnreadBatchesError
@@ -29,10 +30,19 @@ from replica_audit.protocol.comparison.damaged import (
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
 from replica_audit.protocol.epochs.runs import ascending
 from replica_audit.tables.damage import DamagedBatch
+from replica_audit.tables.runs import ReportedProblem
 
 MOST = 50  # of one replica; a disk that fails takes them all
 _STOPS = (*TAILS, *NO_BATCH, EMPTIED)
 Alive = Callable[[Loaded], bool | None]
+_DAMAGED_EVERYWHERE = (
+    "keep every copy: every replica in the input that holds offset {offset} has it damaged, so fetching the log again brings nothing "
+    "better; let consumers seek beyond it, and producers send the records again"
+)
+_LEADER_HAS_IT = (
+    "do not fetch it from leader {leader}, whose copy of the batch is damaged, too: let broker {good}, whose copy passes its CRC, lead "
+    "first; keep this directory"
+)
 
 
 def damaged_rows(loaded: Sequence[Loaded], leader_id: int, alive: Alive, *, compacted: bool) -> Iterator[DamagedBatch]:
@@ -48,6 +58,29 @@ def damaged_rows(loaded: Sequence[Loaded], leader_id: int, alive: Alive, *, comp
     for one in compared:
         others = [other for other in compared if other is not one and other.files.topic_id == one.files.topic_id]
         yield from islice(_of_replica(one, others, leader_id, is_alive=bool(alive(one)), compacted=compacted), MOST)
+
+
+def with_known_copies(problems: Sequence[ReportedProblem], damaged: Sequence[DamagedBatch], leader_id: int) -> Sequence[ReportedProblem]:
+    """Problems whose remedy is to fetch the log again, as they are where the leader has the same damage, or every replica."""
+    of_crc: dict[tuple[int | None, str, int | None], DamagedBatch]
+    of_crc = {(row.broker_id, row.path, row.byte_offset): row for row in damaged if row.damage == DamageKind.CRC}
+    held_by: dict[int, set[int]] = {}
+    for row in of_crc.values():
+        held_by.setdefault(row.first_offset, set()).add(row.broker_id)
+    if all(len(brokers) == 1 for brokers in held_by.values()):
+        return problems
+    made = []
+    for problem in problems:
+        found = of_crc.get((problem.broker_id, problem.path, problem.byte_offset)) if problem.code == WRONG_CRC else None
+        made.append(problem if found is None else replace(problem, remedy=_remedy(found, held_by, leader_id) or problem.remedy))
+    return made
+
+
+def _remedy(row: DamagedBatch, held_by: Mapping[int, Collection[int]], leader_id: int) -> str | None:
+    others = [broker for broker in held_by[row.first_offset] if broker != row.broker_id]
+    if others and not row.good_broker_ids:
+        return _DAMAGED_EVERYWHERE.format(offset=row.first_offset)
+    return _LEADER_HAS_IT.format(leader=leader_id, good=row.good_broker_ids[0]) if leader_id in others else None
 
 
 def _of_replica(one: Loaded, others: Sequence[Loaded], leader_id: int, *, is_alive: bool, compacted: bool) -> Iterator[DamagedBatch]:

@@ -174,6 +174,9 @@ class _Assessment:
         reset, parts = self.answer.start_offset, self.diverged_at
         if parts is None and any(entry.epoch == self.commit.leader_epoch for entry in self.epochs):
             parts = reset  # both logs have the epoch, and so the same records up to the end of the shorter one
+        first = self.epochs[0]
+        if parts is None and self.commit.leader_epoch < first.epoch and self.start > 0 and first.start_offset <= self.start:
+            return self._of_no_known_epoch(reset)
         by_policy = reset < self.start
         gone = "" if parts is None else f" {min(parts, reset)}..{self.commit.offset - 1}"
         why = f"; {reset} is below the log start {self.start}: the reset policy decides" if by_policy else ""
@@ -185,10 +188,27 @@ class _Assessment:
             reset_offset=None if by_policy else reset,
             nearest_offset=reset,
             records_gone=None if parts is None else self.commit.offset - parts,
-            records_reread=0,
+            records_reread=None if parts is None else 0,
             records_missed=self._held(parts, self.end if by_policy else reset),
             reason=f"truncated: the leader's epoch {self.answer.epoch} ends at {reset}, below the committed offset; offsets{gone} that the "
             f"group consumed are gone{why}",
+        )
+
+    def _of_no_known_epoch(self, reset: int) -> GroupImpact:
+        """A commit in an epoch of which retention left nothing: the client takes that for a truncation, and it need not be one."""
+        epoch, first = self.commit.leader_epoch, self.epochs[0]
+        return GroupImpact(
+            result=ValidationResult.TRUNCATED,
+            affected=None,
+            diverging_epoch=self.answer.epoch,
+            reset_offset=reset,
+            nearest_offset=reset,
+            records_gone=None,
+            records_reread=None,
+            records_missed=None,
+            reason=f"the commit names epoch {epoch}, and the leader's table begins with epoch {first.epoch} at the log start {self.start}: "
+            f"the client goes back to {reset}. Either it reads {reset}..{self.commit.offset - 1} again, because the commit named an epoch "
+            "older than that of its records, or these records took the place of others that it had read: nothing in the logs tells which",
         )
 
     def _held(self, first: int | None, end: int) -> int | None:

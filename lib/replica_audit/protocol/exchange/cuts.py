@@ -18,7 +18,7 @@ from replica_audit.protocol.exchange.replay import Truncation
 class Removal:
     """What lies from the physical cut (inclusive) to the log end offset (exclusive).
 
-    Timestamps are the smallest and largest of the removed batches' max timestamps, in milliseconds; None if nothing is removed.
+    Timestamps are the smallest and largest of the removed batches' max timestamps, in milliseconds; None if nothing with a time is removed.
     `open_producer_ids`: producers whose transaction began below the physical cut and whose marker is removed: the cut leaves it open. Of
     one that began in an earlier segment that is known only where nothing but its marker goes.
     """
@@ -61,8 +61,9 @@ def measure_removal(batches: Iterable[BatchHeader], offset: int, log_end_offset:
         physical = min(physical, batch.base_offset)
         records += records_in(batch)
         size += batch.size_bytes
-        earliest = batch.max_timestamp_ms if earliest is None else min(earliest, batch.max_timestamp_ms)
-        latest = batch.max_timestamp_ms if latest is None else max(latest, batch.max_timestamp_ms)
+        if (time := batch.max_timestamp_ms) >= 0:  # -1 is no time: all that magic 0 has (KAFKA-3918)
+            earliest = time if earliest is None else min(earliest, time)
+            latest = time if latest is None else max(latest, time)
         if batch.is_control and batch.is_transactional:
             if batch.producer_id in opened or (batch.producer_id not in began and batch.producer_id not in ended):
                 left_open.append(batch.producer_id)

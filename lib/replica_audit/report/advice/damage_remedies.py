@@ -49,7 +49,10 @@ def good_copies(one: ExplainedDamage) -> str:
             return f"only the copy of broker {brokers} passes its CRC, and nothing proves that it is the same batch"
         case "copies_disagree":
             return f"the copies of brokers {brokers} pass their CRCs and differ: compare them before you use one"
-    return "no other replica's copy of these offsets passes its CRC: the records cannot be recovered from this input"
+    return (
+        "no other replica's copy of these offsets passes its CRC: the records cannot be recovered from this input. Keep every copy, and "
+        "let consumers seek beyond them"
+    )
 
 
 def damage_steps(damaged: Sequence[ExplainedDamage]) -> Iterator[str]:

@@ -207,6 +207,13 @@ def _unreadable(explanation: Explanation) -> Iterator[str]:
         "If the broker's own files are the same, check its disk and its server.log. A running broker may not have noticed; at the "
         "next start it takes the log directory offline or recovers less than was written."
     )
+    leads = explanation.leader.log
+    if leads is not None and leads.unreadable_reason is not None:
+        yield (
+            f"Do not fetch it again from leader {explanation.verdict.leader_id}, whose log cannot be read, either "
+            f"({leads.unreadable_reason}): keep every replica."
+        )
+        return
     yield f"With a healthy leader: {_refetch(explanation)}. Keep what was moved: it may hold records that no other replica has."
 
 

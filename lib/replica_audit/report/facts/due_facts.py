@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.recovery_facts import ActedVerdict, PartitionKey, RecoveryFacts
@@ -42,15 +43,31 @@ class DueElection:
     partitions: DuePartitions
 
 
+class Amount(NamedTuple):
+    """A sum of numbers of which `unknown` are not known, and not in it."""
+
+    known: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, numbers: Iterable[int | None]) -> Amount:
+        """Their sum."""
+        told = list(numbers)
+        return cls(sum(number for number in told if number is not None), told.count(None))
+
+
+NOTHING = Amount()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueGroups:
     """Consumer groups behind a truncation. `names` are the first NAMED of `count`."""
 
     count: int = 0
     names: tuple[str, ...] = ()
-    gone: int = 0
-    reread: int = 0
-    missed: int = 0
+    gone: Amount = NOTHING
+    reread: Amount = NOTHING
+    missed: Amount = NOTHING
     partitions: DuePartitions = NONE
 
 
@@ -99,9 +116,9 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         groups=DueGroups(
             count=len(groups),
             names=tuple(groups[:NAMED]),
-            gone=sum(one.records_gone or 0 for one in facts.groups),
-            reread=sum(one.records_reread or 0 for one in facts.groups),
-            missed=sum(one.records_missed or 0 for one in facts.groups),
+            gone=Amount.of(one.records_gone for one in facts.groups),
+            reread=Amount.of(one.records_reread for one in facts.groups),
+            missed=Amount.of(one.records_missed for one in facts.groups),
             partitions=_partitions([(one.topic, one.partition) for one in facts.groups]),
         ),
         transactions=_partitions([(one.topic, one.partition) for one in facts.transactions]),

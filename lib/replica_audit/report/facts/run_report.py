@@ -51,6 +51,11 @@ class Finding:
         """Truncated records that the leader does not hold; of a run of an older version all that are truncated."""
         return self.removed_records if self.records_lost is None else self.records_lost
 
+    @property
+    def proven_committed(self) -> int | None:
+        """Lost offsets that were committed; None where something is lost, or may be, and nothing proves that it was."""
+        return None if not self.removed_committed and self.loses_records != 0 else self.removed_committed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputProblem:

@@ -77,7 +77,7 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
         while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
             yield _of_leader(leaders.pop(0))
         numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
-        removed = (finding.loses_records, finding.removed_committed)
+        removed = (finding.loses_records, finding.proven_committed)
         keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
         inferred = int(finding.leader_source == INFERRED)
         yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status, inferred), finding.reason

@@ -170,7 +170,10 @@ def _removed(verdict: ExplainedVerdict) -> Iterator[tuple[str, str]]:
         yield "Of these lost", counted(verdict.lost_records, "record")
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
-    yield "Committed and lost", counted(verdict.committed or 0, "offset")
+    if verdict.committed:
+        yield "Committed and lost", counted(verdict.committed, "offset")
+    elif verdict.loses_records != 0:
+        yield "Committed and lost", "not known"
 
 
 def _grids(one: Explanation) -> Iterator[PageTable]:

@@ -107,6 +107,8 @@ def _once_corrected(verdict: ActedVerdict, then: RejoinOnceCorrected) -> ActedVe
         removed_records=None,
         removed_committed=None,
         removed_offsets=None,
+        lost_records=None,
+        lost_offsets=None,
     )
 
 
@@ -119,6 +121,8 @@ def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
         )
         proven = f", {one.removed_committed} of them committed" if one.removed_committed else ""
         removed = "an unknown number of records" if one.removed_records is None else count(one.removed_records, "record")
+        if one.lost_records is not None and one.lost_records != one.removed_records:
+            removed = f"{removed}, {one.lost_records} of which the leader does not hold"
         yield f"{partition_shown(*one.key)}: broker {one.follower_id} {does}, which removes {removed}{proven}."
     if len(found) > _MOST:
         yield f"and {len(found) - _MOST} more replicas."

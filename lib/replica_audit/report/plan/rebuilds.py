@@ -45,6 +45,7 @@ def rebuilds(facts: RecoveryFacts) -> PlanPart:
         why = (
             (_kept(facts, replica) if kind is Verdict.UNREADABLE else None)
             or (STAYS_DIVERGED if replica in diverged else None)
+            or _damaged_leader(facts, verdict)
             or _refused(verdict, roles, facts.gone)
             or ("another replica of it is rebuilt in this plan: audit again after that" if verdict.key in before else None)
         )
@@ -72,6 +73,15 @@ def _kept(facts: RecoveryFacts, replica: ReplicaKey) -> str | None:
             "a file of it could not be read, which the broker perhaps can: let the audit's user read it, or copy it again; then audit again"
         )
     return None
+
+
+def _damaged_leader(facts: RecoveryFacts, verdict: ActedVerdict) -> str | None:
+    """Why nothing is fetched again from a leader that cannot be read, either: it may have the same damage."""
+    log = facts.log_of(*verdict.key, verdict.leader_id)
+    if log is None or log.unreadable_reason is None:
+        return None
+    why = f"the log of leader {verdict.leader_id} cannot be read, either ({log.unreadable_reason})"
+    return f"{why}: keep every replica; `explain` says which copy is good"
 
 
 def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:

@@ -1,0 +1,114 @@
+"""What is not known is never printed as 0: of groups, of records, of offsets that were committed, of times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, ValidationResult, assess, known
+from replica_audit.protocol.exchange.cuts import measure_removal
+from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.facts.due_facts import Amount, DueFacts, DueGroups, DuePartitions
+from replica_audit.report.facts.run_report import Finding
+from replica_audit.report.text.finding_cells import loses
+from tests.protocol.logs import header, replica
+
+TRIMMED = replica(1, [(7, 1000, 1999)], epochs=[(7, 1000)], start=1000)
+
+
+def found(epoch: int, offset: int = 1500, leader: Any = TRIMMED) -> GroupImpact:
+    commit = GroupPosition(offset=offset, leader_epoch=epoch, committed_at_ms=-1)
+    return assess(leader, [], commit, known(leader, (), commit, Context(simultaneous=True), leader_is_down=False))
+
+
+def test_a_commit_in_an_epoch_that_retention_took_proves_no_truncation() -> None:
+    """Retention moves the first entry of the table up: it does not tell where that epoch began."""
+    impact = found(3)
+    assert (impact.result, impact.affected, impact.reset_offset) == (ValidationResult.TRUNCATED, None, 1000)
+    assert (impact.records_gone, impact.records_reread, impact.records_missed) == (None, None, None)
+    assert "goes back to 1000" in impact.reason and "1000..1499 again" in impact.reason
+
+
+def test_a_commit_in_the_epoch_of_its_record_is_valid() -> None:
+    impact = found(7)
+    assert (impact.result, impact.affected, impact.records_gone) == (ValidationResult.VALID, False, 0)
+
+
+def test_a_log_that_still_begins_at_0_was_truncated() -> None:
+    impact = found(3, 500, replica(1, [(7, 0, 999)], epochs=[(7, 0)]))
+    assert (impact.result, impact.affected, impact.records_gone, impact.records_reread) == (ValidationResult.TRUNCATED, True, None, None)
+
+
+@pytest.mark.parametrize(
+    ("gone", "reread", "missed", "said"),
+    [
+        (Amount(5), Amount(4), Amount(0), ("consumed 5 records", "up to 4 records are read again and up to 0 are skipped")),
+        (
+            Amount(0, 1),
+            Amount(0, 1),
+            Amount(0, 1),
+            ("consumed an unknown number of records", "an unknown number of records are read again and an unknown number are skipped"),
+        ),
+        (
+            Amount(5, 2),
+            Amount(4, 1),
+            Amount(3),
+            ("consumed at least 5 records", "4 records or more are read again and up to 3 are"),
+        ),
+    ],
+)
+def test_groups(gone: Amount, reread: Amount, missed: Amount, said: tuple[str, str]) -> None:
+    groups = DueGroups(count=1, names=("g",), gone=gone, reread=reread, missed=missed)
+    (one,) = decisions(DueFacts(groups=groups))
+    assert all(part in one.text for part in said)
+
+
+@pytest.mark.parametrize(
+    ("records", "unknown", "said"), [(0, 1, "an unknown number of records"), (5, 1, "at least 5 records"), (5, 0, "truncates 5 records")]
+)
+def test_records_of_a_broker(records: int, unknown: int, said: str) -> None:
+    found = DuePartitions(rows=2, count=2, first=(("t", 0),), records=records, records_unknown=unknown)
+    assert said in decisions(DueFacts(to_be_cut={2: found}))[0].text
+
+
+FINDING = Finding(
+    cluster_id="c",
+    verdict="stale_tail",
+    severity="error",
+    topic="t",
+    partition=0,
+    leader_id=1,
+    follower_id=2,
+    leader_source="cluster-metadata",
+    divergence_offset=5,
+    truncation_offset=5,
+    restart_offset=None,
+    fetcher_fails=False,
+    still_diverged=False,
+    removed_records=None,
+    removed_committed=0,
+    already_truncated=False,
+    reason="",
+    evidence=None,
+)
+
+
+def test_cells_and_columns() -> None:
+    assert loses(FINDING) == "? records"
+    assert loses(replace(FINDING, verdict="cannot_rejoin")) == "stays out; ? lost"
+    assert FINDING.proven_committed is None, "nothing proves that it was, nor that it was not"
+    assert replace(FINDING, removed_records=5).proven_committed is None
+    assert replace(FINDING, removed_records=5, removed_committed=3).proven_committed == 3
+    assert replace(FINDING, removed_records=5, records_lost=0).proven_committed == 0, "nothing is lost"
+
+
+def test_no_time_is_no_time() -> None:
+    """Messages of magic 0 have none, and are read as -1 (KAFKA-3918)."""
+    batches = [header(-1, offset, offset)._replace(max_timestamp_ms=time) for offset, time in ((0, -1), (1, -1))]
+    gone = measure_removal(batches, 0, 2)
+    assert (gone.records, gone.first_timestamp_ms, gone.last_timestamp_ms) == (2, None, None)
+    later = [*batches, header(2, 2, 2)._replace(max_timestamp_ms=1700)]
+    assert measure_removal(later, 0, 3).first_timestamp_ms == 1700
