@@ -119,6 +119,15 @@ def test_metadata_in_a_brokers_folder_is_named(tmp_path: Path, name: str) -> Non
     assert (_leaders(root), _problems(root)) == (GUESSED, [("misplaced", Path(name).name)])
 
 
+def test_a_copy_of_the_document_in_a_brokers_folder_is_no_danger(tmp_path: Path) -> None:
+    root = _copy(tmp_path)
+    document = {"version": 1, "topics": [{"topic": "foo", "partitions": [{"partition": 0, "leader": 2, "replicas": [1, 2], "isr": [2]}]}]}
+    for place in (root, root / "broker-1"):
+        (place / "cluster-metadata.json").write_text(json.dumps(document))
+    assert (_leaders(root), _problems(root)) == (TOLD, [("metadata-not-used", "cluster-metadata.json")])
+    assert cli.main(["triage", "--input", str(root)]) == 0
+
+
 def test_a_leader_whose_own_table_ends_before_another_ones_leads_no_more(tmp_path: Path) -> None:
     """The text was pasted before the election: it has no epoch that would show it, but the leader's own table does."""
     root = _copy(tmp_path, without=("log-dirs.json", "offsets.txt"))

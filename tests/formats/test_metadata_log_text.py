@@ -63,6 +63,7 @@ def test_each_record_is_the_same_as_from_its_bytes(kind: str, values: dict[str, 
         '{"type":"PARTITION_CHANGE_RECORD","version":0,"data":{"partitionId":0,"topicId":"x","isr":["1"]}}',
         '{"type":"PARTITION_CHANGE_RECORD","version":0,"data":{"partitionId":0,"topicId":"x","leader":99999999999}}',
         "[]",
+        '{"type":"TOPIC_RECORD","version":0,"data":{"name":"\\ud800","topicId":"x"}}',
         '{"type":"TOPIC_RECORD","data":[]}',
     ],
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.metadata import metadata_files
@@ -250,3 +252,46 @@ def test_a_cluster_metadata_document_is_read_as_before(path: Path) -> None:
     document = {"version": 1, "topics": [{"topic": "foo", "partitions": [{"partition": 0, "leader": 2, "leader_epoch": 7}]}]}
     (found,) = read(path, json.dumps(document)).partitions
     assert (found.leader, found.leader_epoch) == (2, 7)
+
+
+# --- damage ---
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.sampled_from([DESCRIBE_4, DESCRIBE_3, DESCRIBE_OLD, KCAT, json.dumps(KCAT_DOCUMENT), json.dumps(KCAT_DOCUMENT, indent=1)]),
+    edits=st.lists(st.tuples(st.integers(0, 700), st.integers(0, 40), st.text(max_size=12)), max_size=3),
+)
+def test_a_damaged_text_is_read_or_refused(tmp_path: Path, text: str, edits: list[tuple[int, int, str]]) -> None:
+    for at, size, other in edits:
+        text = text[:at] + other + text[at + size :]
+    path = tmp_path / "damaged"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        found = metadata_files.read(path)
+    except MetadataError:
+        return
+    for claim in found.partitions:
+        claim.topic.encode()
+        assert claim.leader_epoch == -1 or found.made is Made.DOCUMENT
+        assert claim.leader in (-1, *claim.replicas)
+        assert set(claim.isr) <= set(claim.replicas)
+
+
+@pytest.mark.parametrize("text", [DESCRIBE_4, DESCRIBE_3, KCAT, json.dumps(KCAT_DOCUMENT)])
+def test_a_text_cut_anywhere_claims_nothing_else(path: Path, text: str) -> None:
+    """What is cut between two ids of the very last list is the exception that `docs/limits.md` names."""
+    whole = claims(path, text)
+    for cut in range(len(text)):
+        path.write_text(text[:cut])
+        try:
+            found = {(one.topic, one.partition): one for one in metadata_files.read(path).partitions}
+        except MetadataError:
+            continue
+        last = [key for key, one in found.items() if whole[key] != one]
+        assert all(found[key].isr == whole[key].isr[: len(found[key].isr)] for key in last), text[:cut]
+        assert len(last) <= 1
+
+
+def test_half_of_a_character_is_refused(path: Path) -> None:
+    assert "no name" in refused(path, json.dumps(KCAT_DOCUMENT).replace('"foo"', '"\\ud800"')).reason.replace("not a name", "no name")

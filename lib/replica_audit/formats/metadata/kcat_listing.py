@@ -112,6 +112,6 @@ def _number(value: object) -> int:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():  # half of a character is not, either
         raise ValueError(f"{json.dumps(value)[:40]} is not a name")
     return value

@@ -7,6 +7,7 @@ letter, ids are in Kafka's own base64, and a tagged field that has its default i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from replica_audit.protocol.cluster.metadata_changes import (
 )
 
 _MOST = 2**63 - 1
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _INT32_MAX = 2**31 - 1
 
 
@@ -61,6 +63,8 @@ class _Data:
             if default is ...:
                 raise MetadataError(f"{name} is missing")
             return default
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise MetadataError(f"{name} is {json.dumps(value)[:40]}, which contains half of a character")
         if type(value) is not kind or (isinstance(value, int) and abs(value) > _MOST):
             raise MetadataError(f"{name} is {json.dumps(value)[:40]}, not of type {kind.__name__}")
         return value
@@ -94,7 +98,7 @@ class _Data:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of ids as text; empty if it is left out."""
         values = self._of(name, list, None) or []
-        if not all(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) and value.isascii() for value in values):
             raise MetadataError(f"{name} holds something that is not an id")
         return tuple(values)
 

@@ -36,7 +36,7 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
         tree: below the input.
         has_document: whether there is a cluster-metadata.json that can be read.
     """
-    problems = list(_misplaced(root, folders, tree))
+    problems = list(_in_brokers_folders(root, folders, tree, has_document=has_document))
     found = list(_recognised(root, folders, tree, problems))
     telling = [made for _path, made in found if made in TELLS_LEADERS]
     chosen = None if has_document else min(telling, key=TELLS_LEADERS.index, default=None)
@@ -91,13 +91,12 @@ def _recognised(root: Path, folders: Sequence[Path], tree: Tree, problems: list[
     yield from _made_in([root, *beside], tree, problems)
 
 
-def _misplaced(root: Path, folders: Sequence[Path], tree: Tree) -> Iterator[Problem]:
+def _in_brokers_folders(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: bool) -> Iterator[Problem]:
     """A cluster-metadata.json in a broker's folder, where nobody looks for it; texts there are told where the folder is listed."""
     for folder in folders:
-        if folder == root:
-            continue
-        if log_dir.CLUSTER_METADATA in tree.folders.files(folder):
-            yield metadata_files.misplaced(folder / log_dir.CLUSTER_METADATA)
+        if folder != root and log_dir.CLUSTER_METADATA in tree.folders.files(folder):
+            path = folder / log_dir.CLUSTER_METADATA
+            yield _not_used(path, "the one beside the brokers' folders is used") if has_document else metadata_files.misplaced(path)
 
 
 def _made_in(places: Sequence[Path], tree: Tree, problems: list[Problem]) -> Iterator[tuple[Path, Made]]:
