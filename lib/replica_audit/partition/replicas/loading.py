@@ -117,6 +117,7 @@ class Loaded:
             high_watermark=self.files.high_watermark,
             high_watermark_known=self.files.high_watermarks_collected,
             recovery_point=self.files.recovery_point,
+            checkpoints_first=self.files.captured_at_ms is not None,
             cleaner_offset=self.files.cleaner_offset,
             topic_id=self.files.topic_id,
             checkpoint_known=self.files.has_known_table,

@@ -25,8 +25,9 @@ class Replica:
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
     known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
     was copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
-    None: nothing is. `is_partly_read`: a segment of it could not be read, so it is `unreadable`, and offsets that `history` lacks may be
-    held; `is_end_unknown`: that is the newest one, and `log` ends where it begins.
+    None: nothing is. `checkpoints_first`: its checkpoints were copied before its log. `is_partly_read`: a segment of it could not be
+    read, so it is `unreadable`, and offsets that `history` lacks may be held; `is_end_unknown`: that is the newest one, and `log` ends
+    where it begins.
     """
 
     broker_id: int
@@ -35,6 +36,7 @@ class Replica:
     high_watermark: int | None = None
     high_watermark_known: bool = True
     recovery_point: int | None = None
+    checkpoints_first: bool = False
     cleaner_offset: int | None = None
     topic_id: str | None = None
     checkpoint_known: bool = True
@@ -83,12 +85,13 @@ class Replica:
     def lost_end(self) -> int | None:
         """Up to where the log reached by its own checkpoints, exclusive, where it ends below: its end, or that of its copy, is gone.
 
-        None if it reaches there, or where a broker that went on may have written the checkpoint after its log was copied. Sources:
+        None if it reaches there, or where a broker that went on may have written the checkpoint after its log was copied, as in copies of
+        files; `collect` copies the checkpoints first. Sources:
         UnifiedLog.maybeIncrementHighWatermark, never beyond the log end; LogManager.shutdown, which flushes, and then writes the recovery
         point and the marker of a clean shutdown.
         """
         reached = max(self.high_watermark or 0, (self.recovery_point or 0) if self.stopped_cleanly else 0)
-        went_on = bool(self.alive) and not self.is_at_rest
+        went_on = bool(self.alive) and not self.is_at_rest and not self.checkpoints_first
         return reached if reached > self.log.log_end_offset and not went_on and not self.unreadable else None
 
     @property

@@ -48,16 +48,16 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
         electable: who can be elected cleanly, by metadata of after the brokers did their last; empty if that is not known.
         agreeing: the followers whose logs are clean prefixes of the leader's.
     """
-    at_rest = {replica.broker_id: replica for replica in replicas if replica.is_at_rest and not replica.unreadable}
-    alike = [at_rest[broker] for broker in (leader_id, *agreeing) if broker in at_rest and at_rest[broker].lost_end is None]
-    committed, known_by = max(((one.high_watermark or 0, one.broker_id) for one in alike), default=(0, -1))
+    usable = {replica.broker_id: replica for replica in replicas if not replica.unreadable}
+    alike = [usable[broker] for broker in (leader_id, *agreeing) if broker in usable and usable[broker].lost_end is None]
+    committed, known_by = max(((one.high_watermark or 0, one.broker_id) for one in alike if one.is_at_rest), default=(0, -1))
     found = []
-    for broker, replica in sorted(at_rest.items()):
-        end, own = replica.log.log_end_offset, replica.lost_end
-        is_safe = not replica.stopped_cleanly and broker not in electable and replica.alive is False
-        if own is not None and not is_safe:
+    for broker, replica in sorted(usable.items()):
+        end, own, is_electable = replica.log.log_end_offset, replica.lost_end, broker in electable
+        may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
+        if own is not None and not may_be:
             found.append(LostEnd(broker, end, own, broker))
-        elif broker in electable and broker in agreeing and end < committed:
+        elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
             found.append(LostEnd(broker, end, committed, known_by))
     return found
 

@@ -163,7 +163,7 @@ def stale_topic(own: str, theirs: str, whose: str) -> Judgement:
 def _incomparable(c: Comparison) -> Judgement | None:
     if c.leader.unreadable:
         return inconclusive(Cause.LEADER_UNKNOWN, c.leader.unreadable)
-    if c.leader.lost_end is not None and not c.context.leads_by_choice:
+    if c.leader.lost_end is not None and c.difference is None and not c.context.leads_by_choice:
         why = f"its copy ends at {c.leader.log.log_end_offset}, and had reached {c.leader.lost_end} by its own checkpoints: it is short"
         return inconclusive(Cause.LEADER_UNKNOWN, why)
     if c.no_common_range:
@@ -295,6 +295,12 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
 
 
 def _clean(c: Comparison) -> Judgement:
+    leader_end, committed = c.leader.log.log_end_offset, c.leader.high_watermark or 0
+    if committed > leader_end and not c.context.leads_by_choice:
+        why = (
+            f"its copy ends at {leader_end}, and its own high watermark, copied later, is {committed}: copy it again, or run collect there"
+        )
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
     if c.records is not None and c.records.unread and c.records.is_held:
         return inconclusive(Cause.RECORDS_NOT_COMPARED, f"{c.records.unread}; the epochs agree")
     is_whole = c.content is not None and c.content.whole
