@@ -14,6 +14,7 @@ _COLOURS = re.compile(rb"\x1b\[[\d;]*m")
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL)\b"
 _TIMED = rb"\d{4}-\d\d-\d\d[ T][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?"
 _BEGINS = rb"(?=\[?(?:\d{4}-\d\d-\d\d[ T]|\d\d:\d\d:\d\d)|\{)"  # the line itself
+_TRACE = rb"(?=\s*(?:at |Caused by: |(?:[a-z]+\.){2,}[A-Z]))"  # a line of a stack trace
 _NAME = rb"[A-Za-z0-9_.-]{1,253}"
 _PREFIXES = tuple(
     re.compile(pattern)
@@ -27,7 +28,7 @@ _PREFIXES = tuple(
         rb"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.,+Z-]{8,24} (" + _NAME + rb" " + _NAME + rb") ",
         rb"(?!" + _LEVEL + rb")(?=[^:\[{]*\d)((?:" + _NAME + rb" (?:\xe2\x80\xba )?){2,3}(?<!INFO )(?<!WARN )(?<!ERROR )(?<!DEBUG ))"
         rb"(?=\[?\d{4}-\d\d-\d\d[ T]|\{)",
-        rb"(?=[^:]*\d)([A-Za-z0-9_./@-]{1,300}?):(?:\d{1,9}[:-])? ?" + _BEGINS,
+        rb"(?=[^:]*\d)([A-Za-z0-9_./@-]{1,300}?):(?:\d{1,9}[:-])? ?(?:" + _BEGINS + rb"|" + _TRACE + rb")",
     )
 )
 _NUMBERED = re.compile(rb"(?:kafka|broker)s?[-_. /=]?(\d{1,9})(?![A-Za-z\d])", re.IGNORECASE)  # not of a hash
