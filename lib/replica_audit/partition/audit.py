@@ -49,6 +49,7 @@ from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.touched import touched_by
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
+from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Cause, Judgement, inconclusive
 from replica_audit.tables.audited import AuditedPartition
@@ -232,6 +233,8 @@ class PartitionAudit:
 
     def _outdated(self) -> list[ReportedProblem]:
         """Why the metadata is not believed as to who leads, if a replica knows better."""
+        if self._began_again():
+            return []
         leader = self.compared.get(self.metadata.leader)
         has_ids = self.metadata.topic_id is not None or (leader is not None and leader.files.topic_id is not None)  # since 2.8
         has_table = leader is not None and leader.files.checkpoint_state != "not-collected" and not leader.unreadable and has_ids
@@ -242,6 +245,11 @@ class PartitionAudit:
             if log and not one.unreadable and one.files.topic_id in (None, topic_id) and is_outdated(known, log):
                 return [ReportedProblem.of(one.broker_id, knows_later(one.files, log, self.metadata, known))]
         return []
+
+    def _began_again(self) -> bool:
+        """Whether the leader, or a member of the ISR, goes on in the metadata's low epochs behind higher ones: the metadata is newer."""
+        logs = (self.compared[broker].log for broker in {self.metadata.leader, *self.metadata.isr} & self.compared.keys())
+        return any(log is not None and _goes_on_below(log, self.metadata.leader_epoch) for log in logs)
 
     @cached_property
     def _gone(self) -> tuple[int, int, int] | None:
@@ -391,3 +399,8 @@ class PartitionAudit:
         if isinstance(found, Judgement):
             return found
         return self._make_pair(*(Side(loaded=one, replica=self.replicas[one.broker_id]) for one in found))
+
+
+def _goes_on_below(log: LoadedLog, epoch: int) -> bool:
+    """Whether a log ends in epochs up to one, behind higher ones than that."""
+    return log.began_again is not None and log.runs[-1].leader_epoch <= epoch < max(run.leader_epoch for run in log.runs)

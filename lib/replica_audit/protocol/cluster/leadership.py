@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -44,12 +45,24 @@ def inferred_because(metadata: PartitionMetadata | None, *, outdated: bool) -> I
 def leadership(metadata: PartitionMetadata | None, replicas: Sequence[Replica]) -> Leadership:
     """The metadata's leader, else the replica with the highest (last epoch of its table as found, log end offset).
 
-    Of equals the lowest id leads. Unreadable replicas never lead by inference.
+    Those whose epochs began again, at one offset, come before the others, which are of before. Of equals the lowest id leads. Unreadable
+    replicas never lead by inference.
     """
     if metadata is not None and metadata.leader >= 0:
         return Leadership(metadata.leader, metadata.source)
     candidates = [replica for replica in replicas if not replica.unreadable]
     if not candidates:
         return Leadership(NO_LEADER, INFERRED)
-    best = max(candidates, key=lambda replica: (latest_epoch(replica.log.epochs), replica.log.log_end_offset, -replica.broker_id))
+    again = Counter(replica.log.began_again for replica in candidates)
+    best = max(candidates, key=lambda replica: (_is_newer(replica, again), *_rank(replica)))
     return Leadership(best.broker_id, INFERRED)
+
+
+def _is_newer(replica: Replica, again: Counter[int | None]) -> bool:
+    """Whether a log went on in low epochs where another one did, too: in one alone they may be what an old rule left diverged (KIP-279)."""
+    return replica.log.began_again is not None and again[replica.log.began_again] > 1
+
+
+def _rank(replica: Replica) -> tuple[int, int, int]:
+    log = replica.log
+    return latest_epoch(log.epochs), log.log_end_offset, -replica.broker_id

@@ -140,7 +140,8 @@ class Comparison:
         """Whether the follower was written in an epoch that neither the metadata nor the leader knows: they are of before its election."""
         if self.context.simultaneous or self.context.leader_epoch < 0:
             return False
-        known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs))
+        in_batches = max(map(_LEADER_EPOCH, self.leader.history), default=-1)  # above its table where epochs began again
+        known = max(self.context.leader_epoch, latest_epoch(self.leader.log.epochs), in_batches)
         written = max(map(_LEADER_EPOCH, self.follower.history), default=-1)
         return written > known and any(entry.epoch == written for entry in self.follower.log.epochs)
 

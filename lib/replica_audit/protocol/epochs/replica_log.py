@@ -31,7 +31,8 @@ class LoadedLog:
     offsets of its segments, ascending; of those that another follows, `damaged_segments` are the damaged ones, and
     `empty_segments` those without a batch. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has
     more; else empty. `deleted_end`: where the segments end, exclusive, if the log start lies beyond that: a broker that starts deletes
-    them all (LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd), and the log is empty.
+    them all (LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd), and the log is empty. `table_in_file`: the table before the log was
+    loaded, None where that is `epochs`.
     """
 
     log_start_offset: int
@@ -51,6 +52,12 @@ class LoadedLog:
     empty_segments: tuple[int, ...] = ()
     epochs_on_disk: EpochTable = EMPTY
     deleted_end: int | None = None
+    table_in_file: EpochTable | None = None
+
+    @property
+    def began_again(self) -> int | None:
+        """As `began_again`, by the table before recovery, which learns the highest epochs of the batches and forgets the last ones."""
+        return began_again(self.epochs if self.table_in_file is None else self.table_in_file, self.runs)
 
     @property
     def epochs_in_log(self) -> EpochTable:
@@ -108,7 +115,8 @@ def load_log(
     found = checkpoint
     if runs_on and checkpoint:
         building = Building(checkpoint)
-        for run in (run for segment in segments for run in segment.runs):
+        newer = (run for segment in segments for run in segment.runs if run.first_offset > checkpoint[-1].start_offset)
+        for run in newer:
             building.recover(run.leader_epoch, run.first_offset, run.magic)
         checkpoint = building.table()
     kept, epochs, recovery_cut = _recover(segments, checkpoint, recovery_point) if recovers else (list(segments), checkpoint, None)
@@ -146,6 +154,7 @@ def load_log(
         damaged_segments=tuple(segment.base_offset for segment in kept[:-1] if segment.damaged),
         empty_segments=tuple(segment.base_offset for segment in kept[:-1] if not segment.runs and not segment.damaged),
         epochs_on_disk=truncate_from_start(found, log_start_checkpoint or 0) if runs_on and found != checkpoint else EMPTY,
+        table_in_file=None if found == epochs else found,
     )
 
 
@@ -208,11 +217,14 @@ def contradiction(
     The table's epoch at the first offset of every run at or above `floor` (the larger of log start and cleaner checkpoint), and at its last
     offset, must be the run's epoch. Starts are ascending, so both ends of a run decide for every batch in it.
 
-    What lies below the last batch of a format before magic 2 does not count: its append cleared the table. With `copied_apart` (a running
+    What lies below the last batch of a format before magic 2 does not count: its append cleared the table; nor what lies below the offset
+    where epochs began again: that entry took the higher ones out. With `copied_apart` (a running
     broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any: the table may be
     older; nor what lies where it begins an epoch above all batches: it may be newer, and the log cut since.
     """
+    again = began_again(epochs, runs)
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
+    floor = floor if again is None else max(floor, again)
     newest, starts = latest_epoch(epochs), [entry.start_offset for entry in epochs]
     cut = began_since(epochs, runs) if copied_apart else None
     for run in runs[since:]:
@@ -227,6 +239,20 @@ def contradiction(
             if (UNDEFINED_EPOCH if said is None else said) != epoch:
                 return run, offset, said
     return None
+
+
+def began_again(epochs: EpochTable, runs: Sequence[BatchRun]) -> int | None:
+    """Where a log goes on in a lower epoch than before, as its table says, too: the cluster's metadata was lost and epochs began again.
+
+    LeaderEpochFileCache.assign takes out every entry of a higher epoch, so the table begins there, or close below. None if epochs only
+    grow, or the table knows nothing of it: then it is the batch that has a wrong epoch.
+    """
+    entries, highest, found = {(entry.epoch, entry.start_offset) for entry in epochs}, UNDEFINED_EPOCH, None
+    for run in runs:
+        if 0 <= run.leader_epoch < highest and (run.leader_epoch, run.first_offset) in entries:
+            found, highest = run.first_offset, run.leader_epoch
+        highest = max(highest, run.leader_epoch)
+    return found
 
 
 def began_since(epochs: EpochTable, runs: Sequence[BatchRun]) -> int | None:

@@ -14,7 +14,9 @@ from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.comparison.touched import TouchedBy
+from replica_audit.protocol.epochs.epoch_table import epoch_for_offset
 from replica_audit.protocol.epochs.lineage import Piece, covered
+from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
@@ -41,11 +43,13 @@ class WrongEpoch:
     batch_epoch: int
 
 
-def wrong_epoch(role: str, wrong: WrongEpoch) -> str:
-    """What the table says, and what the batches hold."""
+def wrong_epoch(role: str, wrong: WrongEpoch, log: LoadedLog) -> str:
+    """What the table says, and what the batches hold; the file is named where it has the entry itself."""
+    in_file = log.table_in_file is None or epoch_for_offset(log.table_in_file, wrong.offset) == wrong.table_epoch
+    table = "leader-epoch-checkpoint" if in_file else "table, as the broker makes it of its file and its batches when it starts,"
     says = "no epoch" if wrong.table_epoch is None else f"epoch {wrong.table_epoch}"
     held = f"epoch {wrong.batch_epoch}" if wrong.batch_epoch >= 0 else "none"
-    return f"{role} {wrong.broker_id}'s leader-epoch-checkpoint gives {says} at offset {wrong.offset}, its batches {held}"
+    return f"{role} {wrong.broker_id}'s {table} gives {says} at offset {wrong.offset}, its batches {held}"
 
 
 def proofs(found: Sequence[Committed]) -> Iterator[str]:

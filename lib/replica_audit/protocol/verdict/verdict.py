@@ -290,7 +290,7 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
         if found:
             run, offset, said = found
             wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
-            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reasons.wrong_epoch(role, wrong), wrong_epoch=wrong)
+            return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reasons.wrong_epoch(role, wrong, replica.log), wrong_epoch=wrong)
     return None
 
 
