@@ -308,6 +308,7 @@ class PartitionAudit:
             damaged=damaged,
             gone_everywhere=self._gone,
             open_transactions=transactions.rows(made.verdicts, self.cluster),
+            without_markers=tuple(transactions.without_markers(made.verdicts, simultaneous=self.cluster.simultaneous)),
         )
 
     def _make_pair(self, leader: Side, follower: Side) -> pairs.Pair:

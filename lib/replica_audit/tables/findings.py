@@ -113,7 +113,8 @@ class FindingKey:
     code: Annotated[
         str,
         "the verdict; or offline_partition, leader_epoch_missing, in_sync_outside_isr, sequence_gap, hanging_transaction, "
-        "offsets_missing, torn_after_clean_stop, ends_below_high_watermark, committed_records_gone, fetch_fails_forever, "
+        "transaction_marker_missing, offsets_missing, torn_after_clean_stop, ends_below_high_watermark, committed_records_gone, "
+        "fetch_fails_forever, "
         "topic_id_conflict, will_become_stray, stray_holds_records; or removed_below_high_watermark, truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]

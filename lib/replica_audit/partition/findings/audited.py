@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
+from replica_audit.partition.findings.transactions import MarkerMissing
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
@@ -31,7 +32,7 @@ class Audited:
     `metadata` is what is believed of it, without a leader where it is outdated; `because`: why the leader is inferred. `copies` is what
     each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
     `gone_everywhere` is as of `unreached_high_watermark`. `open_transactions` are those of the leader, None where they are not known.
-    `is_compacted`: batches of its log may be missing.
+    `is_compacted`: batches of its log may be missing. `without_markers`: transactions that never end in followers' logs.
     """
 
     metadata: PartitionMetadata
@@ -50,6 +51,7 @@ class Audited:
     damaged: Sequence[DamagedBatch] = ()
     gone_everywhere: tuple[int, int, int] | None = None
     open_transactions: Sequence[OpenTransactionRow] | None = None
+    without_markers: Sequence[MarkerMissing] = ()
 
     def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
         """The column `damaged` of a finding about a replica."""

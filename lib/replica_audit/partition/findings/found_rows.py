@@ -12,7 +12,7 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.protocol.comparison.holes import missing_everywhere
-from replica_audit.protocol.transactions.open_transactions import hanging_sentence
+from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
 from replica_audit.protocol.verdict.partition_findings import (
     FindingAbout,
     PartitionCode,
@@ -72,6 +72,10 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
                 fetcher_fails=bool(point and point.fetcher_fails),
                 still_diverged=bool(point and point.still_diverged),
             )
+    for verdict in audited.made.verdicts:
+        opened = [one.opened for one in audited.without_markers if one.follower_id == verdict.follower_id]
+        if opened:
+            yield of_verdict(audited, verdict, PartitionCode.MARKER_MISSING, str(Severity.ERROR), marker_missing_sentence(opened))
     yield from _outside_isr(audited)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from replica_audit.model import EndMarker, PartitionMetadata, ScannedSegment, SegmentFile, StoredBatch, TransactionState
 from replica_audit.partition.findings.waiting_groups import GroupsAtStableOffset, groups_at
@@ -13,6 +14,7 @@ from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
+from replica_audit.protocol.comparison.compaction import LONGEST_COPY_MS
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.epochs.lineage import first_difference
 from replica_audit.protocol.exchange.replica import Replica
@@ -33,6 +35,8 @@ from replica_audit.tables.transactions import OpenTransactionRow, TransactionEls
 
 _COMMITTED, _ABORTED = "committed", "aborted"
 _ABORT_FORMS = {True: "start-offset", False: "producer-id", None: None}
+DELETE_RETENTION_MS = 86_400_000  # where the topic's is unknown, Kafka's default
+_NOT_COMPARED = (Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID, Verdict.INCONCLUSIVE)
 _CUTS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)  # a copy of another moment cannot explain what they cut
 
 
@@ -125,9 +129,11 @@ class TransactionsKnown:
         copied_after = max([*elected, *([] if captured is None else [captured])], default=-1)
         return state.last_update_ms + CLOCKS_DIFFER_MS <= copied_after
 
-    def opened(self, loaded: Loaded) -> tuple[OpenTransaction, ...] | None:
-        """What is open at the end of a replica's log; None if that is not known."""
-        if loaded.log is None or not loaded.has_whole_log or loaded.log.recovery_cut is not None or loaded.log.missing:
+    def opened(self, loaded: Loaded, *, may_have_holes: bool = False) -> tuple[OpenTransaction, ...] | None:
+        """What is open at the end of a replica's log; None if that is not known. `may_have_holes`: its cleaner makes some of them."""
+        if loaded.log is None or not loaded.has_whole_log or loaded.log.recovery_cut is not None:
+            return None
+        if loaded.log.missing and not may_have_holes:
             return None
         scanned = self._scanned(loaded)
         found = producers_of_log(scanned[file].segment.producers for file in loaded.files_in_log)
@@ -144,6 +150,46 @@ class TransactionsKnown:
         found = [scanned[file].segment.producers for file in loaded.files_in_log]
         spans = [span for one in found if one for span in one.spans if span.producer_id == producer_id]
         return max((span.last_marker_offset for span in spans), default=-1)
+
+    def without_markers(self, verdicts: Sequence[ReplicaVerdict], *, simultaneous: bool) -> Iterator[MarkerMissing]:
+        """Transactions that are open in a follower's log for good: they have ended in the leader's, below what the follower fetches next.
+
+        Not where the marker may have gone between the copies of two segments: a cleaner keeps it for `delete.retention.ms` at least once
+        the records of its transaction are gone (CleanedTransactionMetadata).
+
+        Args:
+            verdicts: on the followers.
+            simultaneous: whether all copies were taken at one instant.
+        """
+        leader = self.compared.get(self.leadership.leader_id)
+        if leader is None or leader.log is None:
+            return
+        is_copy_whole = bool(self.metadata.compacted) and (simultaneous or all(one.alive is False for one in self.replicas.values()))
+        still_open = self.opened(leader, may_have_holes=is_copy_whole)
+        if still_open is None:
+            return
+        retention = DELETE_RETENTION_MS if self.metadata.delete_retention_ms is None else self.metadata.delete_retention_ms
+        for verdict in verdicts:
+            follower = self.compared.get(verdict.follower_id)
+            replica = self.replicas.get(verdict.follower_id)
+            if follower is None or follower.log is None or replica is None or verdict.verdict in _NOT_COMPARED:
+                continue
+            opened = self.opened(follower, may_have_holes=is_copy_whole) or ()
+            if replica.alive is not False and not simultaneous and retention < LONGEST_COPY_MS:
+                continue
+            end = follower.log.log_end_offset if verdict.truncation_offset is None else verdict.truncation_offset
+            for one in opened:
+                goes_on = any(other.producer_id == one.producer_id and other.first_offset <= one.last_offset for other in still_open)
+                if one.is_certain and not goes_on and self._ended_below(leader, one, end):
+                    yield MarkerMissing(verdict.follower_id, one)
+
+    def _ended_below(self, leader: Loaded, opened: OpenTransaction, end: int) -> bool:
+        """Whether a transaction, which is not open in the leader's log, ended there below an offset, exclusive."""
+        if self.last_marker(leader, opened.producer_id) > opened.last_offset:
+            offset, _marker = _end(leader, opened.producer_id, opened.last_offset + 1)
+            return offset is not None and offset < end
+        cleaned = self.replicas[leader.broker_id].cleaner_offset if leader.broker_id in self.replicas else None
+        return opened.last_offset < end and cleaned is not None and cleaned <= end  # the leader's cleaner took its records and its marker
 
     def _scanned(self, loaded: Loaded) -> dict[SegmentFile, ScannedSegment]:
         return {scan.file: scan for broker, scan in self.known.segments if broker == loaded.broker_id and scan.file in loaded.scanned}
@@ -190,6 +236,13 @@ class TransactionsKnown:
         offset = self.last_marker(leader, producer_id)
         marker = _end(leader, producer_id, offset)[1] if offset >= 0 else EndMarker(is_commit=False, coordinator_epoch=-1)
         return None if marker is None else marker.coordinator_epoch
+
+
+class MarkerMissing(NamedTuple):
+    """A transaction that has ended in the leader's log, and whose marker a follower will never have."""
+
+    follower_id: int
+    opened: OpenTransaction
 
 
 def hanging_of(rows: Sequence[OpenTransactionRow]) -> tuple[OpenTransactionRow, ...]:

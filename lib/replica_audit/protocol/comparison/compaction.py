@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-_LONGEST_COPY_MS = 3_600_000  # from the first file of a replica to its last
+LONGEST_COPY_MS = 3_600_000  # from the first file of a replica to its last
 
 
 class CompactionCause(StrEnum):
@@ -189,7 +189,7 @@ def marker_difference(
     if held is None or (leader is not None and follower is not None) or not logs.start_offset <= held.offset < logs.end_offset:
         return None
     # both may have been removed between the copies of their segments, but not before the marker has been there for so long
-    was_at_once = not lacking.runs or (logs.delete_retention_ms or 0) >= _LONGEST_COPY_MS
+    was_at_once = not lacking.runs or (logs.delete_retention_ms or 0) >= LONGEST_COPY_MS
     if lacking.may_lack(held.offset) or (logs.expired(held, lacking) and not (holds_records and was_at_once)):
         return None
     return KeyDifference(CompactionCause.MARKER_GONE, lacking.broker_id, leader, follower)

@@ -152,6 +152,15 @@ def may_be_committed(opened: OpenTransaction, state: TransactionState | None, co
     return False if state.state == _ABORTED and 0 <= state.start_ms <= opened.last_timestamp_ms else None
 
 
+def marker_missing_sentence(opened: Sequence[OpenTransaction]) -> str:
+    """That transactions never end in a follower's log; at least one, by first offset."""
+    named = ", ".join(f"{one.first_offset} (producer {one.producer_id}, epoch {one.producer_epoch})" for one in opened[:_NAMED])
+    named += f" and {len(opened) - _NAMED} more" if len(opened) > _NAMED else ""
+    many = "a transaction" if len(opened) == 1 else f"{len(opened)} transactions"
+    stops = f"once it leads, read_committed consumers stop at offset {opened[0].first_offset} for good"
+    return f"the end of {many} from offset {named} is missing from this replica, and lies below what it fetches next: {stops}"
+
+
 def hanging_sentence(hanging: Sequence[tuple[int, int, int]], stable_offset: int) -> str:
     """That transactions hang, and where that stops consumers.
 

@@ -31,6 +31,7 @@ class PartitionCode(StrEnum):
     SEQUENCE_GAP = "sequence_gap"
     HANGING_TRANSACTION = "hanging_transaction"
     OFFSETS_MISSING = "offsets_missing"
+    MARKER_MISSING = "transaction_marker_missing"
     TOPIC_ID_CONFLICT = "topic_id_conflict"
     WILL_BECOME_STRAY = "will_become_stray"
     STRAY_HOLDS_RECORDS = "stray_holds_records"

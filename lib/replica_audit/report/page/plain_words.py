@@ -153,6 +153,10 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "1 partition has a transaction that nobody will end: read_committed consumers are stuck.",
         "{n} partitions have transactions that nobody will end: read_committed consumers are stuck.",
     ),
+    PartitionCode.MARKER_MISSING: (
+        "1 follower lacks the end of a transaction: once it leads, read_committed consumers are stuck.",
+        "{n} followers lack the ends of transactions: once they lead, read_committed consumers are stuck.",
+    ),
     PartitionCode.OFFSETS_MISSING: (
         "1 partition lacks offsets in the middle of its log: they were written, and no replica has them.",
         "{n} partitions lack offsets in the middle of their logs: they were written, and no replica has them.",
