@@ -25,12 +25,14 @@ _PREFIXES = tuple(
         rb"(" + _NAME + rb"/" + _NAME + rb"\[" + _NAME + rb"\]): ",
         rb"(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15}|\d{4}-\d\d-\d\dT[\d:.,+Z-]{8,24}) (?!" + _LEVEL + rb")"
         rb"(" + _NAME + rb" " + _NAME + rb")(?:\[\d{1,9}\])?: ",
+        rb"(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15} )?(" + _NAME + rb"(?:[ /]" + _NAME + rb")?)\[\d{1,9}\]: ",
         rb"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.,+Z-]{8,24} (" + _NAME + rb" " + _NAME + rb") ",
         rb"(?!" + _LEVEL + rb")(?=[^:\[{]*\d)((?:" + _NAME + rb" (?:\xe2\x80\xba )?){2,3}(?<!INFO )(?<!WARN )(?<!ERROR )(?<!DEBUG ))"
         rb"(?=\[?\d{4}-\d\d-\d\d[ T]|\{)",
         rb"(?=[^:]*\d)([A-Za-z0-9_./@-]{1,300}?):(?:\d{1,9}[:-])? ?(?:" + _BEGINS + rb"|" + _TRACE + rb")",
     )
 )
+HEADING = re.compile(rb"^==> (.{1,300}) <==\r?$", re.MULTILINE)  # what `tail` and `head` put before the lines of each file
 _NUMBERED = re.compile(rb"(?:kafka|broker)s?[-_. /=]?(\d{1,9})(?![A-Za-z\d])", re.IGNORECASE)  # not of a hash
 _PLACES = frozenset(
     {

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.formats.server_log.json_records import JsonRecord, is_json, records
-from replica_audit.formats.server_log.line_source import prefix_of
+from replica_audit.formats.server_log.line_source import HEADING, prefix_of
 from replica_audit.formats.server_log.log_layouts import order_in, unwrapped, utc_of
 
 _BLOCK = 1 << 18
@@ -89,6 +89,7 @@ def _of_record(record: JsonRecord) -> LogLine:
 
 def _lines(stream: BinaryIO, words: Sequence[bytes], sample: Sample | None, cut: Cut | None) -> Iterator[LogLine]:
     number, byte_offset, block, is_inside_a_line = 1, 0, b"", False
+    files = _Headings(sample)
     while chunk := stream.read(_BLOCK):
         if is_inside_a_line:
             end = chunk.find(b"\n") + 1
@@ -104,13 +105,37 @@ def _lines(stream: BinaryIO, words: Sequence[bytes], sample: Sample | None, cut:
         whole = block[: end or len(block)]
         if sample:
             _tell_times(whole, sample)
-        yield from _telling(whole, words, number, byte_offset)
+        yield from _telling(whole, words, number, byte_offset, files)
         if is_inside_a_line and cut and b'{"' in whole:  # else it lists more partitions than are kept of it
             cut(number)
         number, byte_offset, block = number + whole.count(b"\n"), byte_offset + len(whole), block[len(whole) :]
     if sample and block:
         _tell_times(block, sample)
-    yield from _telling(block, words, number, byte_offset)
+    yield from _telling(block, words, number, byte_offset, files)
+
+
+class _Headings:
+    """The files that `tail` and `head` name between the lines of several: `==> broker-3/server.log <==`."""
+
+    def __init__(self, sample: Sample | None) -> None:
+        """Tell the names to `sample`."""
+        self._sample = sample
+        self._last = b""
+        self._found: list[tuple[int, bytes]] = []
+
+    def read(self, block: bytes) -> None:
+        """Find those of the next block."""
+        self._last = self._found[-1][1] if self._found else self._last
+        self._found = []
+        if b"==> " in block:
+            self._found = [(match.start(), match[1]) for match in HEADING.finditer(block)]
+        for _, name in self._found:
+            if self._sample:
+                self._sample("", name)
+
+    def before(self, at: int) -> bytes:
+        """The last one before a place in the block; empty where there is none."""
+        return next((name for begin, name in reversed(self._found) if begin < at), self._last)
 
 
 def _tell_times(block: bytes, sample: Sample) -> None:
@@ -127,7 +152,8 @@ def _tell_times(block: bytes, sample: Sample) -> None:
             at = end + 1
 
 
-def _telling(block: bytes, words: Sequence[bytes], number: int, byte_offset: int) -> Iterator[LogLine]:
+def _telling(block: bytes, words: Sequence[bytes], number: int, byte_offset: int, files: _Headings) -> Iterator[LogLine]:
+    files.read(block)
     first: dict[int, int] = {}
     for word in words:
         at = block.find(word)
@@ -141,7 +167,7 @@ def _telling(block: bytes, words: Sequence[bytes], number: int, byte_offset: int
         number, counted = number + block.count(b"\n", counted, begin), begin
         end = block.find(b"\n", begin)
         content = block[begin : end if end >= 0 else len(block)]
-        source = prefix_of(content)
+        source = prefix_of(content) or files.before(begin)
         yield _line(LogLine(number, byte_offset + begin, content, first[begin] - begin, content, source=source), words)
 
 

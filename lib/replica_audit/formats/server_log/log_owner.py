@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -11,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from replica_audit.files.packed_text import open_text
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.server_log.json_records import is_json, records
-from replica_audit.formats.server_log.line_source import number_of, prefix_of
+from replica_audit.formats.server_log.line_source import HEADING, number_of, prefix_of
 from replica_audit.formats.server_log.log_layouts import looks_like_server_log, quotes_a_server_log
 
 _BLOCK = 1 << 18
@@ -88,7 +89,12 @@ def written_by(path: Path) -> tuple[bool, int | None]:
     return True, found.broker_id if found else _numbered(head)
 
 
+def _prefixes(head: bytes) -> Iterator[bytes]:
+    yield from map(prefix_of, head.splitlines())
+    yield from HEADING.findall(head)
+
+
 def _numbered(head: bytes) -> int | None:
     """The number of the first source that has one, of lines or of records."""
-    sources = (one.source for one in records(BytesIO(head))) if is_json(head) else map(prefix_of, head.splitlines())
+    sources = (one.source for one in records(BytesIO(head))) if is_json(head) else _prefixes(head)
     return next((number for source in sources if (number := number_of(source)) is not None), None)
