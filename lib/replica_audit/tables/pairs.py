@@ -62,8 +62,8 @@ FirstMismatch = Annotated[
 NotComparedBecause = Annotated[
     str | None,
     "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
-    "range, leader unknown or unreadable, no epochs, text not whole, records not compared, deleted while copied, topic id in doubt "
-    "or unknown broker; null: it is "
+    "range, leader unknown or unreadable, no epochs, text not whole, records not compared, deleted while copied, segments not copied, "
+    "topic id in doubt or unknown broker; null: it is "
     "compared",
 ]
 

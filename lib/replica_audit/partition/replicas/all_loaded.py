@@ -32,6 +32,10 @@ _TABLE_OF_A_RUNNING_ONE = (
 _TABLE_OF_A_STOPPED_ONE = (
     "do not start the broker yet: {}. If the file is missing then, too, the next audit prints the lines to write before it is started"
 )
+_NO_SEGMENT = (
+    "the copy has no segment (*.log), which every log on a broker has, also an empty one: copy the directory again. If the broker has none "
+    "either, do not start it: it would begin with an empty log"
+)
 _AGAIN = "copy it again, or run collect there"
 _HIDDEN = "copy its log directory again with hidden files (.kafka_cleanshutdown shows that the broker is stopped), or run collect there"
 
@@ -136,8 +140,11 @@ def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Load
 
     Sources: LogSegments and UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
     """
-    if one.log is not None or one.files.segments or one.files.offline_reason or not changed(one):
+    is_of_a_copy = one.files.captured_at_ms is None  # `collect` lists the broker's own
+    if one.log is not None or one.files.segments or one.files.offline_reason or not (one.is_compared and is_of_a_copy):
         return one
+    if not changed(one):
+        return replace(one, not_whole=Cause.SEGMENTS_NOT_COPIED, unreadable=_NO_SEGMENT)
     front = _known_front(one, loaded, changed)
     if 0 < _reached(one.files) <= front:
         why = f"everything that was copied lies below offset {front}, where the log of a running replica starts"
@@ -146,7 +153,7 @@ def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Load
     elif may_have_run(one.broker_id, one.files):
         why = f"the copy has no segment, and the broker {_PERHAPS}, and have created or deleted it meanwhile; {_HIDDEN}"
     else:
-        return one
+        return replace(one, not_whole=Cause.SEGMENTS_NOT_COPIED, unreadable=_NO_SEGMENT)
     return replace(one, not_whole=Cause.DELETED_WHILE_COPIED, unreadable=why)
 
 

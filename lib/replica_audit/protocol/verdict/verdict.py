@@ -49,6 +49,7 @@ class Cause(StrEnum):
     TEXT_NOT_WHOLE = "text not whole"
     RECORDS_NOT_COMPARED = "records not compared"
     DELETED_WHILE_COPIED = "deleted while copied"
+    SEGMENTS_NOT_COPIED = "segments not copied"
     TOPIC_ID_IN_DOUBT = "topic id in doubt"
     UNKNOWN_BROKER = "unknown broker"
 

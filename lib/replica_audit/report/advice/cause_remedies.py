@@ -50,6 +50,12 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:  # noqa
                 "directory (.kafka_cleanshutdown shows that it is stopped). Then audit again. If it still has no "
                 "segment, somebody removed the files of a running broker: move its leaderships to other brokers before you restart it."
             )
+        case Cause.SEGMENTS_NOT_COPIED:
+            yield (
+                "Copy the directory again, with its .log files, and audit again; until then nothing is known about this replica, and "
+                "nothing has to be rebuilt. If the broker has no .log files either, do not start it: it would begin with an empty log, and "
+                "followers of an empty leader truncate all that they hold."
+            )
         case Cause.TOPIC_ID_IN_DOUBT | Cause.UNKNOWN_BROKER:
             yield from _whose_it_is(verdict)
         case None:  # a run of an older version has it in its reason only
