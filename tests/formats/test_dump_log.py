@@ -659,3 +659,10 @@ def test_a_batch_line_cut_behind_records_is_told():
     for cut in (13, 20, 28, 60, 200, len(line(1, 1, 100)) - 3):
         assert code(text + line(1, 1, 100)[:cut] + b"\n") == "dump-malformed"
     assert code(text + line(1, 1, 100)[:60] + b"\n" + RECORD) is None, "the content of a record"
+
+
+@pytest.mark.parametrize("cut", [b"Log starting offset: ", b"Log starting offset: 1", b"Log starting offset: 12 baseOff"])
+def test_a_start_that_is_cut_is_told(cut):
+    text = b"Dumping /data/orders-0/00000000000000000123.log\n"
+    assert code(text + b"Log starting offset: 123\n") is None
+    assert code(text + cut + b"\n") == "dump-malformed"

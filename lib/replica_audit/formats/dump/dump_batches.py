@@ -238,7 +238,11 @@ class SectionLog:
             self._ending = self._damage("dump-truncated", "nothing follows the 'Dumping' line", number)
         elif self._last is None and line.startswith(STARTING):
             self._position, self._ending = 0, None
-            self._next_offset = number_in(line.rpartition(b"offset: ")[2]) if self._next_offset is None else self._next_offset
+            said = number_in(line.rpartition(b"offset: ")[2])
+            if said is None or self._next_offset not in (None, said):  # it is that in the file's name
+                code = "dump-malformed" if line.endswith(b"\n") else "dump-truncated"
+                self._wrapped = self._damage(code, "the offset with which the log starts is not whole", number)
+            self._next_offset = said if self._next_offset is None else self._next_offset
         else:
             self._ending = self._told_ending(line, number) or self._not_whole(line, number) or self._ending
         if line and not line.endswith(b"\n") and self._ending is None and not line[:1].isspace() and not _BLANKS.match(line):
