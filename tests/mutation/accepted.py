@@ -71,6 +71,33 @@ def _compacted_content(mutation: Mutation, place: Place) -> bool:
     return mutation.kind.endswith(" resealed") and what in _RESEALED and place.tree.is_compacted(mutation.partition or "")
 
 
+_HOLES = (
+    "batch dropped",
+    "batch behind the end",
+    "batch last offset delta resealed",
+    "batch base offset",
+    "batch swapped",
+    "text line dropped",
+)
+_CUTS = ("segment cut between batches", "segment emptied", "segment deleted", "segment marked deleted", "text lines cut off")
+
+
+def _compacted_hole(mutation: Mutation, place: Place) -> bool:
+    return mutation.kind in (*_HOLES, *_CUTS, "segment swapped", "segment another's") and place.tree.is_compacted(mutation.partition or "")
+
+
+def _end_of_a_running_copy(mutation: Mutation, place: Place) -> bool:
+    """Brokers ran: copies and their checkpoints are of different moments."""
+    if not place.tree.is_running or mutation.partition is None:
+        return False
+    if mutation.kind.startswith("replication-offset-checkpoint offset"):
+        return _is_line_of(mutation, "replication-offset-checkpoint") and min(_offsets(mutation, "after"), default=0) >= 0
+    of_end = mutation.facts.get("which") in ("last", "only") or str(mutation.facts.get("which")).endswith(
+        ("of last segment", "of only segment")
+    )
+    return of_end and mutation.kind in (*_CUTS, "batch dropped", "text line dropped")
+
+
 def _same_on_all(mutation: Mutation, _place: Place) -> bool:
     if mutation.facts.get("whose") != "all":
         return False
@@ -133,9 +160,36 @@ def _table_below_log_start(mutation: Mutation, _place: Place) -> bool:
     return 0 <= int(mutation.facts["to"][0].split()[1]) < int(mutation.facts["line"].split()[1])
 
 
+def _batch_index(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind in ("collection batch index flipped", "collection batch index another's")
+
+
+def _of_collected_log_dir(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind.startswith("collection ") and mutation.kind.split()[1] in (*CHECKPOINTS, "meta.properties")
+
+
+_INFORMATION = ("host", "counts", "options", "versions", "read_because", "reading_code", "started_at", "finished_at", "vanished", "in_use")
+
+
+def _information(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind.startswith("manifest ") and mutation.facts["field"] in _INFORMATION
+
+
+def _text_says_twice(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind == "text number" and set(mutation.facts["fields"]) <= {"position", "size", "baseSequence", "producerId"}
+
+
 _METADATA_SAYS = (
     *("leader", "leader epoch", "follower out of the isr", "isr null", "cleanup policy", "topic id"),
-    *("broker state", "kafka version", "no kafka version", "features"),
+    *(
+        "broker state",
+        "broker left out",
+        "kafka version",
+        "no kafka version",
+        "features",
+        "cleanup policy unknown",
+        "leader epoch negative",
+    ),
 )
 
 
@@ -149,6 +203,8 @@ ACCEPTED = (
     Accepted("CLEANER_OFFSET", "how far the cleaner went", _cleaner_offset),
     Accepted("LOG_START_WITHIN", "a log start that moved within the log", _log_start),
     Accepted("COMPACTED_CONTENT", "records of compacted topics", _compacted_content),
+    Accepted("COMPACTED_HOLE", "batches that are missing in compacted topics", _compacted_hole),
+    Accepted("END_OF_A_RUNNING_COPY", "the end of the copy of a broker that runs", _end_of_a_running_copy),
     Accepted("SAME_ON_ALL", "the same change on every replica under a right CRC", _same_on_all),
     Accepted("LEADER_WENT_ON", "more that a leader appended", _newer_leader),
     Accepted("BEYOND_RUNNING_LEADER", "what a follower holds beyond the copy of a leader that runs", _beyond_running_leader),
@@ -163,9 +219,22 @@ ACCEPTED = (
     ),
     Accepted("METADATA_ALONE", "what only the metadata says", _is_of(*(f"metadata {what}" for what in _METADATA_SAYS))),
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
+    Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
+    Accepted("INFORMATION", "what a collection says of itself and no verdict rests on", _information),
+    Accepted("TEXT_POSITION", "positions, sizes and producers in a text", _text_says_twice),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
-KNOWN: tuple[Accepted, ...] = ()
+_CONTRADICTORY = ("stranger in the isr", "leader out of the isr", "replica left out")
+KNOWN = (
+    Accepted(
+        "META_PROPERTIES_GONE",
+        "a meta.properties that is missing, empty or lacks an id",
+        lambda mutation, _place: mutation.kind.startswith("meta.properties") or mutation.kind == "broker folder without small files",
+    ),
+    Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
+    Accepted("SEGMENT_RENAMED", "a segment whose name is not the offset of its first batch", _is_of("segment renamed")),
+    Accepted("LOG_DIR_FILES_UNSEALED", "a changed small file of a collected log directory", _of_collected_log_dir),
+)
 
 
 def why_silent(mutation: Mutation, place: Place) -> str | None:

@@ -1,0 +1,84 @@
+"""A bounded part of the hunt for damage that stays silent, and that the hunt finds what it is there to find. See `tests.mutation.hunt`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.checkout import ROOT
+from tests.mutation import silent
+from tests.mutation.accepted import ACCEPTED, KNOWN
+from tests.mutation.damage.tree import Mutation
+from tests.mutation.generated import STATES, healthy
+from tests.mutation.shapes import COLLECTED, RAW, TEXT
+from tests.mutation.silent import Place, Said, Tally, round_of, told
+
+SAMPLE = ROOT / "tests" / "data" / "sample"
+LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+ROUNDS = {RAW: 75, TEXT: 12, COLLECTED: 6}  # of each state
+
+
+def run(place: Place, seeds: range) -> Tally:
+    tally = Tally()
+    for seed in seeds:
+        round_of(place, seed, tally)
+    return tally
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
+def test_nothing_of_a_generated_cluster_is_silent(tmp_path: Path, state: str, shape: str):
+    place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape)
+    assert place.before.exit_code == 0
+    tally = run(place, range(ROUNDS[shape]))
+    assert tally.runs > ROUNDS[shape]
+    assert [str(one) for one in tally.silent] == []
+
+
+@pytest.mark.parametrize("shape", [TEXT, COLLECTED])
+def test_nothing_of_a_shape_itself_is_silent(tmp_path: Path, shape: str):
+    place = Place(healthy(tmp_path / "stopped", "stopped"), tmp_path / "place", shape, of_shape=True)
+    assert [str(one) for one in run(place, range(25)).silent] == []
+
+
+@pytest.mark.parametrize("cluster", sorted(path.name for path in SAMPLE.iterdir()))
+def test_nothing_of_a_real_cluster_is_silent(tmp_path: Path, cluster: str):
+    """Also of those in which much is found already: what is clean stays told, what is found stays found."""
+    tally = run(Place(SAMPLE / cluster, tmp_path), range(12 if cluster == "clean-in-sync" else 8))
+    assert tally.runs > 10
+    assert [str(one) for one in tally.silent] == []
+
+
+def test_every_exception_is_a_limit_that_people_are_told():
+    """`ACCEPTED` is what nobody could know or what is accepted; `KNOWN` are open defects."""
+    said = " ".join(LIMITS.split())
+    for one in (*ACCEPTED, *KNOWN):
+        assert one.limit in said, one.name
+    assert len({one.name for one in (*ACCEPTED, *KNOWN)}) == len(ACCEPTED) + len(KNOWN)
+    assert all(re.fullmatch(r"[A-Z_]+", one.name) for one in (*ACCEPTED, *KNOWN))
+
+
+def test_a_reader_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An audit that says the same whatever is there: every mutation that changes anything is silent."""
+    place = Place(healthy(tmp_path / "stopped", "stopped"), tmp_path / "place")
+    monkeypatch.setattr(silent, "audited", lambda _root: place.before)
+    tally = run(place, range(4))
+    assert len(tally.silent) == tally.how["silent"] > 5
+    assert tally.how.total() == tally.how["silent"]
+
+
+def test_what_counts_as_told():
+    nothing = Said(0, {("orders-0", 2): "identical"}, silent.Counter(), silent.Counter())
+    mutation = Mutation("segment zeroed", "orders-0", {"broker-2/data-0/orders-0/0.log": b""}, "")
+    assert told(nothing, nothing, mutation, alone=True) == ""
+    for after, how in (
+        (Said(0, {("orders-0", 2): "unreadable"}, silent.Counter(), silent.Counter()), "verdict"),
+        (Said(0, nothing.verdicts, silent.Counter({("orders-0", "x 2"): 1}), silent.Counter()), "finding"),
+        (Said(0, nothing.verdicts, silent.Counter(), silent.Counter({("broker-2/data-0/orders-0/0.log", "x"): 1})), "row"),
+        (Said(3, nothing.verdicts, silent.Counter(), silent.Counter()), "exit code"),
+    ):
+        assert told(nothing, after, mutation, alone=True) == how
+    elsewhere = Said(1, {("orders-1", 2): "unreadable"}, silent.Counter({("orders-1", "x 2"): 1}), silent.Counter())
+    assert told(nothing, elsewhere, mutation, alone=False) == ""
