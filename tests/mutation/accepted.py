@@ -92,8 +92,10 @@ def _end_of_a_running_copy(mutation: Mutation, place: Place) -> bool:
         return False
     if mutation.kind.startswith("replication-offset-checkpoint offset"):
         return _is_line_of(mutation, "replication-offset-checkpoint") and min(_offsets(mutation, "after"), default=0) >= 0
-    of_end = mutation.facts.get("which") in ("last", "only") or str(mutation.facts.get("which")).endswith(
-        ("of last segment", "of only segment")
+    of_end = (
+        mutation.kind == "text lines cut off"
+        or mutation.facts.get("which") in ("last", "only")
+        or str(mutation.facts.get("which")).endswith(("of last segment", "of only segment"))
     )
     return of_end and mutation.kind in (*_CUTS, "batch dropped", "text line dropped")
 
@@ -176,7 +178,7 @@ def _information(mutation: Mutation, _place: Place) -> bool:
 
 
 def _text_says_twice(mutation: Mutation, _place: Place) -> bool:
-    return mutation.kind == "text number" and set(mutation.facts["fields"]) <= {"position", "size", "baseSequence", "producerId"}
+    return mutation.kind == "text number" and set(mutation.facts["fields"]) <= {"position", "size", "count", "baseSequence", "producerId"}
 
 
 _METADATA_SAYS = (
@@ -221,7 +223,7 @@ ACCEPTED = (
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
     Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
     Accepted("INFORMATION", "what a collection says of itself and no verdict rests on", _information),
-    Accepted("TEXT_POSITION", "positions, sizes and producers in a text", _text_says_twice),
+    Accepted("TEXT_POSITION", "positions, sizes, counts and producers in a text", _text_says_twice),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
 _CONTRADICTORY = ("stranger in the isr", "leader out of the isr", "replica left out")

@@ -47,3 +47,12 @@ def test_a_log_start_within_the_log_or_at_its_end_is_legal(tmp_path: Path, offse
 
 def test_of_a_broker_that_runs_the_file_may_be_newer_than_the_segments(tmp_path: Path):
     assert CODE not in audited(with_log_start(healthy(tmp_path, "up"), 5000, 2))[1]
+
+
+@pytest.mark.parametrize("name", ["replication", "recovery-point", "log-start", "cleaner"])
+@pytest.mark.parametrize("entries", [[("orders", 0, -1)], [("orders", 0, 0), ("orders", 0, 1)]])
+def test_a_checkpoint_that_no_broker_wrote_is_told(tmp_path: Path, name: str, entries: list[tuple[str, int, int]]):
+    (healthy(tmp_path, "stopped") / "broker-2" / "data-0" / f"{name}-offset-checkpoint").write_bytes(kf.checkpoint(entries))
+    exit_code, codes = audited(tmp_path)
+    assert exit_code != 0
+    assert "not-as-written" in codes

@@ -104,11 +104,13 @@ class SmallFiles:
         for name in log_dir.OFFSET_CHECKPOINTS:
             if name not in folder.names:
                 continue
-            lines = self.parse(folder.path / name, checkpoints.offset_lines, problems)
-            if lines is None:
+            read = self.parse(folder.path / name, _offsets, problems)
+            if read is None:
                 found.is_partly_read = True
-            else:
-                found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines}
+                continue
+            lines, notes = read
+            problems += _noted(folder.path / name, "not-as-written", notes, _NOT_AS_WRITTEN)
+            found.offsets[name] = {(line.topic, line.partition): line.offset for line in lines if line.offset >= 0}
 
     def epoch_checkpoint(self, folder: Folder, problems: list[Problem]) -> EpochCheckpoint:
         """Read the epoch table of a replica directory."""
