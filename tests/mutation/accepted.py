@@ -234,7 +234,7 @@ KNOWN = (
         lambda mutation, _place: mutation.kind.startswith("meta.properties") or mutation.kind == "broker folder without small files",
     ),
     Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
-    Accepted("SEGMENT_RENAMED", "a segment whose name is not the offset of its first batch", _is_of("segment renamed")),
+    Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),
     Accepted("LOG_DIR_FILES_UNSEALED", "a changed small file of a collected log directory", _of_collected_log_dir),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -70,15 +71,15 @@ def test_a_reader_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_counts_as_told():
-    nothing = Said(0, {("orders-0", 2): "identical"}, silent.Counter(), silent.Counter())
+    nothing = Said(0, {("orders-0", 2): "identical"}, Counter(), Counter())
     mutation = Mutation("segment zeroed", "orders-0", {"broker-2/data-0/orders-0/0.log": b""}, "")
     assert told(nothing, nothing, mutation, alone=True) == ""
     for after, how in (
-        (Said(0, {("orders-0", 2): "unreadable"}, silent.Counter(), silent.Counter()), "verdict"),
-        (Said(0, nothing.verdicts, silent.Counter({("orders-0", "x 2"): 1}), silent.Counter()), "finding"),
-        (Said(0, nothing.verdicts, silent.Counter(), silent.Counter({("broker-2/data-0/orders-0/0.log", "x"): 1})), "row"),
-        (Said(3, nothing.verdicts, silent.Counter(), silent.Counter()), "exit code"),
+        (Said(0, {("orders-0", 2): "unreadable"}, Counter(), Counter()), "verdict"),
+        (Said(0, nothing.verdicts, Counter({("orders-0", "x 2"): 1}), Counter()), "finding"),
+        (Said(0, nothing.verdicts, Counter(), Counter({("broker-2/data-0/orders-0/0.log", "x"): 1})), "row"),
+        (Said(3, nothing.verdicts, Counter(), Counter()), "exit code"),
     ):
         assert told(nothing, after, mutation, alone=True) == how
-    elsewhere = Said(1, {("orders-1", 2): "unreadable"}, silent.Counter({("orders-1", "x 2"): 1}), silent.Counter())
+    elsewhere = Said(1, {("orders-1", 2): "unreadable"}, Counter({("orders-1", "x 2"): 1}), Counter())
     assert told(nothing, elsewhere, mutation, alone=False) == ""
