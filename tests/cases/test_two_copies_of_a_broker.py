@@ -122,3 +122,12 @@ def test_real_brokers_copied_beside_themselves(tmp_path: Path, cluster: str) -> 
     ]
     assert after.exit_code == before.exit_code or after.exit_code == 3
     assert after.problems().count("two-copies-of-a-broker") == len({path.name for path in (tmp_path / "root" / "broker-1").glob("data*")})
+
+
+def test_a_collection_of_a_log_directory_that_is_named_for_its_broker(tmp_path: Path) -> None:
+    """The collection's folder then holds one of its own name, and is no root."""
+    root = _cluster(tmp_path / "raw")
+    for broker in (1, 2):
+        (root / f"broker-{broker}" / "data-0").rename(root / f"broker-{broker}" / f"broker-{broker}")
+    found = seen(collect_cluster(root, tmp_path / "collected"))
+    assert (found.exit_code, found.verdicts()) == (0, {2: "identical"})

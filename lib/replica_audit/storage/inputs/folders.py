@@ -10,7 +10,7 @@ from pathlib import Path
 
 from replica_audit.errors import InputError
 from replica_audit.files.locations import located
-from replica_audit.formats.collection.collection_manifest import is_collected_log_dir
+from replica_audit.formats.collection.collection_manifest import MANIFEST, is_collected_log_dir
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -233,7 +233,9 @@ class Tree:
         return log_dir.is_broker_folder(path.name) is not None and not self._is_replica(path) and not path.name.startswith(".")
 
     def _holds_named(self, path: Path) -> bool:
-        """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself."""
+        """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself; not if it is a collection."""
+        if MANIFEST in self.folders.files(path):
+            return False  # of a log directory of such a name
         return not self._is_log_dir(path) and any(
             child.name.startswith("broker") and self._named(child) for child in self.folders.directories(path)
         )
