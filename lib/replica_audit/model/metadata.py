@@ -71,7 +71,8 @@ class PartitionMetadata:
     the file. `isr_changes` are those within epochs, besides `elections`; `min_isr` the topic's settings of min.insync.replicas, in order;
     `ever_replicas` every replica that a record assigned. All three are empty where no metadata log is known. `delete_retention_ms`,
     `unclean_leader_election`: the topic's delete.retention.ms and unclean.leader.election.enable, None where they are unknown;
-    `min_insync_replicas`, `message_format`: its min.insync.replicas and message.format.version as the file has them, of one moment.
+    `remote_storage`: its remote.storage.enable. `min_insync_replicas`, `message_format`: its min.insync.replicas and message.format.version
+    as the file has them, of one moment.
     """
 
     topic: str
@@ -97,6 +98,7 @@ class PartitionMetadata:
     unclean_leader_election: bool | None = None
     min_insync_replicas: int | None = None
     message_format: str | None = None
+    remote_storage: bool | None = None
 
 
 class BrokerStanding(NamedTuple):

@@ -106,6 +106,7 @@ class PartitionAudit:
                 in_isr=broker in self.metadata.isr,
                 frozen=cluster.broker_states.get(broker) == "paused",
                 of_one_time=cluster.simultaneous,
+                has_remote_storage=bool(self.metadata.remote_storage),
             )
             for broker, one in self.compared.items()
             if one.log is not None and broker not in self.unknown_brokers

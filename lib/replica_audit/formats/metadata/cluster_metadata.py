@@ -17,7 +17,7 @@ from replica_audit.errors import MetadataError
 from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, whole_content
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.cluster.delete_retention import DEFAULT_DELETE_RETENTION_MS, retention_in
-from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, count_in, flag_in
+from replica_audit.protocol.cluster.leader_settings import REMOTE_STORAGE, UNCLEAN_ELECTION, count_in, flag_in
 from replica_audit.protocol.cluster.message_format import TOPIC_FORMAT
 from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
 
@@ -136,6 +136,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
                 min_insync_replicas=count_in(configs.get(MIN_ISR)),
                 message_format=_text(configs.get(TOPIC_FORMAT)),
+                remote_storage=flag_in(configs.get(REMOTE_STORAGE)),
             )
 
 

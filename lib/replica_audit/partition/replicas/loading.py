@@ -35,7 +35,7 @@ from replica_audit.partition.replicas.replica_problems import (
 )
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
-from replica_audit.protocol.epochs.lineage import Span, history_of_runs
+from replica_audit.protocol.epochs.lineage import Span, history_of_runs, history_with_remote
 from replica_audit.protocol.epochs.log_front import emptied_segment
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
@@ -104,16 +104,27 @@ class Loaded:
         return log is not None and is_usable and log.corrupt_offset is None and log.broken_segment is None and not self.is_partly_read
 
     def replica(
-        self, *, alive: bool | None, in_isr: bool, may_have_run: bool = False, frozen: bool = False, of_one_time: bool = True
+        self,
+        *,
+        alive: bool | None,
+        in_isr: bool,
+        may_have_run: bool = False,
+        frozen: bool = False,
+        of_one_time: bool = True,
+        has_remote_storage: bool = False,
     ) -> Replica:
         """The replica as the rules see it; only where there is a log."""
         if self.log is None:
             raise ValueError(f"replica {self.files.directory} of broker {self.broker_id} has no log")
-        look = self.files.second_look
+        look, history = self.files.second_look, _history(self.log.runs)
+        begins = self.files.log_start_offset if has_remote_storage else None
+        if begins is not None:
+            history = history_with_remote(self.log.epochs, begins, history, self.log.log_start_offset)
         return Replica(
             broker_id=self.broker_id,
             log=self.log,
-            history=_history(self.log.runs),
+            history=history,
+            begins_remotely=begins,
             high_watermark=self.files.high_watermark,
             high_watermark_known=self.files.high_watermarks_collected,
             recovery_point=self.files.recovery_point,

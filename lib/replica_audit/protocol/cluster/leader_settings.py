@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
+REMOTE_STORAGE = "remote.storage.enable"  # of a topic (KIP-405)
 _FLAGS = {"true": True, "false": False}
 _LONGEST = len(str(2**31 - 1))
 

@@ -66,6 +66,7 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
         unclean_leader_election=unclean,
         min_insync_replicas=file.min_insync_replicas,
         message_format=file.message_format,
+        remote_storage=file.remote_storage if log.remote_storage is None else log.remote_storage,
         **history,
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
 from replica_audit.protocol.cluster.delete_retention import retention_in
-from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, flag_in
+from replica_audit.protocol.cluster.leader_settings import REMOTE_STORAGE, UNCLEAN_ELECTION, flag_in
 from replica_audit.protocol.cluster.metadata_changes import (
     NO_LEADER_CHANGE,
     BrokerFenced,
@@ -214,6 +214,7 @@ class MetadataImage:
                         ever_replicas=tuple(sorted(known.ever_replicas)),
                         delete_retention_ms=retention_in(configs.get("delete.retention.ms")),
                         unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
+                        remote_storage=flag_in(configs.get(REMOTE_STORAGE)),
                     )
                 )
         return made

@@ -160,7 +160,7 @@ def taken(comparison: Comparison) -> list[Span]:
     first = removal_start(follower, comparison.effect)
     if first is None:
         return []
-    start, end = max(first, leader.log.log_start_offset), follower.log.log_end_offset
+    start, end = max(first, leader.begins), follower.log.log_end_offset
     return list(lacking(follower.history, leader.history, start, end, missing_from=comparison.compacted_until(start)))
 
 

@@ -66,7 +66,7 @@ def _lost(leader: Replica, follower: Replica, witness: Replica, bound: Bound, fi
         if epoch is None or epoch != part.right_epoch or (needs_epoch and epoch < 0):
             continue
         # what retention took from the leader is not lost
-        start = max(part.first_offset, leader.log.log_start_offset)
+        start = max(part.first_offset, leader.begins)
         lost += lineage.lacking(follower.history, leader.history, start, part.end_offset, missing_from=leader_end)
     return lost
 

@@ -168,7 +168,7 @@ class Comparison:
     @property
     def no_common_range(self) -> bool:
         """Whether the follower ends below the leader's log start while holding anything."""
-        return not self.follower.empty and self.follower.log.log_end_offset < self.leader.log.log_start_offset
+        return not self.follower.empty and self.follower.log.log_end_offset < self.leader.begins
 
     @property
     def divergence_offset(self) -> int | None:
@@ -289,7 +289,7 @@ class Comparison:
     def lacked_by_the_leader(self) -> int:
         """How many of the offsets that the follower's files lose the leader does not hold; not those below its log start."""
         first, end = removal_start(self.follower, self.effect), self.leader.log.log_end_offset
-        start = max(first or 0, self.leader.log.log_start_offset)
+        start = max(first or 0, self.leader.begins)
         gone = lineage.lacking(self.follower.history, self.leader.history, start, self.follower.log.log_end_offset, missing_from=end)
         return 0 if first is None else lineage.covered((span.first_offset, span.end_offset) for span in gone)
 

@@ -62,6 +62,14 @@ def history_of_table(epochs: EpochTable, log_start_offset: int, log_end_offset: 
     return [Span(-1, log_start_offset, first), *told] if log_start_offset < first else told
 
 
+def history_with_remote(epochs: EpochTable, begins: int, local: History, local_start: int) -> tuple[Span, ...]:
+    """The history of a log of which remote storage has what lies below the local log: there the table alone tells."""
+    remote = history_of_table(epochs, begins, local_start)
+    if remote and local and remote[-1].leader_epoch == local[0].leader_epoch and remote[-1].end_offset == local[0].first_offset:
+        return (*remote[:-1], local[0]._replace(first_offset=remote[-1].first_offset), *local[1:])
+    return (*remote, *local)
+
+
 def until(history: History, end_offset: int) -> list[Span]:
     """The history below an exclusive end."""
     return [span._replace(end_offset=min(span.end_offset, end_offset)) for span in history if span.first_offset < end_offset]

@@ -132,7 +132,8 @@ def diverging_epoch(leader: ReplicaState, fetch_offset: int, last_fetched_epoch:
     answer = end_offset_for(leader.epochs, last_fetched_epoch, leader.log_end_offset)
     if UNDEFINED_EPOCH in answer:
         raise OffsetOutOfRange(OutOfRange.EPOCH)
-    if fetch_offset < leader.log_start_offset:
+    # what is in remote storage alone is checked like the rest, and then answered OFFSET_MOVED_TO_TIERED_STORAGE
+    if fetch_offset < (leader.log_start_offset if leader.begins_remotely is None else leader.begins_remotely):
         raise OffsetOutOfRange(OutOfRange.BELOW_START)
     if answer.epoch < last_fetched_epoch or answer.start_offset < fetch_offset:
         return answer

@@ -25,9 +25,10 @@ class Replica:
     complete, and of a time when the broker did not run. `second_look`: how its log had gone on when `collect` looked again; None: not
     known. `seen`: as a follower it is taken for what it was when its leader was copied, with a log that ended there or before; None: as it
     was copied itself. `deleted_until`: below it segments were deleted while they were copied, and what the copy has of them is left out;
-    None: nothing is. `checkpoints_first`: its checkpoints were copied before its log. `is_partly_read`: a segment of it could not be
-    read, so it is `unreadable`, and offsets that `history` lacks may be held; `is_end_unknown`: that is the newest one, and `log` ends
-    where it begins.
+    None: nothing is. `checkpoints_first`: its checkpoints were copied before its log. `begins_remotely`: its log start offset where remote
+    storage has what lies below its local log, and `history` by the table; None: it has no remote storage. `is_partly_read`: a segment of it
+    could not be read, so it is `unreadable`, and offsets that `history` lacks may be held; `is_end_unknown`: that is the newest one, and
+    `log` ends where it begins.
     """
 
     broker_id: int
@@ -52,6 +53,7 @@ class Replica:
     deleted_until: int | None = None
     is_partly_read: bool = False
     is_end_unknown: bool = False
+    begins_remotely: int | None = None
     _leads: ReplicaState = field(init=False, repr=False, compare=False)
     _follows: ReplicaState = field(init=False, repr=False, compare=False)
 
@@ -116,6 +118,7 @@ class Replica:
             epochs=epochs,
             high_watermark=log_end_offset if self.has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
+            begins_remotely=self.begins_remotely,
         )
 
     @property
@@ -125,6 +128,11 @@ class Replica:
         One that is frozen and out of the ISR has yet to learn whom it follows; of its high watermark the file knows best.
         """
         return bool(self.alive) and (self.in_isr or not self.frozen)
+
+    @property
+    def begins(self) -> int:
+        """The log start offset; of a log with remote storage that of the whole, wherever its local log begins."""
+        return self.log.log_start_offset if self.begins_remotely is None else self.begins_remotely
 
     @property
     def empty(self) -> bool:

@@ -17,7 +17,8 @@ class ReplicaState:
     """One side of the exchange, with offsets as Kafka holds them in memory.
 
     `log_end_offset` is exclusive, `high_watermark` lies within [start, end].
-    `first_segment_base` is the base offset of the oldest segment: a truncation below it restarts the log.
+    `first_segment_base` is the base offset of the oldest segment: a truncation below it restarts the log. `begins_remotely`: of a log with
+    remote storage (KIP-405) its log start offset; `log_start_offset` is then where the local log begins.
     """
 
     log_start_offset: int
@@ -25,6 +26,7 @@ class ReplicaState:
     epochs: EpochTable
     high_watermark: int
     first_segment_base: int
+    begins_remotely: int | None = None
 
 
 def truncated(replica: ReplicaState, offset: int) -> ReplicaState:

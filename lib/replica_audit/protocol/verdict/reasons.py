@@ -160,6 +160,8 @@ def besides_agreement(c: Comparison) -> Iterator[str]:
     """What else is to be known of a follower that agrees: what was not compared, or was record by record."""
     if c.content is not None and not c.content.whole and c.keys_may_differ is None:
         yield "not all batches could be compared"
+    if c.leader.begins_remotely is not None and (local := c.effect.truncation.restart_offset) is not None:
+        yield f"it empties its local log and starts again at {local}, for by its epochs the leader has what lies below in remote storage"
     if c.records is not None:
         yield f"its records were not compared: {c.records.unread}" if c.records.unread else equal_records(c.records)
     for role, replica in (("leader", c.leader), ("follower", c.follower)):
@@ -183,6 +185,8 @@ def sent_again(c: Comparison) -> str | None:
     if c.fetches_all_again:
         again = f"fetches offsets {removed(c)} again from leader {c.leader.broker_id}"
         return f"it truncates to {c.cut} and {again}, which holds them in the same {alike}: nothing is lost"
+    if c.leader.begins_remotely is not None:
+        return f"of the removed offsets the leader holds {held} in the same {alike}, in its local log or in remote storage"
     return f"of the removed offsets the leader holds {held} in the same {alike}, and sends them again"
 
 

@@ -121,7 +121,8 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
 
 def _lost(verdict: VerdictRow) -> str:
     """How much of what is truncated the leader does not hold."""
-    again = f"leader {verdict.leader_id} holds the others, too, and sends them again."
+    sends = "" if verdict.restart_offset is not None else ", and sends them again"  # what lies below its start it need not send
+    again = f"leader {verdict.leader_id} holds the others, too{sends}."
     if not verdict.lost_offsets:
         return f"Lost: nothing. {again.replace('the others', 'them', 1).capitalize()}"
     measures = ((verdict.lost_offsets, "offset"), (verdict.lost_records, "record"), (verdict.lost_bytes, "byte"))
