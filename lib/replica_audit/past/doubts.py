@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
@@ -16,7 +17,8 @@ from replica_audit.report.facts.doubts import Doubts
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_VERDICTS, Table
 
-_MAY_BE_SET_ASIDE = (ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)) & ~ds.field("is_certain")
+# tables of older versions may lack a column, so that a condition names only what they all have
+_MAY_BE_SET_ASIDE = ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)
 _IS_INFERRED = (ds.field("severity") == str(Severity.NONE)) & (ds.field("leader_source") == INFERRED)
 
 
@@ -27,17 +29,18 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
     inferred = _rows(tables, REPLICA_VERDICTS, ("inferred_because",), run_id, _IS_INFERRED)["inferred_because"].to_pylist()
     # that nobody leads, and who can, is a finding of its own
     guessed = sum(because != InferredBecause.NO_LEADER for because in inferred)
-    touched = _rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id, ds.field("keys_may_differ") == True)  # noqa: E712 - a column
-    aside = _rows(tables, FINDINGS, ("acknowledgement",), run_id, _MAY_BE_SET_ASIDE)["acknowledgement"].to_pylist()
+    touched = pc.sum(_rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id)["keys_may_differ"]).as_py()
+    told = _rows(tables, FINDINGS, ("is_certain", "acknowledgement"), run_id, _MAY_BE_SET_ASIDE).to_pylist()
+    aside = [row["acknowledgement"] for row in told if row["is_certain"] is False]
     return Doubts(
         unread=dict(sorted(Counter(codes).items())),
         first_unread=min(paths, default=""),
         guessed_leaders=guessed,
-        keys_may_differ=len(touched),
+        keys_may_differ=touched or 0,
         unknown_topic_ids=sum(known is None or known["state"] != AckState.ACKNOWLEDGED for known in aside),
     )
 
 
-def _rows(tables: ArrowTables, table: Table, names: tuple[str, ...], run_id: str, where: ds.Expression) -> pa.Table:
+def _rows(tables: ArrowTables, table: Table, names: tuple[str, ...], run_id: str, where: ds.Expression | None = None) -> pa.Table:
     schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in names])
     return tables.columns(table.name, schema, where, run_id=run_id)
