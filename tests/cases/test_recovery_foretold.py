@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.shapes import COLLECTED, RAW, audited, filled, metadata, replica, shaped, stop, verdicts
+from tests.cases.shapes import COLLECTED, RAW, audited, errors, filled, metadata, replica, shaped, stop, verdicts
 from tests.formats import kafka_files as kf
 from tests.support.in_process import Row
 
@@ -54,6 +54,24 @@ def test_after_an_unclean_stop_it_truncates_there(tmp_path: Path, shape: str, ho
     assert f"truncates it at offset {base + 10}" in problem["remedy"]
     assert "not notice" not in problem["remedy"]
     assert damaged.get("cut_by_recovery", True)
+
+
+@pytest.mark.parametrize("shape", [RAW, COLLECTED])
+@pytest.mark.parametrize("holder", [LEADER, FOLLOWER])
+def test_whole_batches_that_only_recovery_takes_away_are_an_error(tmp_path: Path, shape: str, holder: int) -> None:
+    """The other replica ends where recovery truncates: as soon as the broker starts, offsets 120..299 are gone."""
+    root = tmp_path / "raw"
+    for broker in (LEADER, FOLLOWER):
+        more = {100: _flipped(WHOLE[100]), 200: WHOLE[200]} if broker == holder else {100: filled(100, 10)}
+        log_dir = replica(root, broker, {0: WHOLE[0]} | more, reached=110).parent
+        (log_dir / "recovery-point-offset-checkpoint").write_bytes(kf.checkpoint([("t", 0, 0)]))
+        stop(root, broker, cleanly=broker != holder)
+    metadata(root, LEADER, [LEADER, FOLLOWER], down=[LEADER, FOLLOWER])
+    tables = audited(shaped(root, shape, tmp_path / shape))
+    assert errors(tables) == {("unreadable", holder)}
+    (found,) = [row for row in tables["found"] if row["code"] == "unreadable"]
+    assert "truncates it at 110" in found["summary"]
+    assert "whole batches of offsets 120..299" in found["summary"]
 
 
 @pytest.mark.parametrize("how", HOW)

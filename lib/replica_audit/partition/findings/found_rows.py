@@ -11,6 +11,7 @@ from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.leader_epochs import utc
+from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.holes import missing_everywhere
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
 from replica_audit.protocol.verdict.partition_findings import (
@@ -26,6 +27,7 @@ from replica_audit.protocol.verdict.partition_findings import (
     severity_of_offline,
     was_stopped_in_order,
 )
+from replica_audit.protocol.verdict.reasons import recovery_cuts_batches
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.tables.transactions import HangingTransaction
@@ -79,9 +81,18 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
     yield from _outside_isr(audited)
 
 
+def _recovery_cuts(audited: Audited, leader: Loaded) -> str | None:
+    """What log recovery takes away of the leader's log that no other replica will hold; None if nothing."""
+    cut = leader.log.cut_batches if leader.log is not None else None
+    held = (one.log.log_end_offset for broker, one in audited.replicas.items() if broker != leader.broker_id)
+    if leader.log is None or cut is None or max(held, default=0) >= cut[1]:
+        return None
+    return recovery_cuts_batches(leader.log.recovery_cut, cut[0], cut[1])
+
+
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:
     leader = audited.compared.get(audited.leadership.leader_id)
-    why = None if leader is None or leader.not_whole else leader.unreadable or leader.goes_back
+    why = None if leader is None or leader.not_whole else leader.unreadable or leader.goes_back or _recovery_cuts(audited, leader)
     if leader is not None and why:
         found = _leads(audited, Verdict.UNREADABLE, SEVERITIES[Verdict.UNREADABLE], f"the leader itself: {why}")
         yield replace(found, damaged=audited.damage_of(leader.broker_id))

@@ -123,6 +123,14 @@ def goes_back(offset: int) -> str:
     )
 
 
+def recovery_cuts_batches(cut: int | None, first: int, end: int) -> str:
+    """What log recovery takes away besides a damaged batch."""
+    return (
+        f"log recovery truncates it at {cut}, because of a damaged batch, as soon as its broker starts, and with it whole batches of "
+        f"offsets {first}..{end - 1}: copy its directory first"
+    )
+
+
 def rebatched(found: LocatedDifference, first_offset: int) -> str:
     """That two logs hold the same records, and what is not the same."""
     how = "in other batches" if found.kind is MismatchKind.OTHER_BATCHING else "in the same batches, compressed differently"

@@ -257,6 +257,17 @@ def _goes_back(c: Comparison) -> Judgement | None:
     return None if theirs is None else inconclusive(Cause.LEADER_UNKNOWN, reasons.goes_back(theirs))
 
 
+def _recovery_cuts_more(c: Comparison) -> Judgement | None:
+    """Whole batches behind a damaged one, which log recovery takes away and the leader does not hold."""
+    cut, leader = c.follower.log.cut_batches, c.leader.log
+    if cut is None or c.cut is not None or cut[1] <= leader.log_end_offset:
+        return None
+    if c.leader.alive and not c.context.simultaneous and cut[2] >= c.context.leader_epoch:
+        return None  # it may have written them since it was copied
+    reason = reasons.recovery_cuts_batches(c.follower.log.recovery_cut, cut[0], cut[1])
+    return Judgement(verdict=Verdict.UNREADABLE, reason=f"{reason}, and the leader ends at {leader.log_end_offset}")
+
+
 def _compaction_differs(c: Comparison) -> Judgement | None:
     if c.records is None or not c.records.found:
         return None
@@ -328,6 +339,7 @@ _RULES: tuple[Callable[[Comparison], Judgement | None], ...] = (
     _goes_back,
     _content_mismatch,
     _stale_tail,
+    _recovery_cuts_more,
     _compaction_differs,
     _no_epochs,
     _epoch_table_only,
