@@ -222,7 +222,7 @@ def _will_go(one: Loaded, because: SetAsideBecause, does: AtStart, alone: Sequen
     topic = f" (topic id {one.files.topic_id})" if one.files.topic_id else ""
     when = "at its next start" if runs else "when it starts"
     stakes = f"; it alone holds {_ranges(alone)}" if alone else ""
-    end = f" with offsets {_extent(one)}" if one.log is not None and one.log.runs else ", which is empty"
+    end = f" with offsets {_extent(one)}" if one.log is not None and one.log.runs else ", which is empty,"
     left_out = ", unless the copy left that file out" if because is SetAsideBecause.NO_TOPIC_ID else ""
     does_what = _DOES[does].format(when=when) + ("" if does is AtStart.DOES_NOT_START else harm)
     return f"{one.files.directory}{topic}{end} {_WHY[because]}{left_out}: {does_what}{stakes}"
