@@ -666,3 +666,10 @@ def test_a_start_that_is_cut_is_told(cut):
     text = b"Dumping /data/orders-0/00000000000000000123.log\n"
     assert code(text + b"Log starting offset: 123\n") is None
     assert code(text + cut + b"\n") == "dump-malformed"
+
+
+@pytest.mark.parametrize("cut", [1, 4, 10, 11, 12])
+@pytest.mark.parametrize("before", [START, START + line(0, 2, 0)])
+def test_the_first_word_of_a_line_is_told(before, cut):
+    assert code(before + line(3, 3, 100)[:cut] + b"\n") == "dump-malformed"
+    assert code(before + b"\n") is None

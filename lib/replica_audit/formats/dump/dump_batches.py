@@ -39,6 +39,7 @@ _JOINED = re.compile(  # where another line begins in one, as editors join them
 _CONTENTS = (b" payload: ", b" key: ")
 _FOUND = re.compile(rb"Found (\d{1,19}) inv")
 _INVALID = b" invalid bytes at the end of "
+_BEGINNINGS = (*BATCH, *STARTING, b"| offset: ", b"Found ")
 _LAST_NUMBERS = (b"crc:", b"keysize:")  # up to 2.1 a batch line ends with a number, which looks whole where it is cut
 _Pick = Callable[[list[bytes]], tuple[bytes, ...]]
 
@@ -257,6 +258,9 @@ class SectionLog:
             return self._left_out
         if not self._records and self._last is not None and line.strip().isdigit() and self._keys[-1] in _LAST_NUMBERS:
             self._wrapped = self._damage("dump-malformed", "the last number of the batch line above may go on in this line", number)
+        bare = line.strip()
+        if not self._records and bare and line.endswith(b"\n") and any(start.startswith(bare) for start in _BEGINNINGS):
+            return self._damage("dump-malformed", "a line that ends after its first word", number)
         if not self._records and pasted_text.holds_output(line):
             return self._damage("dump-malformed", "output of kafka-dump-log that does not start its line", number)
         return None
