@@ -81,6 +81,7 @@ AFTER: dict[str, Expected] = {
         everything="content_mismatch",
     ),
     "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1": Expected(named={"accounts-2/2": "content_mismatch"}),
+    "compacted-key-loss": Expected(named={f"settings-{partition}/1": "compaction_differs" for partition in (0, 1)}),
     "leader-trimmed": Expected(named={"audit-1/2": "inconclusive"}),
     "tampered-diverged-clean-shutdown": Expected(
         named={f"ledger-{partition}/2": "log_matching_violation" for partition in (1, 2, 3, 4)}
