@@ -170,6 +170,10 @@ def _of_collected_log_dir(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind.startswith("collection ") and mutation.kind.split()[1] in (*CHECKPOINTS, "meta.properties")
 
 
+def _epoch_on_all(mutation: Mutation, _place: Place) -> bool:
+    return mutation.kind == "batch epoch" and mutation.facts.get("whose") == "all"
+
+
 _INFORMATION = ("host", "counts", "options", "versions", "read_because", "reading_code", "started_at", "finished_at", "vanished", "in_use")
 
 
@@ -234,6 +238,7 @@ KNOWN = (
         lambda mutation, _place: mutation.kind.startswith("meta.properties") or mutation.kind == "broker folder without small files",
     ),
     Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
+    Accepted("EPOCH_ON_ALL", "a later epoch of one batch on every replica", _epoch_on_all),
     Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),
     Accepted("LOG_DIR_FILES_UNSEALED", "a changed small file of a collected log directory", _of_collected_log_dir),
 )
