@@ -196,8 +196,10 @@ def test_lacking_by_every_offset(left: History, right: History, start: int, end:
     ours, theirs = ({offset: epoch for epoch, offset in _every(side)} for side in (left, right))
 
     def is_lacking(offset: int) -> bool:
-        if offset in theirs:
-            return theirs[offset] != ours[offset] and -1 not in (theirs[offset], ours[offset])
+        if offset in theirs:  # of a format without epochs, as it was where both last had one
+            told = (one for one in range(offset, start - 1, -1) if -1 not in (ours.get(one, -1), theirs.get(one, -1)))
+            last = next(told, None)
+            return last is not None and ours[last] != theirs[last]
         goes_on_in = next((theirs[later] for later in sorted(theirs) if later > offset), None)
         never_held = goes_on_in is not None and 0 <= goes_on_in < ours[offset]
         return never_held or offset >= missing_from

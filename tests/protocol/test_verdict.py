@@ -152,8 +152,8 @@ def test_a_hole_where_a_cut_falls_into_a_batch() -> None:
     assert fails.effect.fetcher_fails
     assert judge(fails).verdict is Verdict.STALE_TAIL, "the fetcher fails: it does not go on behind a hole"
     aligned: dict[str, Any] = {"leader_batches": [(1, 0, 20), (1, 21, 30)], "follower_batches": [(1, 0, 20), (1, 21, 25)]}
-    assert _verdict(leader, follower, protocol=Protocol.HIGH_WATERMARK, **aligned) is Verdict.STALE_TAIL
-    assert _verdict(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], compacted=True, **holed) is Verdict.STALE_TAIL
+    assert _verdict(leader, follower, protocol=Protocol.HIGH_WATERMARK, **aligned) is Verdict.LAGGING, "it fetches them again"
+    assert _verdict(leader, follower, leader_batches=[(1, 0, 20), (1, 21, 30)], compacted=True, **holed) is Verdict.LAGGING
 
 
 @pytest.mark.parametrize(
@@ -282,9 +282,9 @@ def test_retention_on_the_leader_is_no_loss() -> None:
     assert _verdict(leader, replace(follower, high_watermark=31)) is Verdict.COMMITTED_LOSS
 
 
-def test_what_is_cut_and_fetched_again_is_a_stale_tail() -> None:
+def test_what_is_truncated_and_fetched_again_is_not_lost() -> None:
     leader, follower = replica(1, [(1, 0, 29)]), replica(2, [(1, 0, 19)], high_watermark=10)
-    assert _verdict(leader, follower, replica(3, [(1, 0, 19)], high_watermark=20), protocol=Protocol.HIGH_WATERMARK) is Verdict.STALE_TAIL
+    assert _verdict(leader, follower, replica(3, [(1, 0, 19)], high_watermark=20), protocol=Protocol.HIGH_WATERMARK) is Verdict.LAGGING
 
 
 # --- 7 content mismatch -------------------------------------------------------------------------------------------------------------------

@@ -8,17 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.doubts import Doubts
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_VERDICTS, Table
+from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 
 # tables of older versions may lack a column, so that a condition names only what they all have
 _MAY_BE_SET_ASIDE = ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)
+_PARTITION = ("cluster_id", "topic", "partition")
+_WITHOUT_EPOCH = (ds.field("leader_id") >= 0) & (ds.field("leader_epoch") == UNDEFINED_EPOCH)
+# of two logs that are the same it does not matter who leads
+_IS_BEHIND = (ds.field("severity") == str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.IDENTICAL))
 _IS_INFERRED = (ds.field("severity") == str(Severity.NONE)) & (ds.field("leader_source") == INFERRED)
 
 
@@ -32,11 +37,14 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
     touched = pc.sum(_rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id)["keys_may_differ"]).as_py()
     told = _rows(tables, FINDINGS, ("is_certain", "acknowledgement"), run_id, _MAY_BE_SET_ASIDE).to_pylist()
     aside = [row["acknowledgement"] for row in told if row["is_certain"] is False]
+    undated = {tuple(row.values()) for row in _rows(tables, REPLICA_ROLES, _PARTITION, run_id, _WITHOUT_EPOCH).to_pylist()}
+    behind = _rows(tables, REPLICA_VERDICTS, _PARTITION, run_id, _IS_BEHIND).to_pylist() if undated else []
     return Doubts(
         unread=dict(sorted(Counter(codes).items())),
         first_unread=min(paths, default=""),
         guessed_leaders=guessed,
         keys_may_differ=touched or 0,
+        undated_leaders=sum(tuple(row.values()) in undated for row in behind),
         unknown_topic_ids=sum(known is None or known["state"] != AckState.ACKNOWLEDGED for known in aside),
     )
 

@@ -12,8 +12,9 @@ import pyarrow.dataset as ds
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import findings
 from replica_audit.past.run import PastRun, in_order
-from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.report.facts.run_report import ReplicaFinding
@@ -32,6 +33,8 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
     """
     wanted = (ds.field("cluster_id") == cluster_id) & ds.field("severity").isin(_LOUD)
     found = findings(run, [*_KEY, "severity", "code", "broker_id", "last_seen_run_id"], [Status.UNCONFIRMED], wanted)
+    if len(found):
+        found = _without_told_again(run, found, ds.field("cluster_id") == cluster_id)
     if not len(found):
         return NOTHING_OPEN
     keys = found.group_by(_KEY).aggregate([]).sort_by([(name, "ascending") for name in _KEY])
@@ -46,6 +49,17 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
         worst=(worst["topic"], worst["partition"]),
         seen_by=_kept(run, worst["last_seen_run_id"]),
     )
+
+
+def _without_told_again(run: PastRun, found: pa.Table, own: ds.Expression) -> pa.Table:
+    """Leave out what a broker's log told while its replica could not be compared, where the verdict of this run tells that it is lost."""
+    replica = [*_KEY, "broker_id"]
+    lost = findings(run, replica, FOUND_NOW, own & (ds.field("code") == str(Verdict.COMMITTED_LOSS)))
+    if not len(lost):
+        return found
+    is_told = pc.field("code") == str(PartitionCode.REMOVED_BELOW_HIGH_WATERMARK)
+    left = found.filter(is_told).join(lost, replica, join_type="left anti")
+    return pa.concat_tables([found.filter(~is_told), left.select(found.column_names).cast(found.schema)])
 
 
 def missing_part(run: PastRun, cluster_id: str) -> MissingPart | None:

@@ -152,6 +152,10 @@ def _doubts(report: Report) -> Iterator[str]:
         lack = "lacks its" if doubts.unknown_topic_ids == 1 else "lack their"
         found = _count(doubts.unknown_topic_ids, "replica")
         yield f"{found} {lack} partition.metadata: a broker sets such a log aside, if the copy is whole"
+    if doubts.undated_leaders:
+        rest = "rests on a leader" if doubts.undated_leaders == 1 else "rest on leaders"
+        clean = _count(doubts.undated_leaders, "clean verdict")
+        yield f"{clean} {rest} whose epoch the metadata lacks, so nothing shows that it is not of before an election"
     if doubts.guessed_leaders:
         rest = "rests on a leader" if doubts.guessed_leaders == 1 else "rest on leaders"
         yield f"{_count(doubts.guessed_leaders, 'clean verdict')} {rest} known by inference only"
