@@ -27,6 +27,7 @@ _LEFT_OUT = (
     "evidence",
     "rests_on",
     "removed_bytes",
+    "lost_bytes",
     "first_removed_timestamp_ms",
     "last_removed_timestamp_ms",
 )
