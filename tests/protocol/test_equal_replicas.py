@@ -179,7 +179,8 @@ def test_where_a_table_contradicts_batches(found: list[Batch], entries: list[tup
     since = max((place + 1 for place, one in enumerate(held) if one.magic < 2), default=0)
     latest = max((one.leader_epoch for one in held), default=-1)
     cut = next((start for epoch, start in epochs if epoch > latest), 1 << 62) if apart else 1 << 62
-    looked_at = [one for one in held[since:] if not (apart and one.leader_epoch > latest_epoch(epochs) >= 0)]
+    known = [place for place, one in enumerate(held) if not one.leader_epoch > latest_epoch(epochs) >= 0]
+    looked_at = held[since : max(known, default=-1) + 1] if apart else held[since:]
     ends = ((one, max(one.first_offset, floor), min(one.last_offset, cut - 1)) for one in looked_at)
     wrong = (
         (one, offset, epoch_for_offset(epochs, offset))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replica_audit.model import BatchRun, Segment
 from replica_audit.protocol.epochs.epoch_table import EMPTY, appended, recovered, table
-from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, contradiction, epochs_from_runs, load_log
+from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, began_again, contradiction, epochs_from_runs, load_log
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, Pairs, run, runs, segment
 
@@ -313,3 +313,27 @@ def test_a_running_broker_knows_every_epoch_of_its_batches() -> None:
 
     assert loaded([(3, 0)]) == [(3, 0), (5, 10)]
     assert loaded([]) == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_later_epoch_in_the_middle_contradicts_the_table(apart: bool) -> None:
+    """Of a running broker, too: the table knows the batches behind it, so it is not older than that one."""
+    runs = tuple(run(*batch) for batch in [(0, 0, 1), (7, 2, 2), (1, 3, 6)])
+    found = contradiction(table([(0, 0), (1, 3)]), runs, 0, copied_apart=apart)
+    assert found is not None
+    assert found[1:] == (2, 0)
+    assert contradiction(table([(0, 0), (1, 3)]), (*runs[::2], run(7, 7, 9)), 0, copied_apart=True) is None, "its copy is older"
+
+
+@pytest.mark.parametrize(
+    ("entries", "batches", "expected"),
+    [
+        pytest.param([(0, 90)], [(0, 0, 49), (5, 50, 89), (0, 90, 99)], 90, id="the table begins there"),
+        pytest.param([(0, 0), (1, 3)], [(0, 0, 1), (7, 2, 2), (1, 3, 6)], None, id="it knows what was before"),
+        pytest.param([(0, 0), (5, 50)], [(0, 0, 49), (5, 50, 89)], None, id="epochs grow"),
+        pytest.param([(3, 90)], [(0, 0, 49), (5, 50, 89), (3, 90, 99)], None, id="not below all before"),
+        pytest.param([], [(5, 0, 9), (0, 10, 19)], None, id="no table"),
+    ],
+)
+def test_where_epochs_began_again(entries: list[tuple[int, int]], batches: list[tuple[int, int, int]], expected: int | None) -> None:
+    assert began_again(table(entries), tuple(run(*batch) for batch in batches)) == expected

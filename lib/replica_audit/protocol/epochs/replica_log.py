@@ -229,19 +229,22 @@ def contradiction(
 
     What lies below the last batch of a format before magic 2 does not count: its append cleared the table; nor what lies below the offset
     where epochs began again: that entry took the higher ones out. With `copied_apart` (a running
-    broker, its files copied one after the other) neither do batches of epochs above the table's latest, if it has any: the table may be
-    older; nor what lies where it begins an epoch above all batches: it may be newer, and the log cut since.
+    broker, its files copied one after the other) neither do the last batches, of epochs above the table's latest, if it has any: the table
+    may be older; nor what lies where it begins an epoch above all batches: it may be newer, and the log cut since.
     """
     again = began_again(epochs, runs)
     since = max((i + 1 for i, run in enumerate(runs) if run.magic < 2), default=0)
     floor = floor if again is None else max(floor, again)
     newest, starts = latest_epoch(epochs), [entry.start_offset for entry in epochs]
     cut = began_since(epochs, runs) if copied_apart else None
-    for run in runs[since:]:
+    written_since = len(runs)  # behind all batches of epochs that the table knows
+    while copied_apart and written_since and runs[written_since - 1].leader_epoch > newest >= 0:
+        written_since -= 1
+    for place, run in enumerate(runs[since:], since):
         epoch, first, last = run[:3]
         if cut is not None:
             last = min(last, cut - 1)
-        if last < max(first, floor) or (copied_apart and epoch > newest >= 0):
+        if last < max(first, floor) or place >= written_since:
             continue
         for offset in (first if first > floor else floor, last):
             later = bisect_right(starts, offset)
@@ -252,17 +255,17 @@ def contradiction(
 
 
 def began_again(epochs: EpochTable, runs: Sequence[BatchRun]) -> int | None:
-    """Where a log goes on in a lower epoch than before, as its table says, too: the cluster's metadata was lost and epochs began again.
+    """Where a log goes on in a lower epoch than all before, and its table begins: the cluster's metadata was lost and epochs began again.
 
-    LeaderEpochFileCache.assign takes out every entry of a higher epoch, so the table begins there, or close below. None if epochs only
-    grow, or the table knows nothing of it: then it is the batch that has a wrong epoch.
+    LeaderEpochFileCache.assign takes out every entry of the same or a higher epoch, and so all of before. None if epochs only grow, or the
+    table knows an earlier epoch: then it is a batch that has a wrong one.
     """
-    entries, highest, found = {(entry.epoch, entry.start_offset) for entry in epochs}, UNDEFINED_EPOCH, None
-    for run in runs:
-        if 0 <= run.leader_epoch < highest and (run.leader_epoch, run.first_offset) in entries:
-            found, highest = run.first_offset, run.leader_epoch
-        highest = max(highest, run.leader_epoch)
-    return found
+    if not epochs:
+        return None
+    epoch, start = epochs[0]
+    before = [run.leader_epoch for run in runs if run.first_offset < start and run.leader_epoch >= 0]
+    goes_on = any((run.leader_epoch, run.first_offset) == (epoch, start) for run in runs)
+    return start if goes_on and before and min(before) >= epoch and max(before) > epoch else None
 
 
 def began_since(epochs: EpochTable, runs: Sequence[BatchRun]) -> int | None:
