@@ -226,7 +226,8 @@ def expected(kind: str, data: Row) -> object:
                 adding=_ids(data, "addingReplicas"),
             )
         case "REGISTER_BROKER_RECORD":
-            return BrokerRegistered(data["brokerId"], data["fenced"], data.get("inControlledShutdown", False), data["brokerEpoch"])
+            stopping, log_dirs = data.get("inControlledShutdown", False), tuple(data.get("logDirs") or ())
+            return BrokerRegistered(data["brokerId"], data["fenced"], stopping, data["brokerEpoch"], log_dirs)
         case "BROKER_REGISTRATION_CHANGE_RECORD":
             fenced = {-1: False, 1: True, 0: None}[data.get("fenced", 0)]
             stops = BrokerStops(data["brokerId"]) if data.get("inControlledShutdown") == 1 else None

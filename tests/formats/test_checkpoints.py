@@ -359,29 +359,31 @@ def test_meta_properties_of_kraft():
     content = (
         b"#\n#Sat Nov 21 05:43:41 UTC 2026\ncluster.id=E_J-ecJCQVWFCFPOsnJhsA\nversion=1\ndirectory.id=9cFv8v7VRd6AXPYlnwxoJg\nnode.id=3\n"
     )
-    assert meta_properties(content) == MetaProperties(3, "E_J-ecJCQVWFCFPOsnJhsA", "9cFv8v7VRd6AXPYlnwxoJg")
+    assert meta_properties(content) == MetaProperties(3, "E_J-ecJCQVWFCFPOsnJhsA", "9cFv8v7VRd6AXPYlnwxoJg", is_kraft=True)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"version=0\nbroker.id=7\ncluster.id=abc\n", MetaProperties(7, "abc", None)),
-        (b"version=0\nbroker.id=7\n", MetaProperties(7, None, None)),  # before cluster ids (0.10.0)
-        (b"version=0\ncluster.id=abc\n", MetaProperties(None, "abc", None)),
-        (b"", MetaProperties(None, None, None)),
-        (b"# nothing but a comment\n! and another\n\n   \n", MetaProperties(None, None, None)),
-        (b"#node.id=1\nnode.id=2\n", MetaProperties(2, None, None)),
-        (b"  # node.id=1\nnode.id=2", MetaProperties(2, None, None)),
-        (b"node.id:3\ncluster.id:abc\n", MetaProperties(3, "abc", None)),
-        (b"node.id = 3\ncluster.id =\tabc\n", MetaProperties(3, "abc", None)),
-        (b"   node.id=3\r\n\tcluster.id=abc\r\n", MetaProperties(3, "abc", None)),
-        (b"node.id=1\nnode.id=2\n", MetaProperties(2, None, None)),  # the last of two counts
-        (b"node.id=3\ncluster.id=a\\:b\\=c\n", MetaProperties(3, "a:b=c", None)),
-        (b"node.id=3\ncluster.id=a=b:c\n", MetaProperties(3, "a=b:c", None)),
-        (b"node.id=\ncluster.id=\n", MetaProperties(None, None, None)),
-        (b"broker.id=0\n", MetaProperties(0, None, None)),
-        (b"node.id=2147483647\n", MetaProperties(INT32_LAST, None, None)),
-        (b"a line without a value\nnode.id=3\n", MetaProperties(3, None, None)),
+        (b"version=0\nbroker.id=7\ncluster.id=abc\n", MetaProperties(7, "abc", None, is_kraft=False)),
+        (b"version=0\nbroker.id=7\n", MetaProperties(7, None, None, is_kraft=False)),  # before cluster ids (0.10.0)
+        (b"version=0\ncluster.id=abc\n", MetaProperties(None, "abc", None, is_kraft=False)),
+        (b"", MetaProperties(None, None, None, is_kraft=None)),
+        (b"# nothing but a comment\n! and another\n\n   \n", MetaProperties(None, None, None, is_kraft=None)),
+        (b"#node.id=1\nnode.id=2\n", MetaProperties(2, None, None, is_kraft=None)),
+        (b"  # node.id=1\nnode.id=2", MetaProperties(2, None, None, is_kraft=None)),
+        (b"node.id:3\ncluster.id:abc\n", MetaProperties(3, "abc", None, is_kraft=None)),
+        (b"node.id = 3\ncluster.id =\tabc\n", MetaProperties(3, "abc", None, is_kraft=None)),
+        (b"   node.id=3\r\n\tcluster.id=abc\r\n", MetaProperties(3, "abc", None, is_kraft=None)),
+        (b"node.id=1\nnode.id=2\n", MetaProperties(2, None, None, is_kraft=None)),  # the last of two counts
+        (b"node.id=3\ncluster.id=a\\:b\\=c\n", MetaProperties(3, "a:b=c", None, is_kraft=None)),
+        (b"node.id=3\ncluster.id=a=b:c\n", MetaProperties(3, "a=b:c", None, is_kraft=None)),
+        (b"node.id=\ncluster.id=\n", MetaProperties(None, None, None, is_kraft=None)),
+        (b"broker.id=0\n", MetaProperties(0, None, None, is_kraft=None)),
+        (b"node.id=2147483647\n", MetaProperties(INT32_LAST, None, None, is_kraft=None)),
+        (b"version=1\nnode.id=3\n", MetaProperties(3, None, None, is_kraft=True)),
+        (b"version=2\nnode.id=3\n", MetaProperties(3, None, None, is_kraft=None)),  # no Kafka wrote that
+        (b"a line without a value\nnode.id=3\n", MetaProperties(3, None, None, is_kraft=None)),
     ],
 )
 def test_meta_properties_as_java_reads_it(content: bytes, said: MetaProperties):
