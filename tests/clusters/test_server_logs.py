@@ -89,7 +89,11 @@ def test_a_loss_of_the_past_is_a_finding_though_the_logs_agree(tmp_path: Path) -
     assert (row["kind"], row["severity"], row["line"]) == ("removed_below_high_watermark", "error", 1001)
     for part in ("kubectl-output.txt, line 1001", "broker 2 truncated to 10", "high watermark 30", "offsets 10..29 had been committed"):
         assert part in row["summary"]
-    assert {one["verdict"] for one in tables["replica_verdicts"]} <= {"identical", "lagging"}
+    assert {one["verdict"] for one in tables["replica_verdicts"] if one["topic"] != "compacted"} <= {"identical", "lagging"}
+    compacted = [one for one in tables["replica_verdicts"] if one["topic"] == "compacted"]
+    assert {(one["verdict"], one["severity"], one["truncation_offset"]) for one in compacted} == {("consistent", "none", None)}, (
+        "only its keys"
+    )
     assert not tables["problems"]
 
 

@@ -18,6 +18,7 @@ from replica_audit.partition.known.looks import claim_look, commits_identity, ev
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
 from replica_audit.protocol.cluster.generation import Generation
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.cluster.message_format import MessageFormats
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
@@ -120,6 +121,7 @@ FACTS_CHANGED: dict[str, Any] = {
     "compare": CompareMode.EPOCHS,
     "show_keys": True,
     "describes_producers": False,
+    "formats": MessageFormats(leave_tables_alone=True),
     "named": (1, 2),
     "kafka_version": "4.1.0",
     "kraft": (1,),
