@@ -142,12 +142,13 @@ def _offline(run: PastRun, own: ds.Expression) -> pa.Table:
 def _elections(offline: pa.Table) -> Sequence[DueElection]:
     if not offline.num_rows:
         return []
-    if pc.all(pc.fill_null(offline["cluster_stopped"], False)).as_py():
-        return [DueElection(how=STOPPED, broker_id=None, partitions=_partitions(offline))]
-    is_unknown = pc.or_(pc.is_null(offline["candidate_id"]), pc.greater(pc.fill_null(offline["unread_replicas"], 0), 0))
-    how = pc.if_else(is_unknown, UNKNOWN, pc.fill_null(offline["election"], str(None)))
-    known = offline.append_column("how", how)
-    known = known.append_column("leads", pc.if_else(is_unknown, None, known["candidate_id"]))
+    all_stopped = pc.all(pc.fill_null(offline["cluster_stopped"], False)).as_py()  # else it matters who is started first
+    is_unread = pc.greater(pc.fill_null(offline["unread_replicas"], 0), 0)
+    is_unknown = is_unread if all_stopped else pc.or_(pc.is_null(offline["candidate_id"]), is_unread)
+    elected = STOPPED if all_stopped else pc.fill_null(offline["election"], str(None))
+    known = offline.append_column("how", pc.if_else(is_unknown, UNKNOWN, elected))
+    leads = pc.if_else(is_unknown, None, known["candidate_id"])
+    known = known.append_column("leads", pc.if_else(pc.equal(known["how"], STOPPED), None, leads))
     groups = known.group_by(["how", "leads"]).aggregate([]).to_pylist()
     made = []
     for group in sorted(groups, key=lambda one: (one["how"], one["leads"] or 0)):

@@ -162,7 +162,8 @@ def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
     all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
     for key, one in facts.leaderless.items():
         best = _best(one)
-        how = STOPPED if all_stopped else UNKNOWN if best is None or best.unread_replicas else str(best.election)
+        is_unread = best is not None and bool(best.unread_replicas)
+        how = UNKNOWN if is_unread or (best is None and not all_stopped) else STOPPED if all_stopped else str(best and best.election)
         found.setdefault((how, best.candidate_id if best and how not in (STOPPED, UNKNOWN) else None), []).append((key, best))
     for (how, broker), rows in sorted(found.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         records, committed = (sum(getattr(best, name) or 0 for _key, best in rows if best) for name in ("lost_records", "lost_committed"))
