@@ -65,6 +65,7 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
             is_missing=row.last_seen_run_id is not None,
             missing_brokers=len(row.missing_broker_ids or ()),
             **_truncated(run, row),
+            truncations_not_counted=_not_counted(run, row),
         )
 
 
@@ -101,6 +102,13 @@ def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
         "truncated_records": {state: _sum(rows["lost_records"]) for state, rows in by_state.items()},
         "truncated_committed": {state: _sum(rows["removed_committed"]) for state, rows in by_state.items()},
     }
+
+
+def _not_counted(run: PastRun, row: RunRow) -> int:
+    """How many followers truncate records of which the number is unknown, and so in no sum."""
+    truncates = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()
+    own = ds.field("cluster_id") == row.cluster_id
+    return run.read(tables.REPLICA_VERDICTS, ["lost_records"], own & truncates)["lost_records"].null_count
 
 
 def _sum(values: Any) -> int:

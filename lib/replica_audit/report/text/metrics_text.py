@@ -33,6 +33,10 @@ _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
     "replica_bytes": ("Bytes of the batches of all replicas", lambda one: one.replica_bytes),
     "input_errors": ("Input problems: files that could not be read, or not to their end", lambda one: one.input_errors),
     "replicas_never_verified": ("Collected replicas with a segment whose CRCs were never verified", lambda one: one.never_checked),
+    "truncations_not_counted": (
+        "Followers that truncate records of which the number is unknown, and so in no sum",
+        lambda one: one.truncations_not_counted,
+    ),
     "affected_groups": ("Consumer groups with a committed offset that a truncation affects", lambda one: one.affected_groups),
 }
 _OF_FOUND = tuple(severity for severity in Severity if severity is not Severity.NONE)
