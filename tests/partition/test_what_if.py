@@ -326,16 +326,40 @@ def test_a_directory_of_an_earlier_topic_is_no_candidate_and_loses_nothing(tmp_p
     assert {row["lost_offsets"] for row in rows.values()} == {0}
 
 
+ANY_ORDER = pytest.mark.parametrize("of_stale", [OTHER_TOPIC_ID, "AAAAAAAAQF-e2A5xW3-mBQ"], ids=["sorts behind", "sorts before"])
+
+
 @pytest.mark.parametrize("stale", [1, 3])
-@pytest.mark.parametrize("of_stale", [OTHER_TOPIC_ID, "AAAAAAAAQF-e2A5xW3-mBQ"], ids=["sorts behind", "sorts before"])
-def test_without_metadata_candidates_are_of_one_topic_the_leaders(tmp_path: Path, stale: int, of_stale: str) -> None:
-    """Broker 2 leads by inference: its last epoch is the highest. Which topic id is which must not depend on how ids sort."""
+@ANY_ORDER
+def test_without_metadata_each_topic_id_may_be_the_right_one(tmp_path: Path, stale: int, of_stale: str) -> None:
+    """Broker 2 leads by inference: its last epoch is the highest. Whoever is elected, what has the other id counts as lost."""
     held = {1: COMMON, 2: [*COMMON, (9, 10, 12)], 3: COMMON} | {stale: [(7, 0, 99)]}
     rows, tables = _audit(_write(tmp_path, held, topic_ids={stale: of_stale}))
     assert {row["leader_id"] for row in tables["replica_verdicts"]} == {2}
+    other = 4 - stale
+    assert {broker: row["lost_offsets"] for broker, row in rows.items()} == {stale: 13, 2: 100, other: 103}
+    assert {broker: row["rank"] for broker, row in rows.items()} == {stale: 1, 2: 2, other: 3}
+    for row in rows.values():
+        assert f"broker {stale} has topic id {of_stale}, and records up to offset 99" in row["reason"]
+
+
+@ANY_ORDER
+def test_equal_offsets_under_two_topic_ids_are_no_equal_records(tmp_path: Path, of_stale: str) -> None:
+    """A topic that was made again begins with epoch 0, as the earlier one did. What two replicas of one id hold is lost once."""
+    rows, _tables = _audit(_write(tmp_path, {1: COMMON, 2: COMMON, 3: COMMON}, topic_ids={3: of_stale}))
+    assert {broker: _loss(row)[:2] for broker, row in rows.items()} == {1: (10, 10), 2: (10, 10), 3: (10, 10)}
+    assert not any("nothing is lost" in row["reason"] for row in rows.values())
+
+
+@pytest.mark.parametrize("stale", [1, 3])
+@ANY_ORDER
+def test_of_a_known_leader_whose_topic_id_only_its_log_has_candidates_are_of_that(tmp_path: Path, stale: int, of_stale: str) -> None:
+    held = {1: COMMON, 2: [*COMMON, (9, 10, 12)], 3: COMMON} | {stale: [(7, 0, 99)]}
+    root = _metadata(_write(tmp_path, held, topic_ids={stale: of_stale}), 2, epoch=9, brokers=[1, 2, 3], topic_id=None)
+    rows, tables = _audit(root)
+    assert {row["leader_id"] for row in tables["replica_verdicts"]} == {2}
     assert sorted(rows) == [broker for broker in (1, 2, 3) if broker != stale]
-    assert rows[2]["lost_offsets"] == 0
-    assert rows[2]["rank"] == 1
+    assert (rows[2]["lost_offsets"], rows[2]["rank"]) == (0, 1)
 
 
 def test_a_candidate_whose_table_lacks_an_epoch_of_its_own_log_is_told(tmp_path: Path) -> None:

@@ -282,7 +282,8 @@ class PartitionAudit:
         elected = partial(electability, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
         rows: list[WhatIfLeader] = []
         if len(sides) > 1 or self.metadata.no_leader:
-            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, electability=elected))
+            doubt = self.ids_in_doubt
+            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, electability=elected, ids_in_doubt=doubt))
         yield from rows
         yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
 

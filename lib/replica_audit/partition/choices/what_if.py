@@ -16,6 +16,7 @@ from replica_audit.partition.pairs.content import ChangedBatchesError, only_in_f
 from replica_audit.partition.pairs.pair import Measured, Pair, measure
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.elections import with_preference
+from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.comparison.already_cut import as_truncated, has_truncated
 from replica_audit.protocol.comparison.candidates import (
     Candidate,
@@ -71,16 +72,19 @@ def leader_rows(
     cuts: Mapping[int, Cut] = MappingProxyType({}),
     *,
     electability: Callable[[int], Electability],
+    ids_in_doubt: TopicIdsInDoubt | None = None,
 ) -> Iterator[WhatIfLeader]:
     """Every replica as the leader of all others, ranked by what that loses.
 
     Args:
         metadata: what is known last of the partition.
-        sides: the replicas that have a log, of one topic id; unreadable ones are given no rank.
+        sides: the replicas that have a log, of one topic id unless that is in doubt; unreadable ones are given no rank.
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
         cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is not a replica to elect.
         electability: how a broker could be elected.
+        ids_in_doubt: that nobody can tell which topic id is right. Whoever leads has one of them, and all that others hold under another
+            one counts as lost: equal epochs and offsets of two topics are no equal records.
     """
     begins = next((side.replica.log.log_start_offset for side in sides if side.replica.broker_id == leader_id), 0)
     gone = _gone(sides, cuts, begins)
@@ -114,7 +118,7 @@ def leader_rows(
             followers_failing=cost.failing if known else None,
             followers_diverged=cost.diverged if known else None,
             already_lost_offsets=sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
-            reason="; ".join([candidate.reason, *_said(gone)]),
+            reason="; ".join([candidate.reason, *_said(gone), *_doubted(ids_in_doubt)]),
             unread_replicas=candidate.unread,
             in_elr=elected.in_elr,
             election=elected.election,
@@ -154,6 +158,11 @@ def _said(gone: Mapping[int, Sequence[Span]]) -> Iterator[str]:
         yield f"broker {broker} has already truncated {total} offsets, which only its audited copy holds"
 
 
+def _doubted(ids_in_doubt: TopicIdsInDoubt | None) -> Iterator[str]:
+    if ids_in_doubt is not None and len(ids_in_doubt.by_id) > 1:
+        yield f"what other replicas hold under another topic id counts as lost: {ids_in_doubt.sentence}"
+
+
 def _candidate(
     side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int
 ) -> tuple[Candidate, list[Measured]]:
@@ -164,17 +173,22 @@ def _candidate(
     unread = missing + sum(bool(other.replica.unreadable) for other in others)
     measured = [measure(pair := make_pair(led, other), (pair.applies,)) for other in followers]
     # by a follower that diverges and is not cut; without epochs equal offsets are no equal records
-    kept = [span for found in measured for span in survivors(found.comparison) if span.leader_epoch >= 0]
+    topics = [_other_topic(side, follower) for follower in followers]
+    own = [found for found, topic in zip(measured, topics, strict=True) if topic is None]
+    kept = [span for found in own for span in survivors(found.comparison) if span.leader_epoch >= 0]
     losses: list[Loss] = []
+    counted: dict[str | None, list[Span]] = {None: list(kept)}  # of the candidate's topic, and of each other one
     committed: dict[Evidence, list[Span]] = {evidence: [] for evidence in Evidence}
-    for found, follower in zip(measured, followers, strict=True):
+    for found, follower, topic in zip(measured, followers, topics, strict=True):
         if judge(found.comparison).verdict is not Verdict.INCONCLUSIVE:
             for one in found.comparison.committed:
                 committed[one.bound.evidence] += one.spans
         is_unread = found.unread is not None
         try:
-            spans = without(_taken(found.comparison, side, follower), [*kept, *(span for one in losses for span in one.spans)])
+            held = _taken(found.comparison, side, follower) if topic is None else follower.replica.history
+            spans = without(held, counted.setdefault(topic, []))
             losses.append(_loss(follower, spans))
+            counted[topic] += spans
         except (ChangedBatchesError, UnreadBatchesError):  # gone since it was scanned
             is_unread = True
         unread += is_unread
@@ -182,6 +196,12 @@ def _candidate(
     refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
     cost = Cost.of(losses, _counted(committed, kept), effects, refused)
     return Candidate.of(side.replica, cost, is_leader=leads, unread=unread), measured
+
+
+def _other_topic(leader: Side, follower: Side) -> str | None:
+    """The topic id of a follower that has another one than its leader; None if the two are of one topic, as far as is known."""
+    topic_id = follower.replica.topic_id
+    return topic_id if leader.replica.topic_id and topic_id != leader.replica.topic_id else None
 
 
 def _counted(committed: dict[Evidence, list[Span]], kept: Sequence[Span]) -> dict[Evidence, int]:
