@@ -56,10 +56,11 @@ MIXED: list[Batch] = [*OLD, *((3, at, at) for at in range(30, 40))]  # brokers t
 def _mixed(
     tmp_path: Path, follower: Sequence[Batch], leader: Sequence[Batch] = MIXED, configs: dict[str, str] | None = None, **given: Any
 ) -> Path:
-    """Two logs of which a part has no epochs, neither of which is cut."""
+    """Two logs of which a part has no epochs; the metadata knows the leader's last epoch."""
     ends = [batches[-1][2] + 1 for batches in (leader, follower)]
     disks = {1: Disk(batches=leader, high_watermark=ends[0]), 2: Disk(batches=follower, high_watermark=ends[1], **given)}
-    Cluster(disks=disks, leader_epoch=3, isr=(1,), configs=configs or {}).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
+    epoch = max(3, *(batch[0] for batch in leader))
+    Cluster(disks=disks, leader_epoch=epoch, isr=(1,), configs=configs or {}).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
     return next(tmp_path.iterdir())
 
 
@@ -121,13 +122,21 @@ def test_an_older_format_behind_another_epoch_is_lost_with_it(tmp_path: Path) ->
     assert row["reason"].endswith("whether 5 more that it does not hold were committed is unknown")
 
 
-@pytest.mark.parametrize("compare", ["epochs", "content"])
-@pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_what_nothing_can_tell_is_inconclusive(tmp_path: Path, compare: str, policy: str) -> None:
-    follower = [*OLD, *((-1, at, at) for at in range(30, 40))]
+@pytest.mark.parametrize(
+    ("compare", "policy", "lacks", "verdict", "cause"),
+    [
+        pytest.param("content", "delete", None, "content_mismatch", None, id="content"),
+        pytest.param("content", "compact", None, "content_mismatch", None, id="content, no cleaner took a record"),
+        pytest.param("content", "compact", 31, "inconclusive", "no epochs", id="content, a cleaner took one"),
+        pytest.param("epochs", "delete", None, "inconclusive", "no epochs", id="epochs"),
+        pytest.param("epochs", "compact", None, "inconclusive", "no epochs", id="epochs, no cleaner took a record"),
+        pytest.param("epochs", "compact", 31, "inconclusive", "no epochs", id="epochs, a cleaner took one"),
+    ],
+)
+def test_what_nothing_can_tell_is_inconclusive(
+    tmp_path: Path, compare: str, policy: str, lacks: int | None, verdict: str, cause: str | None
+) -> None:
+    follower = [*OLD, *((-1, at, at) for at in range(30, 40) if at != lacks)]
     home = _mixed(tmp_path, follower, other_from=34, configs={"cleanup.policy": policy})
     (row,) = in_process.audit(home, settings=Settings.model_validate({"compare": compare}))["replica_verdicts"]
-    if (compare, policy) == ("content", "delete"):
-        assert row["verdict"] == "content_mismatch"
-    else:
-        assert (row["verdict"], row["cause"]) == ("inconclusive", "no epochs")
+    assert (row["verdict"], row["cause"]) == (verdict, cause)

@@ -44,7 +44,8 @@ def runs(batches: Iterable[Batch]) -> tuple[BatchRun, ...]:
     joined: list[BatchRun] = []
     for epoch, first, last in batches:
         if joined and joined[-1].leader_epoch == epoch and joined[-1].last_offset + 1 == first:
-            joined[-1] = joined[-1]._replace(last_offset=last, batch_count=joined[-1].batch_count + 1)
+            batches_so_far, records = joined[-1].batch_count, joined[-1].record_count
+            joined[-1] = joined[-1]._replace(last_offset=last, batch_count=batches_so_far + 1, record_count=records + last - first + 1)
         else:
             joined.append(run(epoch, first, last))
     return tuple(joined)

@@ -165,7 +165,15 @@ NO_EPOCHS = replica(1, [(-1, 0, 29)]), replica(2, [(-1, 0, 29)], high_watermark=
 )
 def test_where_content_decides(leader: Replica, follower: Replica, expected: bool) -> None:
     assert compare(leader, follower).content_decides is expected
-    assert not compare(leader, follower, compacted=True).content_decides
+    assert compare(leader, follower, compacted=True).content_decides is expected, "a cleaner that took nothing changes nothing"
+    assert not compare(_cleaned(leader), follower, compacted=True).content_decides
+    assert not compare(leader, _cleaned(follower), compacted=True).content_decides
+
+
+def _cleaned(whole: Replica) -> Replica:
+    """The replica without a record of its first batch, as a cleaner leaves it."""
+    first, *others = whole.log.runs
+    return replace(whole, log=replace(whole.log, runs=(first._replace(record_count=first.record_count - 1), *others)))
 
 
 # --- what survives the cut ----------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict, judge
 from tests.protocol.lineages import Partition, comparisons, held, partitions
 from tests.protocol.logs import compare, replica
@@ -115,7 +116,10 @@ def test_what_is_called_lost_was_committed(partition: Partition) -> None:
 
 @given(partitions(retention=True), st.data())
 def test_a_prefix_of_the_leader_is_clean_whatever_else_is_said(partition: Partition, data: st.DataObject) -> None:
-    """High watermarks, cleaner checkpoints, log starts, ISR, life and copies may say anything."""
+    """High watermarks, cleaner checkpoints, log starts, ISR, life and copies may say anything.
+
+    Only below a leader that ends short of its own high watermark nothing is clean. A cleaner that took no record changes nothing.
+    """
     log = partition.replicas[partition.leader]
     kept = data.draw(st.integers(0, len(log.batches)))
     batches = log.batches[data.draw(st.integers(0, kept)) : kept]
@@ -148,7 +152,8 @@ def test_a_prefix_of_the_leader_is_clean_whatever_else_is_said(partition: Partit
             simultaneous=data.draw(st.booleans()),
         )
         assert found.cut is None
-        assert judge(found).verdict is (Verdict.LAGGING if end < log.end else Verdict.IDENTICAL)
+        clean = Verdict.LAGGING if end < log.end else Verdict.IDENTICAL
+        assert judge(found).verdict is (Verdict.INCONCLUSIVE if _is_short(leader) else clean)
 
 
 @given(partitions(), st.sampled_from([Protocol.KIP_279, Protocol.TRUNCATE_ON_FETCH]))
@@ -178,12 +183,22 @@ def test_clean_elections_never_lose_what_was_committed(partition: Partition) -> 
 # --- whatever is compared -----------------------------------------------------------------------------------------------------------------
 
 
+def _is_short(leader: Replica) -> bool:
+    return (leader.high_watermark or 0) > leader.log.log_end_offset
+
+
+def _lacks_records(replica: Replica) -> bool:
+    """Whether a log misses an offset between its start and its end: of a compacted one, a cleaner may have taken it."""
+    return not held(replica).keys() >= set(range(replica.log.log_start_offset, replica.log.log_end_offset))
+
+
 _NOT_EMITTED = {Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS}  # batches are not compared here
 
 
 def _first_rule(c: Comparison) -> set[Verdict]:
     """The verdicts that the first rule which holds may give, by the table."""
-    if c.no_common_range or c.leader_copied_earlier or c.metadata_is_older:
+    is_short = _is_short(c.leader) and c.difference is None
+    if is_short or c.no_common_range or c.leader_copied_earlier or c.metadata_is_older:
         return {Verdict.INCONCLUSIVE}
     if c.still_diverged:
         return {Verdict.LOG_MATCHING_VIOLATION}
@@ -200,6 +215,8 @@ def _first_rule(c: Comparison) -> set[Verdict]:
         return {Verdict.COMMITTED_LOSS}
     if c.cannot_rejoin:
         return {Verdict.CANNOT_REJOIN, Verdict.LOG_MATCHING_VIOLATION if c.follower.in_isr and c.difference else Verdict.CANNOT_REJOIN}
+    if c.context.compacted and c.start < c.end and (_lacks_records(c.leader) or _lacks_records(c.follower)):
+        return {Verdict.INCONCLUSIVE, Verdict.EPOCH_TABLE_ONLY, Verdict.CONSISTENT}
     behind = c.follower.log.log_end_offset < c.leader.log.log_end_offset
     return {Verdict.INCONCLUSIVE, Verdict.EPOCH_TABLE_ONLY, Verdict.LAGGING if behind else Verdict.IDENTICAL}
 

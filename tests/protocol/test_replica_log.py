@@ -73,7 +73,7 @@ def test_without_a_log_start_checkpoint_the_table_is_not_cut_at_the_first_segmen
 @pytest.mark.parametrize("recovers", [False, True])
 def test_a_log_that_ends_below_its_log_start_is_discarded(recovers: bool) -> None:
     log = _load(segment(0, (1, 0, 9)), segment(10, (2, 10, 19)), checkpoint=[(1, 0), (2, 10)], log_start=21, recovers=recovers)
-    assert log == LoadedLog(log_start_offset=21, log_end_offset=21, first_segment_base=21, epochs=EMPTY, runs=())
+    assert log == LoadedLog(log_start_offset=21, log_end_offset=21, first_segment_base=21, epochs=EMPTY, runs=(), deleted_end=20)
 
 
 # --- recovery -----------------------------------------------------------------------------------------------------------------------------
