@@ -15,6 +15,7 @@ from tests.formats.log_directories import log_directory
 from tests.partition.test_what_if import COMMON, _metadata, _write
 
 MORE = [*COMMON, (1, 10, 14)]
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
 
 
@@ -50,6 +51,17 @@ def test_the_same_copy_twice(tmp_path: Path) -> None:
     root = _cluster(tmp_path)
     shutil.copytree(root / "broker-1", root / "broker-1.bak")
     _assert_two_copies(seen(root), "/broker-1/data-0", "/broker-1.bak/data-0")
+
+
+@pytest.mark.parametrize("name", ["clean-in-sync", "committed-loss"])
+def test_the_same_copy_twice_in_a_real_cluster(tmp_path: Path, name: str) -> None:
+    root = Path(shutil.copytree(SAMPLE / name, tmp_path / name))
+    before = seen(root)
+    shutil.copytree(root / "broker-1", root / "broker-1.bak")
+    after = seen(root)
+    assert after.findings() == before.findings(), "also not of the metadata log"
+    assert after.exit_code == (before.exit_code or 3)
+    assert "two-copies-of-a-broker" in after.problems()
 
 
 def test_a_copy_in_the_broker_s_own_folder(tmp_path: Path) -> None:

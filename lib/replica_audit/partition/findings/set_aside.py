@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from replica_audit.formats.log_dir.names import PARTITION_METADATA
+from replica_audit.formats.log_dir.names import METADATA_TOPIC, PARTITION_METADATA
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.loading import Loaded
@@ -58,6 +58,8 @@ class Replicas:
 
 def set_aside_findings(topic: str, partition: int, known: Replicas) -> Iterator[FoundFinding]:
     """What brokers will set aside, then what is set aside and holds what nobody else does; one finding for each broker and kind."""
+    if topic == METADATA_TOPIC:
+        return  # its replicas are not compared, and the metadata assigns them to nobody
     goes = {id(one): found for one in known.loaded if (found := _goes(one, known)) is not None}
     made: defaultdict[tuple[PartitionCode, int], list[_Said]] = defaultdict(list)
     for one in known.loaded:
