@@ -34,7 +34,6 @@ def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
             path.chmod(0o755)
         spoil(root / "broker-1" / "data-0")
         to.mkdir()
-        to.chmod(0o777)
         for name in ("broker-2", "cluster-metadata.json"):
             (to / name).symlink_to(root / name)
 
@@ -42,7 +41,6 @@ def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
             result = collect(CollectRequest(output=to, log_dirs=(root / "broker-1" / "data-0",), broker_id=1), quietly)
             return result, in_process.audit(root), in_process.audit(to)
 
-        (to / "broker-1").parent.chmod(0o777)
         found = bound_by_modes(both)
         shutil.rmtree(to)
         return found, root, to
