@@ -35,7 +35,7 @@ from replica_audit.formats.replicas.log_directories import log_directory
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
 from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import INCOMPLETE_COLLECTION, LogDirectory, PartitionLook, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory, PartitionLook, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
@@ -109,7 +109,10 @@ class _Walk:
         if not (self.replicas or self.known or self.log_dirs or self.texts.server_logs or self.problems):
             remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
             self._tell(top, "directory", "empty-broker-folder", "neither this folder nor those below it hold anything of a broker", remedy)
-        yield from (as_on_the_broker(replica, self.collected.get(replica.log_dir)) for replica in self.replicas.values())
+        refused = {problem.path for problem in self.problems if problem.kind == "directory" and problem.code == CANNOT_READ}
+        for replica in self.replicas.values():
+            told = replace(replica, is_refused=True) if replica.path in refused else replica
+            yield as_on_the_broker(told, self.collected.get(replica.log_dir))
         if self.looks is not None:
             yield from self.looks.found(self.copied, self.replicas, is_sure=not self.texts.tell_of_replicas)
         yield from (ServerLog(path) for path in self.texts.server_logs)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model import GONE, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
+from replica_audit.model import CANNOT_READ, GONE, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
@@ -138,8 +138,11 @@ def _without_table(files: ReplicaFiles, *, runs: bool) -> ReplicaFiles:
 def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: IsAlive, may_have_run: IsSo) -> Loaded:
     """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
 
-    Sources: LogSegments and UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
+    Not where the folder, or a segment in it, is there and cannot be read: then nobody knows that there is none. Sources: LogSegments and
+    UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
     """
+    if one.files.is_refused or any(problem.code == CANNOT_READ and problem.kind == "segment" for problem in one.files.problems):
+        return one
     is_of_a_copy = one.files.captured_at_ms is None  # `collect` lists the broker's own
     if one.log is not None or one.files.segments or one.files.offline_reason or not (one.is_compared and is_of_a_copy):
         return one
