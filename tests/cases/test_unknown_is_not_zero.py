@@ -11,7 +11,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.facts.due_facts import Amount, DueFacts, DueGroups, DuePartitions
+from replica_audit.report.facts.due_facts import KnownSum, DueFacts, DueGroups, DuePartitions
 from replica_audit.report.facts.run_report import Finding
 from replica_audit.report.text.finding_cells import loses
 from tests.protocol.logs import header, replica
@@ -45,22 +45,22 @@ def test_a_log_that_still_begins_at_0_was_truncated() -> None:
 @pytest.mark.parametrize(
     ("gone", "reread", "missed", "said"),
     [
-        (Amount(5), Amount(4), Amount(0), ("consumed 5 records", "up to 4 records are read again and up to 0 are skipped")),
+        (KnownSum(5), KnownSum(4), KnownSum(0), ("consumed 5 records", "up to 4 records are read again and up to 0 are skipped")),
         (
-            Amount(0, 1),
-            Amount(0, 1),
-            Amount(0, 1),
+            KnownSum(0, 1),
+            KnownSum(0, 1),
+            KnownSum(0, 1),
             ("consumed an unknown number of records", "an unknown number of records are read again and an unknown number are skipped"),
         ),
         (
-            Amount(5, 2),
-            Amount(4, 1),
-            Amount(3),
+            KnownSum(5, 2),
+            KnownSum(4, 1),
+            KnownSum(3),
             ("consumed at least 5 records", "4 records or more are read again and up to 3 are"),
         ),
     ],
 )
-def test_groups(gone: Amount, reread: Amount, missed: Amount, said: tuple[str, str]) -> None:
+def test_groups(gone: KnownSum, reread: KnownSum, missed: KnownSum, said: tuple[str, str]) -> None:
     groups = DueGroups(count=1, names=("g",), gone=gone, reread=reread, missed=missed)
     (one,) = decisions(DueFacts(groups=groups))
     assert all(part in one.text for part in said)

@@ -17,7 +17,7 @@ from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, Amount, DueElection, DueFacts, DueGroups, DuePartitions
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, KnownSum, DueElection, DueFacts, DueGroups, DuePartitions
 from replica_audit.report.facts.recovery_facts import PartitionKey
 
 pc: Any = pyarrow.compute  # whose stubs lack overloads that are used here
@@ -163,7 +163,7 @@ def _groups(run: PastRun, own: ds.Expression, apart: pa.Table | None) -> DueGrou
     found = _without(run.read(tables.CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected")), apart)
     names = found.group_by("group_id").aggregate([])
     first = pc.select_k_unstable(names, min(NAMED, names.num_rows), [("group_id", "ascending")])
-    gone, reread, missed = (Amount(_sum(found, name), found[name].null_count) for name in sums)
+    gone, reread, missed = (KnownSum(_sum(found, name), found[name].null_count) for name in sums)
     return DueGroups(
         count=names.num_rows,
         names=tuple(str(name) for name in names["group_id"].take(first).to_pylist()),

@@ -12,7 +12,7 @@ from enum import IntEnum
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, Amount, DueElection, DueFacts, DuePartitions
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, KnownSum, DueElection, DueFacts, DuePartitions
 from replica_audit.report.facts.recovery_facts import PartitionKey
 from replica_audit.report.facts.still_open import StillOpen
 
@@ -77,7 +77,7 @@ def _brokers(brokers: tuple[int, ...]) -> str:
 
 def _records(found: DuePartitions) -> str:
     """How many; at least, where the batches of some could not be read."""
-    return f"{_number(Amount(found.records, found.records_unknown))} records"
+    return f"{_number(KnownSum(found.records, found.records_unknown))} records"
 
 
 def _count(found: DuePartitions) -> str:
@@ -259,13 +259,13 @@ def _groups(facts: DueFacts) -> Iterator[DueDecision]:
         )
 
 
-def _number(amount: Amount) -> str:
+def _number(amount: KnownSum) -> str:
     if not amount.unknown:
         return str(amount.known)
     return f"at least {amount.known}" if amount.known else "an unknown number of"
 
 
-def _up_to(amount: Amount, noun: str = "") -> str:
+def _up_to(amount: KnownSum, noun: str = "") -> str:
     if not amount.unknown:
         return f"up to {amount.known}{noun}"
     return f"{amount.known}{noun} or more" if amount.known else f"an unknown number{' of' if noun else ''}{noun}"

@@ -43,20 +43,20 @@ class DueElection:
     partitions: DuePartitions
 
 
-class Amount(NamedTuple):
+class KnownSum(NamedTuple):
     """A sum of numbers of which `unknown` are not known, and not in it."""
 
     known: int = 0
     unknown: int = 0
 
     @classmethod
-    def of(cls, numbers: Iterable[int | None]) -> Amount:
+    def of(cls, numbers: Iterable[int | None]) -> KnownSum:
         """Their sum."""
         told = list(numbers)
         return cls(sum(number for number in told if number is not None), told.count(None))
 
 
-NOTHING = Amount()
+NOTHING = KnownSum()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ class DueGroups:
 
     count: int = 0
     names: tuple[str, ...] = ()
-    gone: Amount = NOTHING
-    reread: Amount = NOTHING
-    missed: Amount = NOTHING
+    gone: KnownSum = NOTHING
+    reread: KnownSum = NOTHING
+    missed: KnownSum = NOTHING
     partitions: DuePartitions = NONE
 
 
@@ -116,9 +116,9 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         groups=DueGroups(
             count=len(groups),
             names=tuple(groups[:NAMED]),
-            gone=Amount.of(one.records_gone for one in facts.groups),
-            reread=Amount.of(one.records_reread for one in facts.groups),
-            missed=Amount.of(one.records_missed for one in facts.groups),
+            gone=KnownSum.of(one.records_gone for one in facts.groups),
+            reread=KnownSum.of(one.records_reread for one in facts.groups),
+            missed=KnownSum.of(one.records_missed for one in facts.groups),
             partitions=_partitions([(one.topic, one.partition) for one in facts.groups]),
         ),
         transactions=_partitions([(one.topic, one.partition) for one in facts.transactions]),
