@@ -11,7 +11,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.facts.due_facts import KnownSum, DueFacts, DueGroups, DuePartitions
+from replica_audit.report.facts.due_facts import DueFacts, DueGroups, DuePartitions, KnownSum
 from replica_audit.report.facts.run_report import Finding
 from replica_audit.report.text.finding_cells import loses
 from tests.protocol.logs import header, replica

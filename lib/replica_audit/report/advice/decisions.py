@@ -12,7 +12,7 @@ from enum import IntEnum
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, KnownSum, DueElection, DueFacts, DuePartitions
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions, KnownSum
 from replica_audit.report.facts.recovery_facts import PartitionKey
 from replica_audit.report.facts.still_open import StillOpen
 
