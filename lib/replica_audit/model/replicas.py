@@ -122,8 +122,8 @@ class ReplicaFiles:
     `clean_shutdown_epoch`: the broker epoch in the marker of a clean shutdown, None where it has none (before Kafka 3.7).
     `has_lock`: the log directory's `.lock`, which a running broker has there, one that was killed, and of older releases any, is in the
     input: a copy would have the marker of a clean shutdown, too. `producer_files`: names of its newest producer snapshots and of its
-    indexes of aborted transactions; `producer_texts`: text of kafka-dump-log of such files. `is_refused`: its folder in the input cannot
-    be listed, so that nobody knows what is in it.
+    indexes of aborted transactions; `producer_texts`: text of kafka-dump-log of such files. `is_refused`: its folder cannot, or
+    could not, be listed, so that nobody knows what is in it.
     """
 
     log_dir: str

@@ -111,8 +111,8 @@ class _Walk:
             self._tell(top, "directory", "empty-broker-folder", "neither this folder nor those below it hold anything of a broker", remedy)
         refused = {problem.path for problem in self.problems if problem.kind == "directory" and problem.code == CANNOT_READ}
         for replica in self.replicas.values():
-            told = replace(replica, is_refused=True) if replica.path in refused else replica
-            yield as_on_the_broker(told, self.collected.get(replica.log_dir))
+            told = as_on_the_broker(replica, self.collected.get(replica.log_dir))
+            yield replace(told, is_refused=True) if told.path in refused else told
         if self.looks is not None:
             yield from self.looks.found(self.copied, self.replicas, is_sure=not self.texts.tell_of_replicas)
         yield from (ServerLog(path) for path in self.texts.server_logs)

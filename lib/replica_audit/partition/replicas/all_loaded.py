@@ -36,6 +36,9 @@ _NO_SEGMENT = (
     "the copy has no segment (*.log), which every log on a broker has, also an empty one: copy the directory again. If the broker has none "
     "either, do not start it: it would begin with an empty log"
 )
+_REFUSED = (
+    "the folder, or its segments (*.log), could not be read, and nothing is known of them: make them readable, and copy or collect again"
+)
 _AGAIN = "copy it again, or run collect there"
 _HIDDEN = "copy its log directory again with hidden files (.kafka_cleanshutdown shows that the broker is stopped), or run collect there"
 
@@ -138,13 +141,14 @@ def _without_table(files: ReplicaFiles, *, runs: bool) -> ReplicaFiles:
 def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Loaded], bool], alive: IsAlive, may_have_run: IsSo) -> Loaded:
     """Of a directory without a segment, whether it is the copy that lacks them: a log that a broker has open is never without one.
 
-    Not where the folder, or a segment in it, is there and cannot be read: then nobody knows that there is none. Sources: LogSegments and
-    UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
+    Where the folder, or what has a segment's name, is there and cannot be read, nobody knows what is in it, also of a collection.
+    Sources: LogSegments and UnifiedLog.deleteSegments, 3.9 to 4.3: a new segment is made before the last one is deleted.
     """
-    if one.files.is_refused or any(problem.code == CANNOT_READ and problem.kind == "segment" for problem in one.files.problems):
+    if one.log is not None or one.files.segments or one.files.offline_reason or not one.is_compared:
         return one
-    is_of_a_copy = one.files.captured_at_ms is None  # `collect` lists the broker's own
-    if one.log is not None or one.files.segments or one.files.offline_reason or not (one.is_compared and is_of_a_copy):
+    if one.files.is_refused or any(problem.code == CANNOT_READ and problem.kind == "segment" for problem in one.files.problems):
+        return replace(one, not_whole=Cause.SEGMENTS_NOT_COPIED, unreadable=_REFUSED)
+    if one.files.captured_at_ms is not None:  # `collect` listed the broker's own
         return one
     if not changed(one):
         return replace(one, not_whole=Cause.SEGMENTS_NOT_COPIED, unreadable=_NO_SEGMENT)
