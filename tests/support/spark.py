@@ -20,7 +20,7 @@ def start(scratch: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # a session of its own, not one of a Spark installed elsewhere
     os.environ.pop("SPARK_HOME", None)
-    os.environ["PYTHONPATH"] = str(ROOT / "lib")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "lib"), str(ROOT)])  # workers do not search the folder they start in
     builder = SparkSession.builder.master("local[2]").appName("replica-audit tests")
     for line in (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines():
         setting = line.split("#")[0].split()
