@@ -12,6 +12,8 @@ from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.support.in_process import Row
 
+CASES = Path(__file__).resolve().parents[1] / "data" / "cases"
+
 
 def keyed(*keys: bytes, base: int = 0) -> bytes:
     """Batches of one record each; None of them where a key is empty."""
@@ -114,3 +116,9 @@ def test_without_a_batch_in_common_only_a_table_tells(tmp_path: Path, table: Seq
 def test_text_tells_as_much_as_is_left(tmp_path: Path, left: bytes, code: str) -> None:
     root = superseded(tmp_path / "raw", [(2, 0), (6, 30), (8, 60)], left=left)
     assert verdicts(audited(shaped(root, TEXT, tmp_path / "as"))) == {2: code}
+
+
+def test_keys_of_a_segment_that_is_empty_are_compared_unasked() -> None:
+    """A cleaner may have emptied it, but not of keys that a follower still has."""
+    found = audited(CASES / "22c-leader-all-empty")
+    assert verdicts(found) == {3: "compaction_differs"}

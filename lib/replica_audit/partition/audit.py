@@ -135,7 +135,9 @@ class PartitionAudit:
             return self.compaction.anywhere and self.cluster.compare is CompareMode.RECORDS
         files = [file for one in self.compared.values() for file in one.files_in_log]
         is_few = sum(file.size_bytes for file in files) <= FEW_BYTES and all(map(bytes_of, files))
-        return is_few and self.context.touched is not None
+        # the cleaner may have emptied a segment, or a disk
+        is_emptied = any(one.log is not None and one.log.empty_segments for one in self.compared.values())
+        return is_few and (self.context.touched is not None or is_emptied)
 
     @property
     def best_replica(self) -> replicas.Loaded | None:
