@@ -93,7 +93,7 @@ def superseded(root: Path, table: Sequence[tuple[int, int]], *, left: bytes = b"
 @pytest.mark.parametrize(
     ("table", "shape", "code"),
     [
-        pytest.param([(2, 0), (6, 30), (8, 60)], RAW, "consistent", id="its table has the follower's epoch"),
+        pytest.param([(2, 0), (6, 30), (8, 60)], RAW, "lagging", id="its table has the follower's epoch, and the keys are compared"),
         pytest.param([(2, 0), (6, 30), (8, 60)], COLLECTED, "consistent", id="so it has where it was collected"),
         pytest.param([(2, 0), (8, 20)], RAW, "stale_tail", id="its table shows another epoch"),
         pytest.param([(2, 0), (6, 30), (8, 60)], TEXT, "inconclusive", id="text has no table"),
