@@ -111,7 +111,8 @@ def test_where_both_have_it_the_tables_alone_know_better(tmp_path: Path, epoch: 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_entries_of_a_format_before_conflict_with_nothing(tmp_path: Path, magic: int) -> None:
     """A leader of an older version converted them down."""
-    converted = [kf.batch(0, 0, deltas=range(5)), kf.legacy(magic, range(5, 10)), kf.batch(10, 2, deltas=range(5))]
+    entries = b"".join(kf.legacy(magic, [offset], timestamp=1_000 + offset - 5) for offset in range(5, 10))
+    converted = [kf.batch(0, 0, deltas=range(5)), entries, kf.batch(10, 2, deltas=range(5))]
     row, tables = _audited(tmp_path, _batches(2), converted)
     assert (row["verdict"], row["divergence_offset"]) == ("identical", None)
     assert not tables["input_errors"]
