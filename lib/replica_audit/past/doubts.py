@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_
 
 # tables of older versions may lack a column, so that a condition names only what they all have
 _MAY_BE_SET_ASIDE = ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)
-_PARTITION = ("cluster_id", "topic", "partition")
+_PARTITION = ["cluster_id", "topic", "partition"]
 _WITHOUT_EPOCH = (ds.field("leader_id") >= 0) & (ds.field("leader_epoch") == UNDEFINED_EPOCH)
 # of two logs that are the same it does not matter who leads
 _IS_BEHIND = (ds.field("severity") == str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.IDENTICAL))
@@ -37,18 +38,20 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
     touched = pc.sum(_rows(tables, REPLICA_VERDICTS, ("keys_may_differ",), run_id)["keys_may_differ"]).as_py()
     told = _rows(tables, FINDINGS, ("is_certain", "acknowledgement"), run_id, _MAY_BE_SET_ASIDE).to_pylist()
     aside = [row["acknowledgement"] for row in told if row["is_certain"] is False]
-    undated = {tuple(row.values()) for row in _rows(tables, REPLICA_ROLES, _PARTITION, run_id, _WITHOUT_EPOCH).to_pylist()}
-    behind = _rows(tables, REPLICA_VERDICTS, _PARTITION, run_id, _IS_BEHIND).to_pylist() if undated else []
+    undated = _rows(tables, REPLICA_ROLES, _PARTITION, run_id, _WITHOUT_EPOCH).group_by(_PARTITION).aggregate([])
+    behind = (
+        _rows(tables, REPLICA_VERDICTS, _PARTITION, run_id, _IS_BEHIND).join(undated, _PARTITION, join_type="inner") if len(undated) else ()
+    )
     return Doubts(
         unread=dict(sorted(Counter(codes).items())),
         first_unread=min(paths, default=""),
         guessed_leaders=guessed,
         keys_may_differ=touched or 0,
-        undated_leaders=sum(tuple(row.values()) in undated for row in behind),
+        undated_leaders=len(behind),
         unknown_topic_ids=sum(known is None or known["state"] != AckState.ACKNOWLEDGED for known in aside),
     )
 
 
-def _rows(tables: ArrowTables, table: Table, names: tuple[str, ...], run_id: str, where: ds.Expression | None = None) -> pa.Table:
+def _rows(tables: ArrowTables, table: Table, names: Sequence[str], run_id: str, where: ds.Expression | None = None) -> pa.Table:
     schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in names])
     return tables.columns(table.name, schema, where, run_id=run_id)
